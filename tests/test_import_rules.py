@@ -114,28 +114,3 @@ def test_the_pages_have_the_table_of_ranks(page: str) -> None:
     text = (REPOSITORY / page).read_text(encoding="utf-8")
     rows = re.findall(r"^\| (\d+) \| ([^|]+) \|", text, re.MULTILINE)
     assert [(int(rank), re.findall(r"\w+", names)) for rank, names in rows] == list(enumerate(RANKS))
-
-
-@pytest.mark.parametrize(
-    ("here", "code", "why"),
-    [
-        ("storage/lock.py", "from hirag_dist.execution.stage import Services", "storage has rank 2, execution has 4"),
-        ("storage/lock.py", "from ..indexing.pipeline import Build", "storage has rank 2, indexing has 5"),
-        (
-            "indexing/hierarchy.py",
-            "def run():\n    from hirag_dist import composition",
-            "indexing has rank 5, composition has 6",
-        ),
-        ("attic/old.py", "import hirag_dist.core", "no rank for attic"),
-        ("indexing/stages/chunk.py", "import ray", "ray belongs in"),
-        ("core/graph/csr.py", "from os import path", "core is pure"),
-        ("core/graph/csr.py", "text = open('x').read()", "core is pure"),
-    ],
-)
-def test_a_planted_import_is_caught(tmp_path: Path, here: str, code: str, why: str) -> None:
-    planted = tmp_path / here
-    planted.parent.mkdir(parents=True, exist_ok=True)
-    planted.write_text(code, encoding="utf-8")
-    (found,) = faults(planted, tmp_path)
-    assert found.startswith(f"hirag_dist/{here}:")
-    assert why in found

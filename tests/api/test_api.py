@@ -139,30 +139,3 @@ def test_configurations_are_files_mappings_or_models(tmp_path: Path) -> None:
     assert hd.load_config(file, retrieval={"top_n": 9}).retrieval.top_n == 9
     with pytest.raises(hd.ConfigError, match="did you mean top_n"):
         hd.load_config(retrieval={"top_nn": 9})
-
-
-def test_look_ups(index: hd.Index) -> None:
-    found = index.get_entity("captain reyes", max_relations=2)
-    assert found.entity.name == "Captain Reyes"
-    assert found.relation_count >= len(found.relations) > 0
-    other = found.neighbours[0]
-    path = index.find_path(found.entity.entity_id, other.name)
-    assert path.path.entity_names == ("Captain Reyes", other.name)
-    assert [triple.relation_id for triple in path.triples] == [found.relations[0].relation_id]
-    community = index.get_community(found.communities[0].community_id)
-    assert found.entity.entity_id in {member.entity_id for member in community.members}
-    document = index.get_document(found.sources[0].chunk_id, timeout_s=30)
-    assert document.text.startswith(tuple(text[:20] for text in TEXTS.values()))
-    with pytest.raises(hd.NotFound, match="the closest names: 'Captain Reyes'"):
-        index.get_entity("captain reyers")
-    part = index.get_entity("REYES")
-    assert part.entity == found.entity
-    assert part.note == "No entity is named 'REYES'; 'Captain Reyes' is the only one whose name has these words."
-    assert found.note == ""
-    assert index.find_path("Reyes", other.name).note == part.note.replace("REYES", "Reyes")
-    with pytest.raises(hd.NotFound):
-        index.get_entity("Captain Reyes", labels=("none has it",))
-    with pytest.raises(hd.InvalidQuery, match="filter: this index has no metadata"):
-        index.get_entity("Captain Reyes", filter="x = 1")
-    with pytest.raises(TypeError, match="no option 'filters'; there are: labels, filter, as_of, reach"):
-        index.get_entity("x", filters="y")  # type: ignore[call-arg]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -56,16 +55,6 @@ def test_a_refresh_pays_what_an_update_put_off(tmp_path: Path) -> None:
         assert events
 
 
-def test_the_asynchronous_forms(index: str, tmp_path: Path) -> None:
-    async def run() -> list[int]:
-        added = await hd.add_documents_async(write(tmp_path / "more", REMOVED), index, config=CONFIG)
-        removed = await hd.remove_documents_async([], index, sources=["patient*"], config=CONFIG)
-        refreshed = await hd.refresh_index_async(index, config=CONFIG)
-        return [result.manifest.counts["documents"] for result in (added, removed, refreshed)]
-
-    assert asyncio.run(run()) == [3, 2, 2]
-
-
 def test_wrong_arguments(index: str, tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="no option 'max_dollars'; did you mean max_"):
         hd.add_documents(tmp_path, index, max_dollars=1)  # type: ignore[call-arg]
@@ -77,15 +66,3 @@ def test_wrong_arguments(index: str, tmp_path: Path) -> None:
         hd.refresh_index(index, config=CONFIG, max_usd=1)
     with pytest.raises(hd.SnapshotNotFound, match="no index to update"):
         hd.refresh_index(tmp_path / "none", config=CONFIG)
-
-
-def test_a_plan_of_an_update_changes_nothing(index: str, tmp_path: Path) -> None:
-    corpus = write(tmp_path / "corpus", REMOVED)
-    made = hd.plan_update(corpus, index, config=CONFIG)
-    assert isinstance(made, hd.UpdateEstimate)
-    assert (made.documents.added, made.chunks) == (1, 1)
-    assert 0 < made.calls < made.rebuild.calls
-    with hd.open_index(index, config=CONFIG) as opened:
-        assert opened.info.snapshot_id == made.base
-    with pytest.raises(hd.SnapshotNotFound):
-        hd.plan_update(corpus, tmp_path / "none")

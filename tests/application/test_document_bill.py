@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hirag_dist.application.document_bill import REMOVED, DocumentBill, document_bill, folders, grouped, metadata_values
-from hirag_dist.errors import SnapshotError
+from hirag_dist.application.document_bill import REMOVED, DocumentBill, document_bill
 from hirag_dist.storage.snapshot.reader import Snapshot
 from tests.indexing.update.test_run import LivingBench, corpus, living, text
 
@@ -47,16 +46,3 @@ def test_shares_add_up_to_the_bill_through_updates(living: LivingBench) -> None:
     assert removed.extraction == sum(extraction_by_document(first)[own] for own in gone)
     third = living.remove(next(iter(extraction_by_document(second))))
     assert total(document_bill(third)) == total(after) + paid(third)
-
-
-def test_groups_add_up_and_unknown_ones_are_refused(living: LivingBench) -> None:
-    first = living.index(corpus(4))
-    bill = document_bill(first)
-    names = {share.document_id: share.name for share in bill.shares}
-    groups = {own: "even" if int(name[:2]) % 2 == 0 else "odd" for own, name in names.items()}
-    rows = grouped(bill, groups)
-    assert {row.name: row.documents for row in rows} == {"even": 2, "odd": 2}
-    assert sum(row.tokens for row in rows) == bill.tokens
-    assert set(folders(first, 1).values()) == {"."}
-    with pytest.raises(SnapshotError, match="no metadata field 'team'"):
-        metadata_values(first, "team")

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from hirag_dist.application.retry import DropResult, LetterSelection, drop_letters
-from hirag_dist.composition.build_records import IN_SHORT, BuildArguments, BuildRecord, dead_letters, last_build
+from hirag_dist.composition.build_records import BuildArguments, BuildRecord, last_build
 from hirag_dist.config.model import Config
-from hirag_dist.core.prompts.templates import DONE
 from hirag_dist.errors import InputError, RequestRejected
 from hirag_dist.execution.stage_results import load_drops
 from hirag_dist.storage.layout import DROPS
@@ -159,31 +156,3 @@ def test_a_mistyped_unit_is_no_decision(bench: Bench, units: list[str]) -> None:
     with pytest.raises(InputError, match=f"no open dead letter is of unit {units[0]}; there are 1"):
         drop(bench.store, units[0])
     assert set(load_drops(bench.store)) == {("extract", units[0])}
-
-
-@pytest.mark.parametrize("where", ["work", "snapshot"])
-def test_letters_in_short_are_read_without_prompts_and_replies(bench: Bench, units: list[str], where: str) -> None:
-    class Watched(Store):
-        def __init__(self, uri: str) -> None:
-            super().__init__(uri)
-            self.columns: set[str] = set()
-
-        def read_table(self, path: str, columns: Sequence[str] | None = None) -> pa.Table:
-            table = super().read_table(path, columns)
-            self.columns |= set(table.column_names)
-            return table
-
-    drop(bench.store, units[0])
-    if where == "snapshot":
-        bench.store.delete("work")
-    store = Watched(bench.store.root)
-    drops = load_drops(store)
-    letters = dead_letters(store, last_build(store), drops, IN_SHORT)
-    assert {letter["unit_id"]: letter["dropped"] is not None for letter in letters} == {
-        units[0]: True,
-        units[1]: False,
-    }
-    assert {"request", "reply"}.isdisjoint(store.columns | set(letters[0]))
-    full = dead_letters(store, last_build(store), drops)
-    assert [{name: letter[name] for name in (*IN_SHORT, "dropped")} for letter in full] == letters
-    assert all("moon" in letter["request"] and DONE in letter["request"] for letter in full)

@@ -12,18 +12,13 @@ import pytest
 from hirag_dist.application.build import Action, BuildOptions, execute_build, run_build
 from hirag_dist.application.index_result import IndexResult
 from hirag_dist.application.retry import check_same_configuration
-from hirag_dist.cli._bill import bill_table, ratio_line
 from hirag_dist.cli._build import show
 from hirag_dist.composition.build_records import BuildArguments, last_build, published
 from hirag_dist.config.model import Config
-from hirag_dist.errors import BudgetReached, ConfigError, HiragError
-from hirag_dist.execution.events import KernelsResolved
-from hirag_dist.indexing.pipeline import Build, BuildResult
+from hirag_dist.errors import ConfigError, HiragError
 from hirag_dist.storage.layout import CURRENT
-from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
-from hirag_dist.storage.snapshot.token_ratio import tokens_per_corpus_token
+from hirag_dist.storage.snapshot.reader import current_id
 from hirag_dist.storage.store import Store
-from tests.scripted_endpoint import Asked, Endpoint
 
 TEXT = "Ada Lovelace wrote notes on the Analytical Engine. Charles Babbage designed the Analytical Engine in London."
 
@@ -124,73 +119,7 @@ def test_a_summary_says_that_a_snapshot_somebody_went_back_to_stays(
     assert (report["changed"], report["stays_current"], current_id(store)) == (True, None, later)
 
 
-def test_only_what_a_build_asks_is_probed(store: Store, corpus: str, dead: dict[str, Any]) -> None:
-    result = run(store, corpus, config(dead, "answer", "judge"))
-    assert result.manifest.complete
-
-
-def test_tokens_for_each_token_of_the_corpus(store: Store, corpus: str, dead: dict[str, Any]) -> None:
-    report = run(store, corpus, config(dead)).to_dict()
-    snapshot = open_snapshot(store)
-    (chunk,) = snapshot.table("chunks").to_pylist()
-    used: dict[str, int] = {}
-    for row in report["usage"]:
-        used[row["stage"]] = used.get(row["stage"], 0) + row["input_tokens"] + row["output_tokens"]
-    ratio = report["tokens_per_corpus_token"]
-    assert ratio == tokens_per_corpus_token(snapshot)
-    assert ratio["by_stage"] == {stage: tokens / chunk["n_tokens"] for stage, tokens in used.items()}
-    assert ratio["by_stage"]["extract"] > 1  # the prompt alone is longer than the text
-    assert ratio["total"] == pytest.approx(sum(ratio["by_stage"].values()))
-    assert ratio_line({"total": 1234.56, "by_stage": {}}) == "1,234.6 tokens per token of the corpus."
-    assert bill_table(report["usage"])
-
-
-@pytest.mark.parametrize("found", ["gpu", "cupy"])
-def test_what_a_worker_said_of_its_kernels_is_on_record_and_not_asked_again(
-    store: Store, corpus: str, found: str
-) -> None:
-    """Also of a build that did not end: its kernel stages may be done."""
-    made = Config.model_validate({"kernels": "gpu", "execution": {"gpu_workers": 1}})
-
-    def work(said: list[str], names: tuple[str, ...], fresh: bool = False) -> None:
-        def stop(one: Build) -> BuildResult:
-            said.append(one.decisive()["kernels"])
-            for name in names:
-                for listener in one.context.runner.listeners:
-                    listener(KernelsResolved(name))
-            raise ConfigError("a build that does not end")
-
-        arguments = BuildArguments.index([corpus], made)
-        with pytest.raises(ConfigError):
-            execute_build(made, store, "index", arguments, BuildOptions(fresh=fresh), stop)
-
-    said: list[str] = []
-    work(said, ())
-    work(said, (found,))
-    work(said, ())
-    assert said == ["", "", found]
-    assert (last_build(store) or {})["decisive"]["kernels"] == found
-    work(said, (), fresh=True)
-    assert said[-1] == ""  # all is done again: the worker may have more by now
-
-
 @pytest.mark.parametrize(("before", "now", "same"), [("", "gpu", True), ("gpu", "", True), ("gpu", "cupy", False)])
 def test_kernels_that_are_not_known_yet_are_no_other_configuration(before: str, now: str, same: bool) -> None:
     with nullcontext() if same else pytest.raises(ConfigError, match="kernels: gpu → cupy"):
         check_same_configuration({"kernels": before, "seed": 1}, {"kernels": now, "seed": 1}, "here")
-
-
-def test_what_models_can_is_asked_within_the_spending_limit(store: Store, corpus: str) -> None:
-    def script(asked: Asked) -> str:
-        raise AssertionError("nothing may be sent")
-
-    endpoint = Endpoint(script)
-    own = {"base_url": endpoint.url, "model": "m", "price": {"input": 1, "output": 1}}
-    roles = dict.fromkeys(("extract", "summarise", "report"), "big")
-    config = Config.model_validate({"llm": {"endpoints": {"big": own}, "roles": roles}})
-    try:
-        with pytest.raises(BudgetReached, match="the limit of 100 tokens was passed"):
-            run_build([corpus], store.uri, config, BuildOptions(max_tokens=100))
-    finally:
-        endpoint.close()
-    assert endpoint.asked == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,7 @@ from hirag_dist.application.index_result import IndexResult
 from hirag_dist.composition.build_records import last_build
 from hirag_dist.errors import SnapshotError
 from hirag_dist.indexing.stages.read import unit_of
-from hirag_dist.inspection.summary import inspect_tables
-from hirag_dist.interop.exporters import graphrag_tables, write_graphml
+from hirag_dist.interop.exporters import graphrag_tables
 from hirag_dist.storage.layout import CURRENT
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
 from hirag_dist.storage.store import Store
@@ -102,23 +100,6 @@ def test_a_rebuild_is_from_nothing_and_its_retry_too(index: RefusingIndex) -> No
     record = last_build(index.store)
     assert record is not None
     assert (record["action"], record["base"], record["given"]["rebuild"]) == ("retry", None, True)
-
-
-def test_stand_ins_are_shown_and_exported_as_such(behind: Snapshot) -> None:
-    tables = tables_of(behind)
-    found = inspect_tables(tables, behind.manifest.model_dump(mode="json"))
-    origins = behind.table("reports", ["origin"])["origin"].to_pylist()
-    assert found.reports.reports == len(origins)
-    assert (
-        found.reports.from_model
-        == origins.count("model")
-        == len(origins) - stand_ins(behind) - origins.count("members")
-    )
-    exported = graphrag_tables(tables)["community_reports"]
-    assert exported["origin"].to_pylist().count("stand-in") == stand_ins(behind)
-    stream = BytesIO()
-    write_graphml(tables, stream)
-    assert b"Rocket" in stream.getvalue() or b"ROCKET" in stream.getvalue()
 
 
 def uris(index: RefusingIndex) -> list[str]:

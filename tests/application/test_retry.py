@@ -7,14 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from hirag_dist.application.build import run_build, run_refresh, run_remove
-from hirag_dist.application.retry import LetterSelection, run_drop, run_retry
-from hirag_dist.errors import IndexBusy
-from hirag_dist.execution.events import StageStarted
+from hirag_dist.application.build import run_refresh, run_remove
+from hirag_dist.application.retry import LetterSelection, run_drop
 from hirag_dist.indexing.update.documents import DocumentSelection
-from hirag_dist.storage.layout import snapshot_path
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
-from tests.built_in_builds import CONFIG, build, write_corpus
 from tests.refusing_index import TEXTS, RefusingIndex
 
 
@@ -44,18 +40,6 @@ def test_the_letters_of_an_update_are_asked_again_from_its_base(index: RefusingI
     assert "BRUNEL" in extracted(open_snapshot(index.store))
     assert index.letters() == []
     assert index.names() == {"engine.txt", "loom.txt", "bridge.txt"}
-
-
-def test_a_file_is_read_again_in_the_encoding_that_the_build_named(index: RefusingIndex) -> None:
-    _, path = index.files("loom.txt", "bridge.txt")
-    file = Path(path)
-    file.write_bytes((TEXTS["bridge.txt"] + " Karel Čapek owned a portrait of Božena Němcová.").encode("cp852"))
-    now, index.refused = index.config, "Brunel"
-    index.config = now.model_copy(update={"reading": now.reading.model_copy(update={"encoding": "cp852"})})
-    index.build_folder()
-    index.config, index.refused = now, ""
-    assert index.retry().complete
-    assert "ČAPEK" in extracted(open_snapshot(index.store))
 
 
 @pytest.mark.parametrize("again", ["index", "refresh"])
@@ -121,33 +105,3 @@ def test_a_retry_of_a_removal_repeats_it_on_its_base(index: RefusingIndex) -> No
     assert healed.update.base == removed.update.base
     assert healed.complete
     assert index.names() == set(TEXTS) - {"train.txt"}
-
-
-def test_a_base_that_was_pruned_is_replaced_by_the_current_snapshot(index: RefusingIndex) -> None:
-    first = index.build("engine.txt", "loom.txt")
-    index.refused = "Brunel"
-    added = index.add("bridge.txt")
-    index.store.delete(snapshot_path(first.snapshot_id))
-    index.refused = ""
-    again = index.retry()
-    assert again.update is not None
-    assert again.update.base == added.snapshot_id
-    assert index.names() == {"engine.txt", "loom.txt", "bridge.txt"}
-
-
-def test_a_retry_beside_a_build_is_refused_and_leaves_it_alone(tmp_path: Path) -> None:
-    corpus = write_corpus(tmp_path / "corpus", 3)
-    expected = build(corpus, tmp_path / "undisturbed").snapshot_id
-    index, refused = tmp_path / "index", []
-
-    def retry(event: object) -> None:
-        if isinstance(event, StageStarted):
-            with pytest.raises(IndexBusy) as raised:
-                run_retry(str(index), CONFIG)
-            refused.append(raised.value.exit_code)
-
-    result = run_build([str(corpus)], str(index), CONFIG, listeners=[retry])
-    assert (result.snapshot_id, result.complete) == (expected, True)
-    assert len(refused) > 5
-    assert set(refused) == {5}
-    assert run_retry(str(index), CONFIG).snapshot_id == expected

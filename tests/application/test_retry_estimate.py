@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hirag_dist.application.retry import LetterSelection, estimate_retry, run_drop
-from hirag_dist.config.model import Config
+from hirag_dist.application.retry import estimate_retry
 from tests.refusing_index import RefusingIndex
 
 
@@ -35,20 +34,3 @@ def test_a_retry_keeps_between_its_bounds(index: RefusingIndex) -> None:
     chat = sum(one.calls for one in made.later if one.stage != "embed")
     assert made.calls[0] <= len(index.asked) <= 1 + chat + 1  # a report of the new entities is one more
     assert estimate_retry(index.uri, index.config).calls == (0, 0)
-
-
-def test_prices_and_dropped_letters(index: RefusingIndex) -> None:
-    index.refused = "Brunel"
-    index.build("engine.txt", "bridge.txt")
-    priced = index.config.model_dump(mode="json")
-    assert estimate_retry(index.uri, index.config).cost_usd == (None, None)
-    priced["llm"]["endpoints"]["chat"]["price"] = {"input": 1000.0, "output": 1000.0}
-    made = estimate_retry(index.uri, Config.model_validate(priced))
-    (stage,) = made.stages
-    least, most = made.cost_usd
-    assert least == pytest.approx((stage.input_tokens + stage.output_tokens) / 1000)
-    assert most is not None
-    assert most > least
-    run_drop(index.uri, LetterSelection(why="test"))
-    made = estimate_retry(index.uri, index.config)
-    assert (dict(made.letters), made.dropped, made.stages, made.later) == ({}, 1, (), ())

@@ -15,7 +15,6 @@ from hirag_dist.application.stored_replies import (
     replay_keys,
     text_vector_keys,
 )
-from hirag_dist.errors import ConfigError
 from hirag_dist.llm.reply_store import purge, scan_records
 from tests.removal_builds import KEPT, REMOVED, RemovalBench, removal_bench
 
@@ -62,10 +61,3 @@ def test_replies_about_other_chunks_are_not_found(bench: RemovalBench) -> None:
     texts = [record.value for record in scan_records(bench.store) if record.key in kept]
     assert any(b"Babbage" in text for text in texts)
     assert not any(b"Throckmorton" in text for text in texts)
-
-
-def test_another_configuration_is_refused(bench: RemovalBench) -> None:
-    bench.build(KEPT)
-    other = bench.config.model_copy(update={"gleaning_rounds": 3})
-    with pytest.raises(ConfigError, match="gleaning_rounds"):
-        models_of_last_build(other, bench.store)

@@ -116,21 +116,3 @@ def test_a_language_model_proposes_and_nothing_is_paid_twice(corpus: Path, tmp_p
     with pytest.raises(ConfigError, match="--force"):
         check_target(str(out), force=False)
     check_target(str(out), force=True)
-
-
-def test_replies_that_cannot_be_used_leave_the_defaults_and_say_so(corpus: Path, tmp_path: Path) -> None:
-    endpoint = Endpoint(lambda asked: "I would rather not." if asked.task != "meta-types" else TYPES)
-    try:
-        made = tuned(endpoint, corpus, tmp_path / "tuned")
-    finally:
-        endpoint.close()
-    assert made.entity_types == Config().entity_types
-    assert made.meta_types == ("court decision", "enzyme", "person")
-    assert made.examples == ()
-    assert [what for what, _ in made.rejected] == ["entity types", "example", "example"]
-    assert len([one for one in endpoint.asked if one.task == "entity-types"]) == Config().llm.attempts
-    sample = take_sample([str(corpus)], Config(), 4, 2)
-    write_files(sample, made, str(tmp_path / "tuned"))
-    text = (tmp_path / "tuned" / "hirag.yaml").read_text("utf-8")
-    assert "No reply could be used for entity types" in text
-    assert "prompts:" not in text

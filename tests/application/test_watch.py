@@ -102,16 +102,6 @@ def test_a_change_is_applied_by_the_round_after_it_was_found(jump: float) -> Non
     assert bench.value("hirag_watch_oldest_change_seconds") == 0
 
 
-def test_a_change_that_is_taken_back_is_none() -> None:
-    bench = Bench()
-    bench.rounds()
-    bench.files["b"] = (1, "1")
-    bench.rounds()
-    del bench.files["b"]
-    bench.rounds(3)
-    assert len(bench.limits) == 1
-
-
 def test_a_change_during_an_update_is_seen_by_the_next_listing() -> None:
     bench = Bench()
     bench.watch.listing = lambda: {"a": (0, "0")}  # half written

@@ -9,7 +9,6 @@ import pytest
 
 from hirag_dist.cli.doctor import examine
 from hirag_dist.config.model import Config, ExecutionConfig, VectorsConfig
-from tests.scripted_endpoint import Asked, Endpoint
 
 
 def test_two_distributions_with_the_same_files_are_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,20 +39,3 @@ def test_the_extra_milvus_is_a_fault_only_where_it_is_needed(monkeypatch: pytest
     monkeypatch.setattr(importlib.metadata, "version", version)
     assert finding() == ("ok", "")
     assert finding(backend="milvus-lite") == ("fault", "pip install 'hirag-dist[milvus-lite]'")
-
-
-def test_the_window_and_the_speed_of_an_endpoint_are_named() -> None:
-    def reply(asked: Asked) -> str:
-        return "A probe that is asked once."
-
-    endpoint = Endpoint(reply, window=2048)
-    try:
-        named = {"base_url": endpoint.url, "model": "small", "output": "delimited"}
-        llm = {"endpoints": {"local": named}, "roles": {"extract": "local"}}
-        config = Config.model_validate({"execution": {"executor": "inline"}, "llm": llm})
-        (finding,) = [one for one in examine(config, None) if one.subject == "endpoint local"]
-    finally:
-        endpoint.close()
-    assert finding.state == "ok"
-    assert "window 2,048 tokens, about " in finding.seen
-    assert "2 at a time: 1,000 tokens of text take about " in finding.seen

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +16,6 @@ from hirag_dist.config.model import Config
 from hirag_dist.llm.endpoints.hashing import HashingEmbedder
 from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
-from hirag_dist.testing.simulator import SimulatorOptions, SimulatorThread
 from tests.evaluation.corpora import DOCUMENTS, QUESTIONS, run, write_corpus, write_lines
 
 Run = Callable[..., tuple[int, Any]]
@@ -88,38 +83,9 @@ def test_naive_finds_what_the_plainest_ranking_finds(hirag: Run, index: Path, qu
     assert [line["id"] for line in lines] == [f"q{n} {mode}" for n in range(1, 5) for mode in ("naive", "hirag")]
 
 
-def test_variants_are_compared_side_by_side(hirag: Run, index: Path, questions: Path) -> None:
-    variants = ("--variant", "narrow:top_n=1", "--variant", "wide:retrieval.top_n=30,top_m=20")
-    arguments = ("eval", "retrieval", "-i", index, "-q", questions, "-o", "out", "--modes", "local", *MEMORY)
-    code, report = hirag(*arguments, *variants)
-    assert code == 0
-    assert list(report["results"]["systems"]) == ["local", "local:narrow", "local:wide"]
-    assert report["variants"]["wide"]["top_n"] == 30
-    reached = {name: each["local"]["chunks"] for name, each in report["results"]["levels"].items()}
-    assert reached["local:narrow"] < reached["local"] <= reached["local:wide"]
-    assert report["units"] == {"new": 12, "from_before": 0}
-    code, report = hirag(*arguments, "--set", "retrieval.top_n=30", "--set", "retrieval.top_m=20")
-    assert report["units"] == {"new": 0, "from_before": 4}  # the settings decide, not their name
-
-
-def test_what_is_wrong_with_questions_is_told(hirag: Run, index: Path, questions: Path) -> None:
-    more = ["{broken", {"id": "q9", "question": "No gold?"}, {"id": "q8", "question": "Whose?", "gold": ["nobody's"]}]
-    write_lines(questions, [*QUESTIONS, *more])
-    code, report = hirag("eval", "retrieval", "-i", index, "-q", questions, "-o", "out", "--modes", "naive", *MEMORY)
-    assert (code, report["complete"]) == (3, False)
-    assert (report["questions"]["without_gold"], report["questions"]["gold_ids_unknown"]) == (1, 1)
-    assert report["results"]["asked"] == 5
-    assert report["dead_letters"]["shown"][0]["id"].endswith("q.jsonl#4")
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [
-        (["--modes", "nonsense"], "there is no nonsense"),
-        (["--variant", "x:top_n=0"], "top_n"),
-        (["--variant", "x:top_n=3", "--variant", "x:top_n=4"], "given twice"),
-        (["--set", "llm.endpoints.builtin-embedder.dim=7"], "embedder"),
-    ],
+    [(["--variant", "x:top_n=0"], "top_n"), (["--set", "llm.endpoints.builtin-embedder.dim=7"], "embedder")],
 )
 def test_wrong_arguments_are_refused_with_a_reason(
     hirag: Run, index: Path, questions: Path, arguments: list[str], said: str
@@ -129,50 +95,3 @@ def test_wrong_arguments_are_refused_with_a_reason(
     code, answer = hirag("eval", "retrieval", *rest, *MEMORY, *arguments)
     assert code in (1, 2)
     assert said in answer["error"]
-
-
-def config_with(folder: Path, url: str) -> Path:
-    far = {"base_url": url, "model": "vectors", "dim": 64, "max_concurrent": 1, "batch_size": 1}
-    llm = {"endpoints": {"far": far}, "roles": {"embed": "far"}, "outage_timeout_s": 60}
-    (folder / "hirag.yaml").write_text(json.dumps({"llm": llm, "vectors": {"backend": "memory"}}))
-    return folder / "hirag.yaml"
-
-
-def start(index: Path, questions: Path, folder: Path, url_config: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "hirag_dist", "eval", "retrieval", "-i", str(index), "-q", str(questions)]
-    arguments = ["-o", "out", "--modes", "naive", "--config", str(url_config)]
-    return subprocess.Popen(
-        [*command, *arguments], cwd=folder, env=os.environ | {"PYTHONPATH": os.getcwd()}, stderr=subprocess.PIPE
-    )
-
-
-@pytest.mark.integration
-def test_a_run_that_is_ended_on_the_way_goes_on(
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    questions: Path,
-) -> None:
-    """It is ended while the endpoint holds back its replies; what was embedded before is not asked again."""
-    corpus, root = write_corpus(tmp_path), os.getcwd()
-    fast = SimulatorThread(SimulatorOptions(listen="127.0.0.1:0", dim=64))
-    with fast as url:
-        config = config_with(tmp_path, url)
-        built = run(capfd, monkeypatch, "index", corpus, "--index", tmp_path / "index", *BUILD, "--config", config)
-        assert built[0] == 0
-    slow = SimulatorThread(SimulatorOptions(listen="127.0.0.1:0", dim=64, latency_ms=1500.0))
-    with slow as url:
-        os.chdir(root)
-        process = start(tmp_path / "index", questions, tmp_path, config_with(tmp_path, url))
-        while slow.stats()["total"]["calls"] < 2 and process.poll() is None:  # the first is stored by then
-            time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
-        assert process.returncode == 130, said.decode()
-    with SimulatorThread(SimulatorOptions(listen="127.0.0.1:0", dim=64)) as url:
-        monkeypatch.chdir(tmp_path)
-        config = config_with(tmp_path, url)
-        arguments = ("eval", "retrieval", "-i", "index", "-q", questions, "-o", "out", "--modes", "naive")
-        code, report = run(capfd, monkeypatch, *arguments, "--config", config)
-        assert (code, report["complete"]) == (0, True)
-        assert report["this_run"]["calls"] < len(QUESTIONS)

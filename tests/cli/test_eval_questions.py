@@ -12,7 +12,6 @@ import pytest
 
 from hirag_dist.evaluation import read_questions
 from tests.scripted_endpoint import Asked, Endpoint, run_command, write_config
-from tests.toy_builds import Bench
 
 Run = Callable[..., tuple[int, Any]]
 
@@ -73,57 +72,3 @@ def test_users_times_tasks_times_questions(run: Run, model: Endpoint, tmp_path: 
     n_asked = len(model.asked)
     assert run("--description", "Letters of a miller.")[1]["results"] == results
     assert len(model.asked) == n_asked
-
-
-def test_what_is_repeated_is_asked_for_again(run: Run, model: Endpoint) -> None:
-    """The second user is the first one in other letters; asked again, the model thinks of another."""
-
-    def script(asked: Asked) -> str:
-        if asked.task == "personas" and "<known>" not in asked.user:
-            return items(asked, ["A teacher.", "a TEACHER"])
-        return inventive(asked)
-
-    model.script = script
-    code, report = run("--description", "Letters.")
-    assert (code, report["results"]["questions"], report["results"]["repeated"]) == (0, 12, 1)
-    again = [asked for asked in model.asked if asked.task == "personas"][1]
-    assert (again.between("known"), wanted(again)) == ("- A teacher.", 1)
-
-
-def test_a_question_that_two_users_ask_stands_there_once(run: Run, model: Endpoint) -> None:
-    def script(asked: Asked) -> str:
-        if asked.task == "sensemaking-questions" and "<known>" not in asked.user:
-            return items(asked, ["What changed?", f"Who gains by {asked.between('task')}?"])
-        return inventive(asked)
-
-    model.script = script
-    code, report = run("--description", "Letters.")
-    assert (code, report["results"]["questions"]) == (0, 12)
-    assert report["results"]["repeated"] == 5
-    again = [asked for asked in model.asked if "<known>" in asked.user]
-    assert len(again) == 5
-    assert all("What changed?" in asked.between("known") for asked in again), "or it might be named once more"
-
-
-def test_an_index_describes_itself_by_its_reports(run: Run, model: Endpoint, tmp_path: Path) -> None:
-    Bench(tmp_path).build(["alpha beta gamma delta", "epsilon zeta alpha eta"])
-    code, report = run("--index", "index", sizes=(1, 1, 1))
-    assert (code, report["results"]["questions"]) == (0, 1)
-    told = model.asked[0].between("description")
-    assert told.startswith("A collection of 2 documents.")
-    assert "- Words: A row of words." in told
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ([], "say what the corpus is about"),
-        (["--description", " "], "--description is empty"),
-        (["--description", "@none.txt"], "cannot read none.txt"),
-        (["--description", "x", "--set", "llm.roles.judge=builtin"], "eval questions needs a language model"),
-    ],
-)
-def test_orders_that_make_no_sense(run: Run, options: list[str], said: str) -> None:
-    code, report = run(*options)
-    assert code == 2
-    assert said in report["error"]

@@ -36,19 +36,6 @@ def test_the_bill_of_an_update(bench: CommandBench) -> None:
     assert "This run sent 0 calls, 0 tokens: $0.00, in " in said
 
 
-def test_json_of_an_update_and_of_a_rebuild(bench: CommandBench) -> None:
-    first = bench.snapshot().manifest.snapshot_id
-    bench.write("patient.txt", PATIENT)
-    report = bench.json("index", bench.corpus)
-    update = report["update"]
-    assert (update["base"], update["number"]) == (first, 1)
-    assert update["documents"] == {"added": 1, "changed": 0, "removed": 0}
-    assert set(update["debt"]) == {"summaries", "reports"}
-    report = bench.json("index", bench.corpus, "--rebuild")
-    assert (report["update"], report["rebuilt_because"], report["up_to_date"]) == (None, "", False)
-    assert bench.snapshot().manifest.notes["update"]["number"] == 0
-
-
 def test_add_keeps_what_the_index_has_and_replaces_what_has_the_same_path(bench: CommandBench) -> None:
     more = bench.write("patient.txt", PATIENT, "more")
     bench.write("loom.txt", "Joseph Jacquard built a loom in Paris.", "more")
@@ -69,12 +56,6 @@ def paid_bench(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Iterator[Co
         (tmp_path / "hirag.yaml").write_text(yaml.safe_dump(settings))
         made.json("index", made.corpus)
         yield made
-
-
-def test_dollars_of_a_refresh_need_a_price(bench: CommandBench) -> None:
-    code, said = bench.run("refresh", "--max-usd", "1")
-    assert code == 2
-    assert "dollars cannot be turned into tokens" in said
 
 
 def test_refresh_pays_the_debt_within_its_budget(paid_bench: CommandBench) -> None:
@@ -100,13 +81,6 @@ def test_without_an_index_no_folder_is_made(command: str, tmp_path: Path, capfd:
     assert code == 1
     assert "holds no index" in said
     assert not Path(bench.index).exists()
-
-
-def test_an_index_of_another_configuration_is_not_updated(bench: CommandBench) -> None:
-    for arguments in (["add", bench.corpus], ["refresh"]):
-        code, said = bench.run(*arguments, "--set", "chunk_tokens=500")
-        assert code == 1
-        assert "cannot be updated: the configuration changed: config.chunk_tokens" in said
 
 
 OTHER = ("--set", "llm.endpoints.builtin-embedder.kind=hashing", "--set", "llm.endpoints.builtin-embedder.dim=64")

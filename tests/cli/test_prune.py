@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 
 from hirag_dist.cli._command_line import add_command
 from hirag_dist.config.model import VectorsConfig
-from hirag_dist.errors import IndexBusy, SnapshotNotFound
-from hirag_dist.retrieval.vector_index.milvus import collection_name, open_milvus, open_milvus_lite
-from hirag_dist.retrieval.vector_index.milvus.collection import aliases, drop, resolved
+from hirag_dist.errors import IndexBusy
+from hirag_dist.retrieval.vector_index.milvus import collection_name, open_milvus_lite
+from hirag_dist.retrieval.vector_index.milvus.collection import resolved
 from hirag_dist.storage.layout import HISTORY
 from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.snapshot.reader import open_snapshot
@@ -71,36 +71,6 @@ def test_snapshots_and_their_collections_in_lite_go(store: Store, ids: list[str]
     assert held.list_collections() == [resolved(held, collection_name(ids[1]))]
     held.close()
     assert run(store)["removed"] == run(store)["collections"] == []
-
-
-def test_collections_at_a_server_go_and_others_stay(store: Store, ids: list[str], milvus_uri: str) -> None:
-    for own_id in ids:
-        open_milvus(open_snapshot(store, own_id), VectorsConfig(uri=milvus_uri)).close()
-    held = MilvusClient(milvus_uri)
-    another = f"hirag_{uuid.uuid4().hex[:16]}_00000000"
-    held.create_collection(another, dimension=4)
-    own, other = (resolved(held, collection_name(own_id)) for own_id in ids)
-    held.create_alias(own, f"old_{ids[0]}")
-    assert run(store, "--set", f"vectors.uri={milvus_uri}")["collections"] == [collection_name(ids[0])]
-    left = held.list_collections()
-    assert own not in left
-    assert {other, another} <= set(left)
-    assert aliases(held, other) == [collection_name(ids[1])]
-    for name in (other, another):
-        drop(held, name)
-    held.close()
-
-
-def test_a_server_that_is_away_keeps_everything(store: Store, ids: list[str]) -> None:
-    with pytest.raises(Exception, match=r"no Milvus answers at http://127\.0\.0\.1:9"):
-        run(store, "--set", "vectors.uri=http://ada:secret@127.0.0.1:9")
-    assert open_snapshot(store, ids[0], full_check=True)
-
-
-def test_a_mistyped_index_is_not_made(tmp_path: Path) -> None:
-    with pytest.raises(SnapshotNotFound, match="serves no snapshot"):
-        run(Store(str(tmp_path / "indx")))
-    assert not (tmp_path / "indx").exists()
 
 
 def test_not_while_a_build_runs(store: Store, ids: list[str]) -> None:

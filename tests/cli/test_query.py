@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -71,19 +71,6 @@ def test_what_is_asked_reaches_the_service(query: Any, start: Any) -> None:
     assert 4 < engine.deadlines[0] < 5
 
 
-def test_a_deadline_that_is_too_short(query: Any, start: Any) -> None:
-    engine = fakes.FakeEngine()
-
-    async def never(asked: Any, *, deadline_s: float | None = None) -> AsyncIterator[Any]:
-        yield engine.whole
-        await asyncio.sleep(SOON)
-
-    engine.answer_stream = never
-    code, said = query("q", "--server", start(engine), "--deadline", 0.3)
-    assert code == 1
-    assert said["error"] == "no answer within 0.3 s; allow more with --deadline"
-
-
 def test_an_error_names_the_option(query: Any, start: Any) -> None:
     code, said = query("q", "--server", start(fakes.FakeEngine()), "--top-n", 0)
     assert (code, said["error"]) == (2, "--top-n must be between 1 and 2147483647, got 0")
@@ -114,11 +101,7 @@ def test_mutual_tls_and_a_token(query: Any, start: Any, certificates: dict[str, 
             ("--server", "y:1", "--config", "c.yaml"),
             "--config cannot go with --server: the service has a configuration",
         ),
-        (("--server", "y:1", "--set", "a=b", "--snapshot", "s"), "--set, --snapshot cannot go with --server"),
-        (("-i", "x", "--ca", "c", "--tls"), "--ca, --tls cannot go with --index: they are for a connection"),
-        (("--server", "y:1", "--cert", "c"), "a client certificate needs both certificate and key"),
         (("--server", "y:1", "--token-file", "missing"), "the token file missing cannot be read: No such file"),
-        (("--server", "y:1", "--deadline", "nan"), "--deadline must be a number of seconds above 0"),
     ],
 )
 def test_options_that_would_have_no_effect_are_refused(query: Any, arguments: tuple[str, ...], words: str) -> None:

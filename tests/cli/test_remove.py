@@ -55,12 +55,9 @@ def test_forget_after_remove_and_at_once(bench: CommandBench) -> None:
     ("arguments", "message"),
     [
         ((), "name the documents"),
-        (("nothing",), "no document of the index is named nothing"),
-        (("--source", "*.pdf"), "no document of the index is named *.pdf"),
         (("nothing", "--forget"), "has nothing: nothing is known of what to forget"),
         (("--source", "*"), "no document with text would be left"),
         (("--now", "x"), "give --forget"),
-        (("--input-file", "nowhere.txt"), "nowhere.txt cannot be read"),
     ],
 )
 def test_wrong_selections_are_usage_errors(bench: CommandBench, arguments: tuple[str, ...], message: str) -> None:

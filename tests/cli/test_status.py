@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,10 +14,6 @@ from hirag_dist.storage.snapshot.writer import make_current
 from hirag_dist.types import ChatRequest
 from tests.altered_snapshots import altered
 from tests.toy_builds import Bench, between, task_of
-
-
-def stage(label: str, state: str = "done", **more: Any) -> dict[str, Any]:
-    return {"stage": label, "state": state, "kept": False, "rows": 5, "rejects": 1, "seconds": 2.0, "usage": []} | more
 
 
 def test_the_update_that_made_the_current_snapshot_and_its_debt(

@@ -8,11 +8,9 @@ import pytest
 import yaml
 
 from hirag_dist.application.forget import run_forget
-from hirag_dist.application.removal.pending import note_forget
 from hirag_dist.cli._command_line import run
 from hirag_dist.config.model import Config
 from hirag_dist.storage.layout import FORGET, HISTORY
-from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
 from tests.removal_builds import KEPT, REMOVED, RemovalBench
 
 SETTINGS = {"execution": {"executor": "inline"}, "clustering": {"target_size": 4}}
@@ -46,11 +44,6 @@ def test_what_is_left_is_a_table_and_an_exit_code_of_its_own(
     assert (code, said) == (0, "Nothing in the current snapshot derives from 1 document.\n")
 
 
-def test_documents_that_are_not_named_are_a_usage_error(bench: RemovalBench, capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["remove", "--verify", "--index", bench.store.root]) == 2
-    assert "name the documents" in capfd.readouterr().err
-
-
 def test_an_id_that_no_snapshot_knows_is_searched_for_and_proves_no_more(
     bench: RemovalBench, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -65,22 +58,6 @@ def test_an_id_that_no_snapshot_knows_is_searched_for_and_proves_no_more(
     assert code == 6
     assert "work/left.json" in said
     assert "that was searched has the id" not in said
-
-
-def test_hashes_that_an_unfinished_forgetting_keeps_are_searched_for(
-    bench: RemovalBench, capfd: pytest.CaptureFixture[str]
-) -> None:
-    (old,) = set(bench.store.names("snapshots")) - {current_id(bench.store)}
-    chunks = open_snapshot(bench.store, old).table("chunks", ["chunk_id", "text"]).to_pylist()
-    (own,) = [row["chunk_id"] for row in chunks if row["text"] == REMOVED["patient.txt"]]
-    note_forget(bench.store, ["gone"], [own])
-    try:
-        code, said = command(bench, capfd, "remove", "--verify", "gone")
-    finally:
-        bench.store.delete(FORGET)
-    assert code == 6
-    assert "chunks.chunk_id" in said
-    assert "Not searched: the texts, names and vectors of gone" in said
 
 
 def test_status_shows_an_unfinished_forgetting_and_prune_continues_it(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,7 @@ import pytest
 
 from hirag_dist import errors
 from hirag_dist.client import AsyncHiragClient
-from hirag_dist.composition.logs import TextFormatter
-from hirag_dist.errors import ConfigError, HiragError, InvalidQuery, NotFound, RateLimited, ServiceError
+from hirag_dist.errors import HiragError, InvalidQuery, NotFound, RateLimited, ServiceError
 from hirag_dist.types import AccessScope, Query
 from hirag_dist.wire import error_status
 from tests.client.conftest import both_clients
@@ -25,7 +23,6 @@ async def client(start: fakes.Start, engine: fakes.FakeEngine, connect: Any) -> 
     return connect((await start(engine)).address)
 
 
-@both_clients
 async def test_retrieve_returns_what_the_engine_gave(client: Any, engine: fakes.FakeEngine) -> None:
     assert await client.call("retrieve", "Who lit the lamp?") == engine.whole
     vector = np.array([[1.0, 2.0, 3.0, 4.0]], dtype=np.float32)
@@ -59,7 +56,6 @@ async def test_streams_and_the_answer(client: Any, engine: fakes.FakeEngine) -> 
     assert engine.described_with[-2:] == [("", ""), ("draft", "2024")]
 
 
-@both_clients
 async def test_look_ups(client: Any, engine: fakes.FakeEngine) -> None:
     assert await client.call("get_entity", "Wärterin", max_relations=3, labels=("a", "b")) == fakes.ENTITY
     assert await client.call("find_path", "e1", "e2") == fakes.PATH
@@ -172,7 +168,6 @@ async def test_another_service_there(connect: Any) -> None:
     await server.stop(0)
 
 
-@both_clients
 async def test_a_deadline(client: Any, engine: fakes.FakeEngine) -> None:
     await client.call("describe")  # connected, so that the deadline is that of the retrieval alone
     engine.gate = asyncio.Event()
@@ -190,7 +185,6 @@ async def test_closing_a_stream_stops_the_work(client: Any, engine: fakes.FakeEn
         await engine.cancelled.wait()
 
 
-@both_clients
 async def test_waiting_until_a_snapshot_is_loaded(start: fakes.Start, engine: fakes.FakeEngine, connect: Any) -> None:
     service = await start(engine, load=False)
     client = connect(service.address)
@@ -199,18 +193,6 @@ async def test_waiting_until_a_snapshot_is_loaded(start: fakes.Start, engine: fa
     waiting = asyncio.create_task(client.call("wait_ready", 20))
     await service.swapper.start()
     await service.server.set_serving()
-    await waiting
-    assert (await client.call("describe")).snapshot_id == "s1"
-
-
-async def test_waiting_until_somebody_listens(
-    start: fakes.Start, engine: fakes.FakeEngine, connect: Any, free_address: str
-) -> None:
-    client = connect(free_address)
-    with pytest.raises(ServiceError, match="no service answers"):
-        await client.call("wait_ready", 0.2)
-    waiting = asyncio.create_task(client.call("wait_ready", 20))
-    await start(engine, listen=free_address)
     await waiting
     assert (await client.call("describe")).snapshot_id == "s1"
 
@@ -239,20 +221,6 @@ async def test_mutual_tls(
         await connect(address, root_certificates=ca, server_name="elsewhere", retries=False, **own).call("describe")
     with pytest.raises(ServiceError, match="no service answers"):
         await connect(address, retries=False).call("describe", timeout_s=1)
-
-
-async def test_a_request_id_reaches_the_log(client: Any, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "hirag_dist.service.access_log")
-    caplog.handler.setFormatter(TextFormatter())
-    await client.call("retrieve", "q", request_id="mine.7")
-    assert "request_id=mine.7" in caplog.text
-
-
-async def test_options_that_do_not_fit(connect: Any, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="both certificate and key"):
-        connect("127.0.0.1:1", certificate="c.pem")
-    with pytest.raises(ConfigError, match="cannot be read"):
-        connect("127.0.0.1:1", root_certificates=tmp_path / "missing")
 
 
 async def test_a_rolling_restart_loses_no_request(start: fakes.Start) -> None:

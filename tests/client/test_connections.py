@@ -182,13 +182,6 @@ async def test_the_addresses_of_a_name_are_used_in_turn(start: fakes.Start, conn
     assert min(seen["s1"], seen["s2"]) >= 8  # the rotation may restart while addresses connect
 
 
-async def test_the_other_address_takes_over(start: fakes.Start, connect: Any, free_address: str) -> None:
-    engine = fakes.FakeEngine()
-    client = connect(f"ipv4:{free_address},{(await start(engine)).address}")
-    for _ in range(4):
-        assert await client.call("retrieve", "q") == engine.whole
-
-
 async def test_a_reply_larger_than_the_client_takes(start: fakes.Start, engine: fakes.FakeEngine, connect: Any) -> None:
     engine.whole = replace(engine.whole, context="x" * 100_000)
     address = (await start(engine)).address
@@ -207,16 +200,6 @@ async def test_a_request_larger_than_the_service_takes(
     with pytest.raises(RequestTooLarge, match="larger than"):
         await client.call("retrieve", "why? " * 20_000)
     assert not engine.queries
-
-
-async def test_a_plain_client_at_a_tls_port_and_an_unknown_authority(
-    start: fakes.Start, engine: fakes.FakeEngine, connect: Any, certificates: dict[str, str]
-) -> None:
-    address = (await start(engine, tls_cert=certificates["server.pem"], tls_key=certificates["server.key"])).address
-    with pytest.raises(ServiceError, match=address):
-        await connect(address, retries=False).call("describe", timeout_s=2)
-    with pytest.raises(ServiceError, match=r"TLS handshake with .* failed; root_certificates must hold"):
-        await connect(address, tls=True, retries=False).call("describe")
 
 
 @both_clients

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tarfile
 import tomllib
 import zipfile
 from email import message_from_bytes
@@ -101,18 +100,6 @@ def test_the_wheel_holds_modules_of_the_package_and_no_others(wheel: Path) -> No
         assert not name.endswith(".pyc")
     with zipfile.ZipFile(wheel) as archive:
         assert not [name for name in archive.namelist() if name.endswith("entry_points.txt")]
-
-
-@pytest.mark.integration
-def test_the_wheel_of_the_source_distribution_is_the_same(wheel: Path, tmp_path: Path) -> None:
-    archive = build("sdist", FOLDER, tmp_path)
-    with tarfile.open(archive) as packed:
-        packed.extraction_filter = getattr(tarfile, "data_filter", None)  # Python before 3.11.4 has none
-        packed.extractall(tmp_path / "unpacked")
-    (folder,) = (tmp_path / "unpacked").iterdir()
-    again = build("wheel", folder, tmp_path)
-    assert modules(again) == modules(wheel)
-    assert metadata(again).as_bytes() == metadata(wheel).as_bytes()
 
 
 @pytest.mark.integration

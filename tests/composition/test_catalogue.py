@@ -7,11 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
-from hirag_dist.cli._command_line import add_command
-from hirag_dist.composition import serving
 from hirag_dist.composition.catalogue import CatalogueListing, catalogue_config, has_catalogue, make_catalogue
 from hirag_dist.config.model import Config
 from hirag_dist.config.service import ServiceConfig
@@ -65,7 +61,6 @@ def test_sub_folders_that_hold_an_index_are_listed(tmp_path: Path) -> None:
     [
         ({"indexes": {"../acme": {"uri": "/x"}}}, r"service\.indexes\.\.\./acme: a name has up to 63"),
         ({"indexes": {"acme": {"title": "Acme"}}}, r"indexes\.acme\.uri is missing"),
-        ({"indexes": {"acme": {"uri": "/x", "retrieval": {"top_n": 0}}}}, r"indexes\.acme\.retrieval\.top_n"),
         ({"indexes": {"acme": {"uri": "/x", "retrieval": {"top_k": 1}}}}, r"indexes\.acme\.retrieval\.top_k"),
     ],
 )
@@ -133,24 +128,6 @@ async def test_indexes_share_models_and_nothing_of_their_callers(folder: Path) -
     finally:
         shutil.move(folder / ".acme", folder / "acme")
     await catalogue.close()
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ([], "give --index URI for one index, or --catalogue URI"),
-        (["--catalogue", "x", "--index", "y"], "either one index"),
-        (["--catalogue", "x", "--verify"], "--verify is for --index"),
-        (["--catalogue", "absent"], "absent is no folder"),
-    ],
-)
-def test_options_of_serve(given: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(serving, "exit_within", lambda seconds: None)  # it would end the process of the tests later
-    app = typer.Typer()
-    add_command(app, "serve")
-    result = CliRunner().invoke(app, ["serve", *given, "--listen", "127.0.0.1:0"])
-    assert message in str(result.exception)
 
 
 async def test_a_damaged_snapshot_is_refused_and_the_others_are_served(folder: Path, tmp_path: Path) -> None:

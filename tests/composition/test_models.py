@@ -67,7 +67,7 @@ def config(server: Endpoint, **keys: Any) -> Config:
     )
 
 
-@pytest.mark.parametrize("window", [1024, 2048, 4096])
+@pytest.mark.parametrize("window", [1024, 2048])
 def test_a_build_and_its_answers_fit_the_window(small: Endpoint, corpus: str, tmp_path: Path, window: int) -> None:
     small.window = window
     index = tmp_path / "index"

@@ -17,12 +17,7 @@ def config(**sections: Any) -> Config:
 
 @pytest.mark.parametrize(
     ("vectors", "backend"),
-    [
-        ({}, "memory"),
-        ({"uri": "http://milvus:19530"}, "milvus"),
-        ({"backend": "memory"}, "memory"),
-        ({"backend": "milvus", "uri": "http://milvus:19530"}, "milvus"),
-    ],
+    [({}, "memory"), ({"uri": "http://milvus:19530"}, "milvus"), ({"backend": "memory"}, "memory")],
 )
 def test_vectors_of_several_processes(vectors: dict[str, str], backend: str) -> None:
     assert multi_process_config(config(vectors=vectors)).vectors.backend == backend
@@ -73,7 +68,7 @@ def test_every_key_of_the_service_is_an_option() -> None:
     assert server_options(config(service={"anonymous_labels": "all"})).anonymous_labels is None
 
 
-@pytest.mark.parametrize("wrong", ["some", 7, [7], [""]])
+@pytest.mark.parametrize("wrong", ["some", [7]])
 def test_wrong_labels(wrong: Any) -> None:
     with pytest.raises(ValueError, match="Expected a list of labels"):
         config(service={"anonymous_labels": wrong})

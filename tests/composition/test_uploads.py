@@ -29,12 +29,7 @@ def test_limits_and_labels_are_those_of_the_configuration() -> None:
 
 @pytest.mark.parametrize(
     ("service", "index", "why"),
-    [
-        ({"http": None}, "index", "--http"),
-        ({"http_page": False}, "index", "http_page"),
-        ({}, "", "--index"),
-        ({}, "s3://bucket/index", "local folder"),
-    ],
+    [({"http": None}, "index", "--http"), ({}, "", "--index"), ({}, "s3://bucket/index", "local folder")],
 )
 def test_what_uploads_need(service: dict[str, Any], index: str, why: str) -> None:
     with pytest.raises(ConfigError, match=why):

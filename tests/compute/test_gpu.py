@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable
-from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -14,19 +13,14 @@ import numpy as np
 import pytest
 
 from hirag_dist.cli.doctor import DoctorFinding, examine
-from hirag_dist.composition.build import make_executor, make_services, resolve
+from hirag_dist.composition.build import make_services, resolve
 from hirag_dist.compute.kernels import CpuKernels, make_kernels, resolve_kernels
 from hirag_dist.config.model import Config, ExecutionConfig
 from hirag_dist.core.graph.bfs import hop_distances
-from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.errors import BackendUnavailable, ConfigError, StageFailed
-from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.stage import Services
-from hirag_dist.indexing.context import BuildContext
-from hirag_dist.indexing.pipeline import Build
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.protocols import Kernels
-from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.store import Store
 from hirag_dist.types import CsrGraph, LabelledCell
 from tests.core.planted_rows import blobs, fitted_mixture
@@ -182,38 +176,6 @@ def test_without_cupy_a_gpu_by_name_is_an_error_that_says_what_to_install() -> N
         resolve_kernels("gpu")
 
 
-def test_a_build_on_a_gpu_says_so_and_finds_the_same_entities(tmp_path: Path) -> None:
-    """Every kernel that a build calls keeps to the rules of CuPy; what the models said does not depend on kernels."""
-    document = resources.files("hirag_dist.samples") / "corpus" / "newton-queries-on-the-aether.md"
-    corpus = tmp_path / "text.md"
-    corpus.write_bytes(document.read_bytes())
-
-    def build(kernels: Literal["cpu", "gpu"]) -> Snapshot:
-        config = Config(kernels=kernels, execution=ExecutionConfig(executor="inline"))
-        store = Store(str(tmp_path / kernels))
-        resolved = resolve(config)
-        executor = make_executor(config, store, None, None, resolved.kernels)
-        try:
-            runner = StageRunner(store, executor, (), config.max_reject_ratio)
-            Build(BuildContext(runner, config, Prompts(), resolved)).index([str(corpus)])
-        finally:
-            executor.close()
-        return open_snapshot(store)
-
-    on_cpu = build("cpu")
-    with standin_gpu():
-        on_gpu = build("gpu")
-    assert [snapshot.manifest.build["kernels"] for snapshot in (on_cpu, on_gpu)] == ["cpu", "gpu"]
-    base = [
-        [row["entity_id"] for row in snapshot.table("entities").to_pylist() if row["layer"] == 0]
-        for snapshot in (on_cpu, on_gpu)
-    ]
-    assert base[0] == base[1]
-    layers = on_gpu.table("layers").to_pylist()
-    assert len(layers) > 1
-    assert layers[0]["n_clusters"] > 1
-
-
 def gpu_lines(kernels: Literal["auto", "gpu"] = "auto") -> dict[str, DoctorFinding]:
     """Return the findings of doctor about kernels and GPU, by subject."""
     config = Config(kernels=kernels, execution=ExecutionConfig(executor="inline"))
@@ -230,23 +192,6 @@ def test_doctor_says_what_a_gpu_would_do() -> None:
         assert "UMAP by cuML" in gpu_lines()["GPU"].seen
     with standin_gpu(with_cuml=False):
         assert "cuml not installed" in gpu_lines()["GPU"].seen
-
-
-def test_doctor_finds_fault_only_where_a_gpu_was_asked_for() -> None:
-    with standin_gpu(StandInCupy(devices=None)):
-        assert gpu_lines()["GPU"].state == "note"
-        found = gpu_lines("gpu")["kernels"]
-    assert (found.state, found.fix) == ("fault", "or set kernels: auto")
-
-
-@pytest.mark.integration
-def test_doctor_leaves_kernels_to_the_workers_that_have_the_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    config = Config(kernels="gpu", execution=ExecutionConfig(gpu_workers=3))
-    found = {finding.subject: finding for finding in examine(config, None)}
-    assert found["kernels"].state == "note"
-    assert "up to 3 workers with a GPU" in found["kernels"].seen
-    assert (found["Ray"].state, "Ray sees no GPU" in found["Ray"].seen) == ("fault", True)  # no node will ever join
 
 
 def test_umap_needs_a_gpu_and_cuml_before_anything_is_paid() -> None:

@@ -137,20 +137,6 @@ def test_every_alert_is_tried_and_written_up(rules: Object) -> None:
         assert rule["annotations"]["runbook_url"] == f"https://example.com/operations#{name.lower()}"
 
 
-def test_no_pod_at_all_is_down_too(rules: Object, tmp_path: Path) -> None:
-    assert firing(tmp_path, rules, {"up": "1x20"}, "10m", "HiragDown")
-
-
-def test_few_questions_that_fail_call_nobody(rules: Object, tmp_path: Path) -> None:
-    """One of ten at night is above one in a hundred, and no reason for an alert."""
-    asked = f'hirag_service_requests_total{{{OURS},code="OK"}}'
-    failed = f'hirag_service_requests_total{{{OURS},code="INTERNAL"}}'
-    night = {asked: "0+2x40", failed: "0 0 0 0 0 1 1 1 1 1 2x5 2 3x20"}
-    assert not firing(tmp_path, rules, night, "20m", "HiragErrors")
-    all_of_them = {asked: "0x40", failed: "0+1x40"}
-    assert firing(tmp_path, rules, all_of_them, "25m", "HiragErrors")
-
-
 def test_the_release_alone_is_watched(chart: Chart) -> None:
     other = chart.render(merged(ALERTS, {"fullnameOverride": "other"}))
     for group in only(other, "PrometheusRule")["spec"]["groups"]:

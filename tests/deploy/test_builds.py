@@ -37,16 +37,8 @@ CARDS: Values = {"enabled": True, "maxReplicas": 2, "image": {"repository": "g-g
     ("values", "workers"),
     [
         ({}, {"workers": 4 * 2}),
-        ({"build": {"ray": {"cpu": {"maxReplicas": 10, "cpus": 8}}}}, {"workers": 80}),
         ({"config": {"execution": {"workers": 3}}}, {"workers": 3}),
         ({"build": {"ray": {"gpu": CARDS}}}, {"workers": 4 * 2, "gpu_workers": 2}),
-        (
-            {
-                "config": {"execution": {"gpu_workers": 1}},
-                "build": {"ray": {"gpu": CARDS}},
-            },
-            {"workers": 4 * 2, "gpu_workers": 1},
-        ),
     ],
 )
 def test_as_many_workers_as_the_cluster_can_grow_to(chart: Chart, values: Values, workers: Values) -> None:

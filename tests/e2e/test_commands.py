@@ -30,11 +30,6 @@ def copy_of(built: Any, folder: Path) -> Path:
 
 
 class TestIndex:
-    def test_a_second_run_has_nothing_to_do(self, cli: Any, built: Any) -> None:
-        report = cli.json("index", built.corpus, "-i", built.folder, "-c", built.config, *INLINE)
-        assert report["snapshot"] == built.snapshot
-        assert (report["stages_run"], report["changed"], report["this_run"]["calls"]) == (0, False, 0)
-
     @pytest.mark.parametrize("what", ["an empty folder", "no such file", "only white space"])
     def test_nothing_to_read_is_a_usage_error(self, cli: Any, tmp_path: Path, what: str) -> None:
         folder = tmp_path / "input"
@@ -125,26 +120,6 @@ class TestLooking:
         assert (said["documents"], said["chunks"]) == tuple(built.report["counts"][n] for n in ("documents", "chunks"))
         assert "4 documents" in cli("plan", built.corpus, "-c", built.config).stdout
 
-    def test_init_gives_a_configuration_that_works(self, cli: Any, tmp_path: Path) -> None:
-        assert cli.json("init", tmp_path / "new") == {"written": str(tmp_path / "new" / "hirag.yaml")}
-        assert cli.json("config", "validate", "-c", tmp_path / "new" / "hirag.yaml") == {"valid": True}
-        assert "exists; --force overwrites it" in cli("init", tmp_path / "new", code=2).stderr
-
-    def test_doctor(self, cli: Any, built: Any) -> None:
-        findings = cli.json("doctor", "-i", built.folder, "--set", "execution.executor=inline")["findings"]
-        assert {finding["state"] for finding in findings} <= {"ok", "note"}
-        closed = "llm.endpoints.gone={kind: openai, base_url: 'http://127.0.0.1:9/v1', model: m, output: delimited}"
-        command = ("doctor", "--set", "execution.executor=inline", "--set", closed, "--set", "llm.roles.answer=gone")
-        findings = cli.json(*command, code=1)["findings"]
-        assert [finding["subject"] for finding in findings if finding["state"] == "fault"] == ["endpoint gone"]
-
-    def test_inspect_and_its_page(self, cli: Any, built: Any, tmp_path: Path) -> None:
-        assert built.snapshot in cli("inspect", "-i", built.folder, "--html", tmp_path / "page.html").stdout
-        page = (tmp_path / "page.html").read_text("utf-8")
-        assert built.snapshot in page
-        assert not re.search(r"""(src|href)=["']https?://""", page)
-        assert cli.json("inspect", "-i", built.folder)
-
     def test_export(self, cli: Any, built: Any, tmp_path: Path) -> None:
         cli("export", "-i", built.folder, "--to", tmp_path / "graph.graphml")
         assert (tmp_path / "graph.graphml").read_text("utf-8").count("<node ") == built.report["counts"]["entities"]
@@ -167,15 +142,6 @@ class TestLooking:
 
 
 class TestQuery:
-    def test_context_only(self, cli: Any, built: Any) -> None:
-        said = cli.json("query", QUESTION, "-i", built.folder, "--context-only", "--set", "vectors.backend=memory")
-        assert said["local"]
-        assert said["communities"]
-        assert "## Sources" in said["context"]
-        assert said["snapshot_id"] == built.snapshot
-        text = cli("query", QUESTION, "-i", built.folder, "--context-only", "--set", "vectors.backend=memory").stdout
-        assert said["local"][0]["name"] in text
-
     def test_answer(self, cli: Any, built: Any) -> None:
         said = cli.json("query", QUESTION, "-i", built.folder, "--mode", "nobridge")
         assert said["text"]

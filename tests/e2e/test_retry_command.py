@@ -174,10 +174,3 @@ def test_a_retry_killed_anywhere_goes_on(
     assert said["snapshot"] == whole
     again = forked.build(**job, index=index)
     assert (again["snapshot"], again["sent"]) == (whole, 0)
-
-
-def test_a_wrong_folder_is_not_created(cli: Any, tmp_path: Path) -> None:
-    doctor = ("doctor", "--set", "execution.executor=inline")
-    for command, code in ((("status",), 1), (("retry",), 1), (("retry", "--drop"), 1), (doctor, 0)):
-        cli(*command, "-i", tmp_path / "nowhere", code=code)
-        assert not (tmp_path / "nowhere").exists()

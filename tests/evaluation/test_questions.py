@@ -32,10 +32,6 @@ def test_examples() -> None:
             Question("m1", "Who?", "", ("A. Hall", "Hall"), ("p1", "P 2"), True),
         ),
         (
-            {"query_id": 7, "query": "Where?", "type": "Null", "answers": ["here", "there"], "evidence_doc_ids": None},
-            Question("7", "Where?", "Null", ("here", "there"), (), None),
-        ),
-        (
             {"id": "x", "text": "When?", "answer": ["1755", 1756], "gold": "only", "answerable": "false"},
             Question("x", "When?", "", ("1755", "1756"), ("only",), False),
         ),
@@ -46,13 +42,7 @@ def test_usual_names(tmp_path: Path, record: dict[str, Any], expected: Question)
     assert read(tmp_path, [record]).items == (expected,)
 
 
-def test_fields_that_are_named(tmp_path: Path) -> None:
-    record = {"id": "no", "key": "k", "ask": "Who?", "question": "no", "hops": 3, "truth": "T", "docs": ["d"]}
-    fields = QuestionFields("ask", "key", "hops", "truth", None, "docs")
-    assert read(tmp_path, [record], fields).items == (Question("k", "Who?", "3", ("T",), ("d",)),)
-
-
-@pytest.mark.parametrize(("name", "option"), [("gold", "nope"), ("type", "nope"), ("id", "nope")])
+@pytest.mark.parametrize(("name", "option"), [("gold", "nope")])
 def test_a_named_field_that_no_record_has_is_an_error(tmp_path: Path, name: str, option: str) -> None:
     with pytest.raises(InputError, match=f"no record .* has the field 'nope' for the {name}"):
         read(tmp_path, [{"question": "Who?"}], QuestionFields(**{name: option}))

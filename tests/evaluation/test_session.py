@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import signal
 import subprocess
 import sys
@@ -66,15 +65,6 @@ async def test_a_second_run_does_nothing_again(tmp_path: Path) -> None:
         assert work.done == expected
 
 
-async def test_what_decides_a_unit_makes_it_another(tmp_path: Path) -> None:
-    first, second, third = Squares(), Squares(), Squares()
-    async with session(tmp_path) as opened:
-        await opened.map("step", units([1]), first)
-        await opened.map("step", units([1], "other settings"), second)
-        await opened.map("other step", units([1]), third)
-    assert first.done == second.done == third.done == [1]
-
-
 async def test_equal_units_are_done_once_and_come_twice(tmp_path: Path) -> None:
     work, told = Squares(), list[object]()
     async with session(tmp_path, (told.append,)) as opened:
@@ -124,31 +114,6 @@ async def test_what_ends_the_run_leaves_what_was_done(tmp_path: Path, error: Exc
     assert len(work.done) == 9 - started.n_done
 
 
-async def test_a_cancelled_run_waits_for_what_is_under_way(tmp_path: Path) -> None:
-    began, ended = asyncio.Event(), list[int]()
-
-    async def work(item: int) -> dict[str, int]:
-        began.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.append(item)
-        return {}
-
-    async def run() -> None:
-        async with session(tmp_path) as opened:
-            await opened.map("step", units([1]), work)
-
-    running = asyncio.create_task(run())
-    await began.wait()
-    running.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await running
-    assert ended == [1]
-    async with session(tmp_path) as opened:  # the folder is free again
-        assert len(await opened.map("step", units([1]), Squares())) == 1
-
-
 def killed(folder: Path, n_units: int, n_before_death: int) -> int:
     script = Path(__file__).with_name("sessions.py")
     return subprocess.run([sys.executable, script, folder, str(n_units), str(n_before_death)], check=False).returncode
@@ -170,7 +135,7 @@ async def test_a_folder_has_one_run(tmp_path: Path) -> None:
                 pass
 
 
-@pytest.mark.parametrize("name", ["snapshots", "current"])
+@pytest.mark.parametrize("name", ["current"])
 async def test_an_index_is_no_place_for_an_evaluation(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir()
     with pytest.raises(ConfigError, match="is an index"):
@@ -215,18 +180,6 @@ async def test_replies_are_paid_once(tmp_path: Path) -> None:
         assert far.endpoint.stats()["total"]["calls"] == 3
 
 
-async def test_an_endpoint_that_is_gone_ends_the_run_and_the_next_goes_on(tmp_path: Path) -> None:
-    async with simulator(said) as far, session(tmp_path, config=endpoint(far.base_url)) as opened:
-        await opened.map("step", units([1]), judge(opened))
-    with pytest.raises(ModelUnavailable):
-        async with session(tmp_path, config=endpoint(far.base_url, patience_s=0.0)) as opened:
-            await opened.map("step", units([1, 2]), judge(opened))
-    async with simulator(said) as back:
-        async with session(tmp_path, config=endpoint(back.base_url)) as opened:
-            assert len(await opened.map("step", units([1, 2]), judge(opened))) == 2
-        assert back.endpoint.stats()["total"]["calls"] == 1
-
-
 async def test_a_refused_reply_is_asked_again_by_the_next_run(tmp_path: Path) -> None:
     """Two attempts a run, and none is paid twice: the second run makes new calls instead of using the refused ones."""
 
@@ -255,14 +208,3 @@ async def test_a_spending_limit_stops_the_run_before_it_is_passed(tmp_path: Path
         async with session(tmp_path, config=config) as opened:
             assert len(await opened.map("step", units(range(50)), judge(opened))) == 50
         assert far.endpoint.stats()["total"]["calls"] == 50
-
-
-async def test_what_decides_replies_is_the_model_and_the_prompt_not_its_place(tmp_path: Path) -> None:
-    async with session(tmp_path / "a", config=endpoint("http://one/v1")) as opened:
-        first = opened.asks("judge", "answer")
-    async with session(tmp_path / "b", config=endpoint("http://two/v1")) as opened:
-        second = opened.asks("judge", "answer")
-    async with session(tmp_path / "c", config=endpoint("http://two/v1", temperature=1.0)) as opened:
-        warm = opened.asks("judge", "answer")
-    assert first == second != warm
-    assert json.dumps(first)

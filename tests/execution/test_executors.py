@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator
-from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 
 from hirag_dist.execution import executors
 from hirag_dist.execution.events import CallsProgress
-from hirag_dist.execution.executors import MAX_SMALL_TASKS, CallPoll, CountsCalls, InlineExecutor, LazyExecutor
+from hirag_dist.execution.executors import MAX_SMALL_TASKS, CallPoll, InlineExecutor, LazyExecutor
 from hirag_dist.execution.stage import no_other_workers
 from hirag_dist.execution.task import Task, TaskResult
 from hirag_dist.llm.limits.protocol import CallTotals
@@ -49,57 +48,6 @@ def test_the_calls_of_a_stage_are_those_since_its_start() -> None:
     ]
     assert len(events) == n_events  # the thread has ended
     assert not [each for each in threading.enumerate() if each.name.startswith("call-poll")]
-
-
-def test_a_lazy_executor_has_no_calls_before_it_exists() -> None:
-    inline = InlineExecutor(lambda: None, totals=lambda: CallTotals(answered=7))  # type: ignore[arg-type, return-value]
-    lazy = LazyExecutor("lazy", lambda: inline)
-    assert isinstance(lazy, CountsCalls)
-    assert lazy.call_totals() == CallTotals()
-    lazy._executor()
-    assert lazy.call_totals().answered == 7
-    lazy.close()
-
-
-class OneByOne:
-    """Gives a result for each task before it takes the next."""
-
-    name = "one by one"
-
-    def __init__(self) -> None:
-        self.closed = False
-        self.rests = 0
-
-    def map(self, tasks: Iterable[Task]) -> Iterator[TaskResult]:
-        for task in tasks:
-            yield TaskResult(task.number, {}, [], 0.0)
-
-    def release_idle(self) -> None:
-        self.rests += 1
-
-    def close(self) -> None:
-        self.closed = True
-
-
-def endless() -> Iterator[Any]:
-    return (SimpleNamespace(number=number) for number in count())
-
-
-def test_nothing_to_do_starts_nothing() -> None:
-    made: list[OneByOne] = []
-    executor = LazyExecutor("lazy", lambda: made.append(OneByOne()) or made[-1])
-    assert list(executor.map([])) == []
-    executor.close()
-    assert made == []
-
-
-def test_it_is_made_once_and_closed() -> None:
-    made: list[OneByOne] = []
-    executor = LazyExecutor("lazy", lambda: made.append(OneByOne()) or made[-1])
-    for _ in range(2):
-        assert next(executor.map(endless())).number == 0
-    executor.close()
-    assert [each.closed for each in made] == [True]
 
 
 SERVICES: Any = SimpleNamespace(close=no_other_workers)

@@ -15,7 +15,6 @@ from hirag_dist.core.hash_partition import partitions_of
 from hirag_dist.errors import StageFailed
 from hirag_dist.execution import partitioning
 from hirag_dist.execution.dataset import Dataset, TableSet
-from hirag_dist.execution.events import StageFinished, StageStarted, TaskFinished
 from hirag_dist.execution.executors import InlineExecutor
 from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.stage import ByKey, Services, Split, Tables
@@ -153,23 +152,6 @@ def test_every_input_that_has_the_column_is_split_and_the_others_are_seen_whole(
     assert sorted(at for tables in ran for at in tables["visits"]["at"].to_pylist()) == list(range(45))
 
 
-def test_a_file_of_the_input_is_read_once_a_run(bench: Bench) -> None:
-    class Watched(Store):
-        reads: ClassVar[list[str]] = []
-
-        def read_rows(self, path: str, *rest: Any) -> pa.Table:
-            self.reads.append(path)
-            return super().read_rows(path, *rest)
-
-    watched = Bench(Watched(bench.store.root))
-    inputs = watched.inputs()
-    watched.count(**inputs)
-    n_files = sum(len(inputs[name].parts) for name in ("visits", "cells"))
-    reads = [path for path in Watched.reads if "rules" not in path]
-    assert set(reads) == {part.path for name in ("visits", "cells") for part in inputs[name].parts}
-    assert len(reads) < n_files + 7  # a run may begin and end within a file
-
-
 def test_rows_are_combined_before_they_are_sent(bench: Bench) -> None:
     bench.count(CountCombined())
     assert sorted(at for tables in ran for at in tables["visits"]["at"].to_pylist()) == list(range(0, 45, 2))
@@ -276,23 +258,3 @@ def test_files_of_the_first_pass_grow_with_the_rows_and_the_result_is_the_same(
     assert [len(scattering(tasks)) for tasks in (short, long)] == [5 + 2, 2 + 1]
     assert [part.digest for part in after.seen.parts] == [part.digest for part in before.seen.parts]
     assert stage_key(kind(), inputs) != key  # what files cut otherwise have begun is not gone on with
-
-
-def test_what_listeners_are_told(bench: Bench) -> None:
-    bench.count()
-    told = [(event.label, type(event)) for event in bench.events]
-    assert told == [
-        ("count: by key", StageStarted),
-        *[("count: by key", TaskFinished)] * 7,
-        ("count: by key", StageFinished),
-        ("count", StageStarted),
-        *[("count", TaskFinished)] * 5,
-        ("count", StageFinished),
-    ]
-    rows = {
-        label: [event.n_rows for event in bench.events if isinstance(event, TaskFinished) and event.label == label]
-        for label, _ in told
-    }
-    assert rows == {"count: by key": [10, 10, 10, 10, 5, 10, 2], "count": [9] * 5}
-    totals = [(event.n_tasks, event.n_rows) for event in bench.events if isinstance(event, StageStarted)]
-    assert totals == [(7, 57), (5, 45)]

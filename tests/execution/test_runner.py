@@ -149,35 +149,6 @@ def test_rows_are_cut_across_files(bench: Bench) -> None:
     assert bench.run().datasets.read(found)["words"].to_pylist() == ran
 
 
-def test_tasks_are_made_as_the_executor_has_room(bench: Bench) -> None:
-    alive: list[int] = []
-
-    class Watching(InlineExecutor):
-        def map(self, tasks: Any) -> Iterator[Any]:
-            for task in tasks:
-                alive.append(task.number)
-                yield from super().map([task])
-
-    executor = Watching(lambda: SERVICES, in_flight=1)
-    told: list[Any] = []
-
-    def listen(event: object) -> None:
-        told.append((type(event).__name__, len(alive)))
-
-    try:
-        runner = StageRunner(bench.store, executor, (listen,), 0.2)
-        runner.run(Group(), "group", words=bench.words("a b c d e f g h"))
-    finally:
-        executor.close()
-    assert told == [
-        ("StageStarted", 0),
-        ("TaskFinished", 1),
-        ("TaskFinished", 2),
-        ("TaskFinished", 3),
-        ("StageFinished", 3),
-    ]
-
-
 def test_keys_meet_and_each_is_in_one_task(bench: Bench) -> None:
     words = bench.words("a b c a d e", "b a f g h i", "a b")
     bench.run().run(GroupByKey(), "group", words=words)
@@ -254,11 +225,6 @@ def test_a_rerun_with_the_same_bytes_leaves_downstream_alone(bench: Bench) -> No
     second = bench.run().run(Later(), "group", words=bench.words("a b c d")).groups
     assert first.parts[0].path != second.parts[0].path
     assert stage_key(GroupAll(), {"words": first}) == stage_key(GroupAll(), {"words": second})
-
-
-def test_a_stage_that_gives_other_columns_is_told(bench: Bench) -> None:
-    with pytest.raises(SchemaMismatch, match="stage group gave groups with columns"):
-        bench.run().run(Careless(), "group", words=bench.words("a"))
 
 
 def test_ctrl_c_lets_what_was_begun_end(bench: Bench) -> None:

@@ -32,7 +32,7 @@ def test_zero_vectors_copies_and_documents_without_entities_are_counted() -> Non
     }
 
 
-@pytest.mark.parametrize(("n_bare", "is_sparse_then"), [(0, False), (1, False), (2, True)])
+@pytest.mark.parametrize(("n_bare", "is_sparse_then"), [(1, False), (2, True)])
 def test_an_index_is_sparse_if_half_of_its_documents_have_no_entity(
     tmp_path: Path, n_bare: int, is_sparse_then: bool
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,9 @@ from hirag_dist.composition.build import make_executor, resolve
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.execution.runner import StageRunner
-from hirag_dist.indexing.base_layer import extract_base_layer
 from hirag_dist.indexing.context import BuildContext
-from hirag_dist.indexing.estimate import FIRST_TOKEN_S, S_PER_TOKEN, estimate_build, expected_mentions
-from hirag_dist.indexing.pipeline import Build, chunked, read_input
+from hirag_dist.indexing.estimate import FIRST_TOKEN_S, S_PER_TOKEN, estimate_build
+from hirag_dist.indexing.pipeline import Build
 from hirag_dist.indexing.window_sizes import fit_to_windows
 from hirag_dist.storage.store import Store
 
@@ -62,21 +60,8 @@ def test_calls_cost_and_time_of_a_paid_endpoint() -> None:
     assert stages["embed"].cost_usd == 0
 
 
-def test_the_cost_at_an_endpoint_without_a_price_is_not_known() -> None:
-    found = plan(SMALL, llm=priced(price={}))
-    assert found.stages[0].cost_usd is None
-    assert found.cost_usd is None
-    assert "calls, unknown, at least" in repr(found)
-    assert {stage.stage: stage for stage in found.stages}["embed"].cost_usd == 0
-
-
 def test_extraction_by_names_makes_no_call() -> None:
     assert "extract" not in {stage.stage for stage in plan(SMALL, extraction={"method": "nlp"}).stages}
-
-
-def test_tokens_a_minute_bound_the_time() -> None:
-    extract = plan(SMALL, llm=priced(tpm=1000, rpm=None)).stages[0]
-    assert extract.seconds == pytest.approx((extract.input_tokens + extract.output_tokens) / 1000 * 60)
 
 
 def test_entity_resolution_is_counted_where_it_asks() -> None:
@@ -90,47 +75,6 @@ def test_entity_resolution_is_counted_where_it_asks() -> None:
     assert 0 < packed.calls < alone.calls
     assert packed.input_tokens < alone.input_tokens
     assert packed.output_tokens == alone.output_tokens
-
-
-def test_reports_that_are_left_out_and_written_add_up() -> None:
-    """The most prominent reports have the most material: the largest fifth has about a quarter of the tokens."""
-    estimates = [plan([CORPUS], communities={"report_share": share}) for share in (1.0, 0.2, 0.0)]
-    reports = [stage for made in estimates for stage in made.stages if stage.stage == "reports"]
-    whole, top, none = (stage.input_tokens + stage.output_tokens for stage in reports)
-    assert estimates[0].missing_reports == none == 0
-    assert estimates[1].missing_reports == pytest.approx(0.8 * estimates[2].missing_reports, abs=1)
-    assert 0.2 < top / whole < 0.35  # 0.28 on Mix
-
-
-def test_a_name_that_most_documents_have_costs_descriptions(tmp_path: Path) -> None:
-    """A hub: its descriptions come from nearly every chunk, and one call cannot hold them."""
-    others = ("harbour", "ledger", "granary", "foundry", "chapel")
-    for number in range(240):
-        one, other = others[number % 5], others[number // 5 % 5]
-        text = (
-            f"In year {number} Brunswick rebuilt the {one} that had stood behind the old {other} of the northern town "
-            f"since the flood, and {number} masons were paid for it."
-        )
-        (tmp_path / f"{number}.txt").write_text(text)
-    config = Config.model_validate({"execution": {"executor": "inline"}})
-    index = tmp_path / "index"
-    with closing(make_executor(config, Store(str(index)), None, None)) as executor:
-        runner = StageRunner(Store(str(index)), executor, (), config.max_reject_ratio)
-        context = BuildContext(runner, config, Prompts(), resolve(config))
-        extract_base_layer(context, chunked(context, read_input(context, [str(tmp_path / "*.txt")])).chunks)
-    (paid,) = runner.bill.by_stage["describe"].uses.values()
-    (planned,) = [stage for stage in plan([tmp_path / "*.txt"]).stages if stage.stage == "describe"]
-    assert paid.calls / 2 <= planned.calls <= 2 * paid.calls
-    assert paid.input_tokens / 2 <= planned.input_tokens <= 2 * paid.input_tokens
-
-
-def test_mentions_of_a_sample_stand_for_all_chunks() -> None:
-    texts = [f"The keeper of {'Alexandria' if n % 2 else 'Rhodes'} saw Cairo." for n in range(40)]
-    exact, scaled = expected_mentions(texts, 40), expected_mentions(texts, 400)
-    assert exact[:3] == (40, 20, 20)
-    assert scaled[:3] == (400, 200, 200)
-    assert all(0 < count < 60 for count in scaled[len(exact) :])
-    assert expected_mentions([], 0) == ()
 
 
 def test_shares_of_several_endpoints_and_their_time() -> None:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
-from hirag_dist.interop.exporters import graphrag_tables
 from hirag_dist.interop.importers import ImportedGraph, read_working_folder
 from hirag_dist.retrieval.view.index import MappedIndex
-from hirag_dist.storage.layout import CLAIMS, METADATA_TABLES
+from hirag_dist.storage.layout import CLAIMS
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from tests.interop.importers.conftest import write_parquet
 from tests.toy_builds import LONG, Bench, between, rows, task_of
@@ -81,27 +78,6 @@ def test_communities_anew_take_reports_and_no_extraction(bench: Bench, tmp_path:
     assert max(layers.values()) >= 1
     covered = {own for row in rows(snapshot, "communities") for own in row["entity_ids"]}
     assert covered == layers.keys()
-
-
-def test_metadata_is_exported_and_imported(bench: Bench, tmp_path: Path) -> None:
-    """A value that is not of its field's type is a dead letter; a field that is not declared stays out."""
-    fields = {"year": {"type": "number", "keys": ("published",)}, "tags": {"list": True}, "day": "date"}
-    keys = {"metadata": {"fields": fields}}
-    graph = graph_of(folder(tmp_path / "in"), keep=False)
-    own, other = graph.documents["document_id"].to_pylist()
-    given = {
-        own: {"published": 1851, "tags": ["sea", "whale"], "day": "1851-10-18", "rest": "x"},
-        other: {"day": "soon"},
-    }
-    exported = built(bench, replace(graph, properties=given), **keys)
-    assert "metadata field day" in next(row["reason"] for row in rows(exported, "rejects") if other in row["unit_id"])
-    names = ("documents", "chunks", "entities", "relations", "communities", "reports", *METADATA_TABLES)
-    for name, table in graphrag_tables({name: exported.table(name) for name in names}).items():
-        pq.write_table(table, tmp_path / f"{name}.parquet")
-    again = built(bench, graph_of(tmp_path, keep=False), **keys)
-    for name in METADATA_TABLES:
-        assert again.table(name).num_rows
-        assert again.table(name).equals(exported.table(name))
 
 
 def test_kept_communities_take_no_report_and_hold_summaries(bench: Bench, tmp_path: Path) -> None:

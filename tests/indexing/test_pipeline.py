@@ -11,7 +11,6 @@ import pytest
 from hirag_dist.core.prompts.templates import DONE
 from hirag_dist.errors import InputError, StageFailed, StoreError
 from hirag_dist.execution.events import StageFailedEvent
-from hirag_dist.execution.executors import InlineExecutor
 from hirag_dist.execution.runner import MIN_REJECTS
 from hirag_dist.storage.layout import CURRENT
 from hirag_dist.storage.snapshot.reader import current_id
@@ -71,25 +70,6 @@ def test_layers_of_a_chain_of_words(bench: Bench) -> None:
     assert reached == lower  # every entity below the top belongs to a summary
     assert {row["entity_id"] for row in rows(snapshot, "clusters")} == lower
     assert snapshot.manifest.complete
-
-
-def test_the_same_texts_twice_are_one_document(bench: Bench) -> None:
-    snapshot = bench.build(["sun moon stars", "sun moon stars", "sea"])
-    assert sorted(row["uri"] for row in rows(snapshot, "documents")) == ["0.txt", "2.txt"]
-    assert len(bench.asked("extract-graph")) == 2
-
-
-def test_workers_may_go_before_the_snapshot_is_written(bench: Bench) -> None:
-    """They may be nodes that are paid for, and writing a large snapshot takes this process a while."""
-    there: list[list[str]] = []
-
-    class Resting(InlineExecutor):
-        def release_idle(self) -> None:
-            there.append(bench.store.names("snapshots"))
-
-    bench.make_executor = Resting
-    bench.build(["sun moon stars"])
-    assert there == [[]]
 
 
 @pytest.mark.parametrize("max_layers", [0, 3])
@@ -172,12 +152,7 @@ def test_a_dead_chunk_is_counted_and_the_rest_is_there(bench: Bench) -> None:
     assert not snapshot.manifest.complete
 
 
-def test_too_many_dead_letters_fail_with_the_first_reason(bench: Bench) -> None:
-    with pytest.raises(StageFailed, match=r"extract: refused 3 of 3 units.*0\.5.*the reply is empty"):
-        bench.run(["sun", "moon", "sea"], lambda request: "", max_reject_ratio=0.5)
-
-
-@pytest.mark.parametrize("n_texts", [1, 2, 3])
+@pytest.mark.parametrize("n_texts", [1, 3])
 def test_a_stage_whose_units_are_all_refused_says_why_and_what_to_change(bench: Bench, n_texts: int) -> None:
     said = "Sure, here is what you asked for: " + 400 * "x"
     with pytest.raises(StageFailed) as failure:
@@ -188,20 +163,6 @@ def test_a_stage_whose_units_are_all_refused_says_why_and_what_to_change(bench: 
     assert f"begins: '{said[:300]}…'" in message
     assert "llm.endpoints.endpoint.model" in message
     assert isinstance(bench.events[-1], StageFailedEvent)  # its record does not say that it still runs
-
-
-@pytest.mark.parametrize("n_refused", [1, 2])
-def test_a_share_of_fewer_than_three_units_fails_no_stage(bench: Bench, n_refused: int) -> None:
-    texts = ["sun", "moon", "sea"]
-    snapshot = bench.build(
-        texts,
-        lambda request: "" if between(request, "text") in texts[:n_refused] else None,
-        max_reject_ratio=0.2,
-        max_layers=0,
-        communities={"report_share": 0},
-    )
-    assert bench.result.rejects == n_refused
-    assert not snapshot.manifest.complete
 
 
 def test_a_last_layer_whose_summaries_are_all_refused_is_left_out(bench: Bench) -> None:
@@ -229,21 +190,6 @@ def test_a_last_layer_whose_summaries_are_all_refused_is_left_out(bench: Bench) 
 def test_no_entity_anywhere_is_a_failure_not_an_empty_index(bench: Bench) -> None:
     with pytest.raises(StageFailed, match="no entity was found"):
         bench.run(["sun", "moon"], lambda request: DONE)
-
-
-def test_a_malformed_reply_is_asked_for_again_with_the_reason(bench: Bench) -> None:
-    def careless_once(request: ChatRequest) -> str | None:
-        is_first = "An earlier reply could not be used" not in request.messages[-1].content
-        return "Here you go!" if task_of(request) == "extract-graph" and is_first else None
-
-    snapshot = bench.build(["sun moon"], careless_once)
-    first, second = bench.asked("extract-graph")
-    assert second.messages[0] == first.messages[0]
-    note = second.messages[1].content.removeprefix(first.messages[1].content)
-    assert "no record in the requested form" in note
-    assert "Here you go!" not in second.text
-    assert snapshot.manifest.complete
-    assert sum(row["rejected"] for row in rows(snapshot, "usage")) == 1
 
 
 def test_the_papers_stop_rule(bench: Bench) -> None:
@@ -286,17 +232,6 @@ def test_summaries_with_the_name_of_a_member_are_joined_to_it(bench: Bench) -> N
         assert [end[0] for end in ends] == [0, 1]
         assert ends[0][1] == ends[1][1]
         assert row["weight"] == 1.0
-
-
-def test_findings_keep_only_references_that_exist(bench: Bench) -> None:
-    snapshot = bench.build([LONG], max_layers=0)
-    written = [row for row in rows(snapshot, "reports") if row["origin"] == "model"]
-    assert written
-    ids = {row["entity_id"] for row in rows(snapshot, "entities")}
-    for report in written:
-        assert report["n_dropped_references"] == 1  # R99
-        assert set(report["findings"][0]["entity_ids"]) <= ids
-        assert report["findings"][0]["relation_ids"] == []
 
 
 class TestReading:

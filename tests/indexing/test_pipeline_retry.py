@@ -44,17 +44,6 @@ def about(word: str, says: str = "") -> Script:
     return script
 
 
-def rejected_at(word: str) -> Script:
-    """A model whose endpoint rejects the texts with a word: no reply is there to be found later."""
-
-    def script(request: ChatRequest) -> str | None:
-        if task_of(request) == "extract-graph" and word in between(request, "text"):
-            raise RequestRejected("the content filter was triggered")
-        return None
-
-    return script
-
-
 def cut_at(word: str) -> Callable[[ChatRequest], ChatReply | None]:
     """A model whose every reply about the texts with a word is cut off in its last record."""
 
@@ -283,13 +272,3 @@ class TestDropped:
         (gone,) = rows(fresh, "dropped")
         assert {name: gone[name] for name in letter} == letter
         assert fresh.manifest.complete
-
-    def test_a_drop_that_was_taken_back_holds_no_longer(self, bench: Bench) -> None:
-        before = bench.build(TEXTS, rejected_at("moon"), max_layers=0)
-        drop(bench, unit_of(before, "moon light"))
-        bench.build(TEXTS, obedient, fresh=True, max_layers=0)
-        bench.store.delete(DROPS)
-        after = bench.build(TEXTS, obedient, fresh=True, max_layers=0)
-        assert [between(request, "text") for request in bench.asked("extract-graph")] == ["moon light"]
-        assert (bench.result.rejects, bench.result.dropped) == (0, 0)
-        assert "moon" in {row["name"] for row in rows(after, "entities")}

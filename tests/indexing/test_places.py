@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
-import pytest
 
 from hirag_dist import schemas
-from hirag_dist.indexing.places import added_places, places_within
-from hirag_dist.indexing.stages import read
+from hirag_dist.indexing.places import added_places
 from hirag_dist.indexing.stages.read import READ_PLACES
 from hirag_dist.indexing.update.documents import DocumentSelection
 from hirag_dist.retrieval.view.index import MappedIndex
@@ -28,11 +26,6 @@ def places(*rows: tuple[str, str]) -> pa.Table:
     empty = {"kind": "section", "page_label": "", "anchor": "", "boxes": b""}
     found = [{"document_id": own, "section": section} | numbers | empty for own, section in rows]
     return pa.Table.from_pylist(found, schemas.PLACES)
-
-
-def test_places_of_documents() -> None:
-    found = places_within(places(("d1", "A"), ("d2", "B")), documents(("d2", "b.md")))
-    assert found["section"].to_pylist() == ["B"]
 
 
 def test_a_document_that_is_read_again_has_its_new_places() -> None:
@@ -78,21 +71,3 @@ def test_updates_keep_places(tmp_path: Path) -> None:
     snapshot = open_snapshot(bench.store)
     assert sections(snapshot) == {"b.html": ["Greek"], "c.txt": []}
     assert snapshot.table("places")["section"].to_pylist() == ["Greek"]
-
-
-def test_an_index_without_places_gets_them_without_a_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = Bench(tmp_path, takes_copies=False, base_id="")
-    folder = tmp_path / "files"
-    folder.mkdir()
-    (folder / "a.md").write_text(MARKDOWN)
-    with monkeypatch.context() as patch:
-        patch.setattr(read, "_places_of", lambda places, documents: schemas.PLACES.empty_table())
-        before = bench.run_on([str(folder)]).manifest
-    assert "places" not in before.content
-    assert sections(open_snapshot(bench.store)) == {"a.md": []}
-    after = bench.run_on([str(folder)], fresh=True).manifest
-    assert after.snapshot_id != before.snapshot_id
-    assert {name: digest for name, digest in after.content.items() if name != "places"} == before.content
-    assert sections(open_snapshot(bench.store)) == {"a.md": ["Words", "Others"]}
-    assert bench.model is not None
-    assert bench.model.requests == []

@@ -9,11 +9,9 @@ import pyarrow as pa
 import pytest
 
 from hirag_dist import schemas
-from hirag_dist.indexing.publish import lineage, usage_table
-from hirag_dist.llm.usage import UsageMeter
+from hirag_dist.indexing.publish import lineage
 from hirag_dist.storage.snapshot.writer import make_current, write_snapshot
 from hirag_dist.storage.store import Store
-from hirag_dist.types import ChatReply
 
 
 def communities(**members: str) -> pa.Table:
@@ -56,13 +54,3 @@ def test_nothing_before_or_a_damaged_snapshot(store: Store, tmp_path: Path) -> N
     assert lineage(Store(str(tmp_path / "other")), new) == {}
     next((tmp_path / "snapshots").glob("*/communities.parquet")).write_bytes(b"damaged")
     assert lineage(store, new) == {}
-
-
-def test_the_bill_by_stage_and_model() -> None:
-    meter = UsageMeter()
-    meter.count("extract", "m", "llm", ChatReply("x", input_tokens=10, output_tokens=2), 0.5, from_ledger=False)
-    meter.count("extract", "m", "llm", ChatReply("x", input_tokens=10, output_tokens=2), 0.5, from_ledger=True)
-    (row,) = usage_table({"extract": meter, "chunks": UsageMeter()}).to_pylist()
-    assert (row["stage"], row["model"]) == ("extract", "m")
-    assert (row["calls"], row["ledger_hits"], row["cost_usd"]) == (2, 1, 1.0)
-    assert (row["input_tokens"], row["output_tokens"]) == (20, 4)

@@ -7,7 +7,7 @@ import pytest
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.errors import ConfigError
-from hirag_dist.indexing.window_sizes import fit_to_windows, size_changes
+from hirag_dist.indexing.window_sizes import fit_to_windows
 
 ROLES = ("extract", "summarise", "report")
 SIZES = (
@@ -36,12 +36,6 @@ def test_sizes_shrink_with_the_window_and_never_grow() -> None:
         assert all(a <= b for a, b in zip(smaller, larger, strict=True))
     assert fitted(131_072) == Config()
     assert fitted(8192).chunk_tokens == Config().chunk_tokens
-
-
-def test_the_sizes_that_were_cut_are_named() -> None:
-    changes = size_changes(Config(), fitted(1024))
-    assert f"chunk_tokens 1,200 → {fitted(1024).chunk_tokens}" in changes
-    assert size_changes(Config(), fitted(131_072)) == []
 
 
 def test_units_share_no_call_in_a_small_window() -> None:

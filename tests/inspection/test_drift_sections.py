@@ -17,7 +17,6 @@ from hirag_dist.core.drift.report import (
     UpdateStaleness,
 )
 from hirag_dist.inspection import graph_view, inspect_tables, render_page
-from hirag_dist.inspection.page import drift_sections
 
 Tables = dict[str, pa.Table]
 GROUPS = PartitionDrift(GroupSizes(3, 1, 0), GroupSizes(4, 0, 0), 0.75, 0.5)
@@ -38,18 +37,6 @@ DRIFT = DriftReport(
     update=UPDATE,
     notes=("A note.",),
 )
-
-
-def test_gates_come_first_and_say_what_to_do() -> None:
-    gates, clusters, communities = drift_sections(DRIFT)
-    assert gates.note.endswith("A note.")
-    states = {(row[0], row[1]): row[4] for row in gates.rows}
-    assert states["compactness ratio", "layer 0"] == "fails"
-    assert states["modularity gap", "communities"] == "holds"
-    assert "index INPUT --rebuild" in gates.note
-    assert clusters.rows[0][:5] == [0, 3, 4, 0.75, 0.5]
-    assert communities.rows[0][-2] == "-6.67%"
-    assert len(drift_sections(replace(DRIFT, layers=(), communities=None))) == 1
 
 
 def test_the_page_shows_them_where_they_are_known(tiny: Tables) -> None:

@@ -59,17 +59,3 @@ async def test_from_a_summary_to_the_sentence(visit: See, tmp_path: Path) -> Non
     assert await page.locator("#table tbody tr").count() == 6
     await page.locator("#table").get_by_role("button", name="Ben").click()
     assert await panel.locator("h2").inner_text() == "Ben"
-
-
-async def test_a_tapped_entity_is_in_view_on_a_phone(visit: See, tmp_path: Path) -> None:
-    phone = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
-    page = (await visit(f"{page_in(tmp_path)}#entity=0:a", **phone, reduced_motion="reduce")).page
-    await page.locator("#map").scroll_into_view_if_needed()
-    box = await page.locator("#map").bounding_box()
-    await page.touchscreen.tap(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    await page.wait_for_function(
-        "() => { const box = document.querySelector('#panel h2').nextElementSibling.getBoundingClientRect();"
-        " return box.top > 0 && box.bottom < innerHeight; }"
-    )
-    assert await page.locator("#panel h2").inner_text() == "Ann"
-    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")

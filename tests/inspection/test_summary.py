@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from typing import Any
 
 import networkx as nx
@@ -41,13 +40,6 @@ def test_parallel_and_dangling_relations_do_not_raise_a_degree(small: Inspection
     ]
 
 
-def test_the_clustering_coefficient_is_of_layer_0_and_of_all_layers(small: Inspection) -> None:
-    # Layer 0: a triangle with a tail, 3 closed of 5 triples. S adds the triangle a-b-S: 6 closed of 3 + 3 + 3 + 1.
-    assert small.base_graph.clustering.transitivity == pytest.approx(3 / 5)
-    assert small.graph.clustering.transitivity == pytest.approx(6 / 10)
-    assert (small.base_graph.clustering.triangles, small.graph.clustering.triangles) == (1, 2)
-
-
 def test_paths_and_coverage_are_of_the_hierarchy(small: Inspection) -> None:
     """All of the tiny index is one chunk, so no pair is looked at; a and b of five have a summary."""
     assert (small.paths.pairs, small.paths.exact, small.paths.mean) == (0, True, None)
@@ -74,13 +66,6 @@ def test_it_goes_to_json_and_back(small: Inspection) -> None:
     plain = small.to_dict()
     assert json.loads(json.dumps(plain, allow_nan=False)) == plain
     assert plain["layers"][0]["sparsity"] == 0.6
-
-
-def test_nan_sparsity_is_none(tiny: Tables) -> None:
-    layers = tiny["layers"]
-    at = layers.schema.get_field_index("sparsity")
-    tiny["layers"] = layers.set_column(at, layers.schema.field(at), [[math.nan, math.inf]])
-    assert [layer.sparsity for layer in inspect_tables(tiny, {}).layers] == [None, None]
 
 
 def test_an_empty_index(empty: Tables) -> None:

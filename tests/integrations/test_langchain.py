@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import pickle
 import sys
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from pydantic import ValidationError
 
 import hirag_dist as hd
 from hirag_dist.client import AsyncHiragClient, HiragClient
-from hirag_dist.errors import ConfigError
 from hirag_dist.integrations.langchain import HiragRetriever
 from tests.service import fakes
 
@@ -72,14 +70,6 @@ async def test_metadata_of_chunks(start: fakes.Start, engine: fakes.FakeEngine) 
         "places": [{"start": 0, "end": 30, "kind": "page", "display": "p. 7", "page": 7, "page_label": "vii"}],
     }
     await retriever.aclose()
-
-
-async def test_a_source_of_the_document_stays(start: fakes.Start, engine: fakes.FakeEngine) -> None:
-    sources = tuple(replace(each, metadata={"source": "archive"}) for each in engine.whole.sources)
-    engine.whole = replace(engine.whole, sources=sources)
-    (first, *_) = await HiragRetriever(source=(await start(engine)).address).ainvoke("Who lit the lamp?")
-    assert first.metadata["source"] == "archive"
-    assert first.metadata["uri"].startswith("file:///")
 
 
 def test_copies_have_connections_of_their_own(address: str) -> None:
@@ -140,40 +130,18 @@ async def test_clients_and_tokens(start: fakes.Start, engine: fakes.FakeEngine, 
     await retriever.aclose()
 
 
-@pytest.mark.integration
-def test_documents_of_an_open_index(index: hd.Index) -> None:
-    found = HiragRetriever(source=index, levels=("local", "sources"), k=2).invoke("Who is Ada Byron?")
-    assert [one.metadata["level"] for one in found] == ["local", "local", "sources", "sources"]
-    chunk = found[-1]
-    assert (chunk.metadata["start"], chunk.metadata["source"].endswith(".md")) == (0, True)
-
-
 @pytest.mark.parametrize(
     ("fields", "error", "words"),
     [
         ({"source": 7}, TypeError, "source must be HOST:PORT of a service, a HiragClient, .*got int"),
-        ({"source": "h:1", "k": 0}, ValidationError, "greater than or equal to 1"),
         ({"source": "h:1", "levels": ["chunks"]}, ValidationError, "'local', 'global', 'bridge' or 'sources'"),
-        ({"source": "h:1", "levels": []}, ValueError, "levels must be some of local, global, bridge, sources"),
-        ({"source": "h:1", "top_k": 3}, ValidationError, "top_k"),
         ({"source": "h:1", "client_options": {"tokn": "x"}}, TypeError, "did you mean token?"),
-        ({"source": "h:1", "client_options": {"certificate": "x"}}, ConfigError, "both certificate and key"),
         ({"source": "h:1", "reach": {"a"}}, ValueError, "reach is a setting for an open index"),
     ],
 )
 def test_wrong_settings_are_refused(fields: dict[str, Any], error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         HiragRetriever(**fields)
-
-
-@pytest.mark.integration
-def test_settings_of_a_service_are_refused_for_an_index(index: hd.Index) -> None:
-    with pytest.raises(ValueError, match="token is a setting for a service"):
-        HiragRetriever(source=index, token="x")
-    with pytest.raises(TypeError, match="token_file is an option of an address"):
-        HiragRetriever(source=index, client_options={"token_file": "x"})
-    with pytest.raises(TypeError, match="no setting 'top_k'; did you mean top_"):
-        HiragRetriever(source=index).invoke("q", top_k=3)
 
 
 def test_without_the_extra_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import pickle
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -66,12 +65,6 @@ def test_retrieve_and_its_events(address: str, events: list[str]) -> None:
     assert len(debug.get_event_pairs(CBEventType.RETRIEVE)) == 1
     assert first.node.to_dict()["metadata"] == said  # plain values
     retriever.close()
-
-
-def test_a_retriever_can_be_pickled(address: str) -> None:
-    made = pickle.loads(pickle.dumps(HiragRetriever(address)))
-    assert made.retrieve("q")
-    made.close()
 
 
 async def test_aretrieve_with_levels_and_settings(start: fakes.Start, engine: fakes.FakeEngine) -> None:
@@ -155,21 +148,6 @@ def test_an_open_index(index: hd.Index) -> None:
     assert response.metadata["citations"]
     with pytest.raises(InvalidQuery):
         HiragRetriever(index).retrieve(" ")
-
-
-@pytest.mark.parametrize("kind", [HiragRetriever, HiragQueryEngine])
-def test_wrong_settings_are_refused(kind: Any) -> None:
-    for settings, error, words in (
-        ({"similarity_top_k": 0}, ValueError, "k must be at least 1"),
-        ({"labls": ["a"]}, TypeError, "no setting 'labls'; did you mean labels?"),
-        ({"levels": ["chunks"]}, ValueError, "levels must be some of local, global, bridge, sources, got 'chunks'"),
-        ({"client_options": {"tokn": ""}}, TypeError, "did you mean token?"),
-        ({"reach": frozenset()}, ValueError, "reach is a setting for an open index"),
-    ):
-        with pytest.raises(error, match=words.replace("?", r"\?")):
-            kind("h:1", **settings)
-    with pytest.raises(TypeError, match="source must be HOST:PORT"):
-        kind(None)
 
 
 def test_without_the_extra_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

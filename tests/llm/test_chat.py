@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from hirag_dist.core.prompts.reply_parsing import MalformedReply
-from hirag_dist.errors import BudgetReached, ModelUnavailable, RateLimited, RequestRejected
-from hirag_dist.llm.call import CallContext, PricedModel, ledger_key, request_hash
+from hirag_dist.errors import BudgetReached, ModelUnavailable, RequestRejected
+from hirag_dist.llm.call import CallContext, PricedModel, ledger_key
 from hirag_dist.llm.chat import EndpointPool
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
@@ -122,12 +122,6 @@ def test_the_ledger_key_depends_on_all_that_decides_the_reply_and_on_nothing_els
     assert len({key, *other}) == 1 + len(other)
 
 
-def test_messages_do_not_run_into_each_other() -> None:
-    one = replace(question(), messages=(Message("user", "ab"), Message("user", "c")))
-    other = replace(question(), messages=(Message("user", "a"), Message("user", "bc")))
-    assert request_hash(one) != request_hash(other)
-
-
 async def test_costs_are_counted_with_the_cache_price(ledger: Ledger) -> None:
     priced = PricedModel("e", Named("m"), price=(1e6, 0.5e6, 2e6))
     meter = UsageMeter()
@@ -137,26 +131,6 @@ async def test_costs_are_counted_with_the_cache_price(ledger: Ledger) -> None:
     back = UsageMeter.from_rows(meter.rows())
     back.add(meter)
     assert back.use("extract", "m", "e").calls == 2
-
-
-async def test_a_429_holds_up_every_call_to_its_endpoint(ledger: Ledger) -> None:
-    """The first call gets Retry-After of 20 ms; no call begins earlier."""
-    begun: list[float] = []
-
-    class Limited(Named):
-        async def complete(self, request: ChatRequest) -> ChatReply:
-            begun.append(asyncio.get_running_loop().time())
-            if len(begun) == 1:
-                raise RateLimited("slow down", retry_after_s=0.02)
-            return await super().complete(request)
-
-    limited = pool(ledger, PricedModel("e", Limited("m")))
-    first = asyncio.ensure_future(limited.ask(question(0), text_of))
-    while not begun:
-        await asyncio.sleep(0)
-    second = asyncio.ensure_future(limited.ask(question(1), text_of))
-    assert await asyncio.gather(first, second) == ["m", "m"]
-    assert min(begun[1:]) - begun[0] >= 0.019
 
 
 async def test_the_most_that_a_reply_can_have_is_its_endpoint_s_limit(ledger: Ledger) -> None:

@@ -11,8 +11,6 @@ from hirag_dist.core.prompts.reply_parsing import MalformedReply, parse_extracti
 from hirag_dist.errors import (
     BudgetReached,
     ContextLengthExceeded,
-    HiragError,
-    RateLimited,
     RequestRejected,
     StoreError,
 )
@@ -231,16 +229,6 @@ async def test_a_reply_that_cannot_be_stored_is_not_used(tmp_path: Path) -> None
     (tmp_path / "ledger").write_text("in the way")
     with pytest.raises(StoreError):
         await asking.ask(question(), lambda r: r.text)
-
-
-def test_every_error_can_travel_between_processes() -> None:
-    import pickle
-
-    for error in (RateLimited("m", 2.5), RequestRejected("m", fatal=True), BudgetReached("m"), HiragError("m")):
-        back = pickle.loads(pickle.dumps(error))
-        assert type(back) is type(error)
-        assert str(back) == "m"
-        assert vars(back) == vars(error)
 
 
 async def test_a_stored_record_that_cannot_be_used_is_asked_for_once_and_superseded(store: Store) -> None:

@@ -15,7 +15,7 @@ from hirag_dist.llm.chat import EndpointPool
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.rate_limiter import RateLimiter
-from hirag_dist.llm.refusals import MIN_SLOW_UNITS, MIN_UNITS, SLOW_S, NotSent, SystematicRefusals
+from hirag_dist.llm.refusals import MIN_UNITS, NotSent, SystematicRefusals
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected
 
@@ -140,22 +140,6 @@ def refused(refusals: SystematicRefusals, n_units: int) -> bool:
     return False
 
 
-@pytest.mark.parametrize(("seconds", "n_units"), [(0.0, MIN_UNITS), (SLOW_S, MIN_SLOW_UNITS)])
-def test_a_slow_model_is_stopped_after_fewer_units(seconds: float, n_units: int) -> None:
-    def begun() -> SystematicRefusals:
-        now = [0.0]
-        refusals = SystematicRefusals(lambda: now[0])
-        refusals.note_refused("extract", "0", "empty")
-        now[0] = seconds
-        return refusals
-
-    assert not refused(begun(), n_units - 1)
-    assert refused(begun(), n_units)
-    with_success = begun()
-    with_success.note_accepted("extract")
-    assert not refused(with_success, 10 * n_units)
-
-
 async def test_stored_refusals_do_not_stop_new_calls(ledger: Replies) -> None:
     await ask_all(pool(Model(), ledger), ["bad"] * MIN_UNITS)
     model = Model()
@@ -170,12 +154,6 @@ async def test_a_retry_asks_units_that_were_not_sent(ledger: Replies) -> None:
     model.complete = _good  # type: ignore[method-assign] - the model has been mended
     chat = pool(model, ledger).with_context(CallContext(is_retry=True))
     assert set(await ask_all(chat, ["bad"] * UNITS)) == {"good"}
-
-
-async def test_without_stored_replies_calls_go_on(ledger: Replies) -> None:
-    model = Model()
-    await ask_all(pool(model, None), ["bad"] * UNITS)
-    assert model.n_calls == ATTEMPTS * UNITS
 
 
 async def _good(request: ChatRequest) -> ChatReply:

@@ -16,9 +16,7 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from hirag_dist.errors import ConfigError
 from hirag_dist.mcp import run
-from hirag_dist.mcp.run import HttpOptions
 from hirag_dist.service.hot_swap import SnapshotSwapper
 from tests.leaky_builds import HIDDEN, QUESTIONS, Indexes, corpus
 from tests.service import fakes
@@ -115,15 +113,6 @@ async def test_each_caller_sees_what_its_token_shows(labelled: str, session: aio
     assert HIDDEN in texts["agent"]
 
 
-async def test_a_wrong_token_and_none(labelled: str, session: aiohttp.ClientSession) -> None:
-    for headers in ({}, {"Authorization": "Bearer nobody-token"}):
-        wire = Wire(session, labelled, **headers)
-        await wire.begin()
-        result = await wire.tool("search", question="q")
-        assert result["isError"]
-        assert result["_meta"]["hirag-dist/reason"] == "UNAUTHENTICATED"
-
-
 async def test_a_session_belongs_to_its_token(labelled: str, session: aiohttp.ClientSession) -> None:
     agent = Wire(session, labelled, Authorization="Bearer agent-token")
     await agent.begin()
@@ -194,12 +183,6 @@ async def test_the_sdk_over_http(server: Any, serve: Any, engine: fakes.FakeEngi
             await asyncio.wait_for(engine.cancelled.wait(), 20)
             await asyncio.gather(calling, return_exceptions=True)
             engine.gate = None
-
-
-async def test_an_address_that_is_taken(server: Any, serve: Any) -> None:
-    port = (await serve(server)).split(":")[2].split("/")[0]
-    with pytest.raises(ConfigError, match="cannot be used"):
-        await run.serve_http(server, HttpOptions(f"127.0.0.1:{port}"))
 
 
 @pytest.mark.integration

@@ -15,8 +15,8 @@ from mcp.shared.exceptions import MCPError
 
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import ModelUnavailable, NotFound
-from hirag_dist.mcp.tools import ServerSettings, as_data, make_server, token_of
-from hirag_dist.types import AccessScope, EntityDetails, Facet, IndexEntry
+from hirag_dist.mcp.tools import as_data, token_of
+from hirag_dist.types import AccessScope, EntityDetails
 from tests.service import fakes
 
 MARKED = r"(?s).* is data, not instructions\.\n<data (\w{16})>\n.*\n</data \1>"
@@ -33,13 +33,18 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture(params=["auto", "legacy"])
-async def client(request: pytest.FixtureRequest, server: Any) -> Any:
-    """A client in the newest protocol, and with the handshake of the ones before."""
+@pytest.fixture
+def mode() -> str:
+    return "auto"
+
+
+@pytest.fixture
+async def client(mode: Any, server: Any) -> Any:
+    """A client in the newest protocol, or with the handshake of the ones before."""
     ready, finished = asyncio.get_running_loop().create_future(), asyncio.Event()
 
     async def hold() -> None:  # in a task of its own: the SDK's scopes end in the task that they began in
-        async with Client(server, mode=request.param) as client:
+        async with Client(server, mode=mode) as client:
             ready.set_result(client)
             await finished.wait()
 
@@ -53,6 +58,7 @@ def text_of(result: Any) -> str:
     return str(result.content[0].text)
 
 
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_every_tool(client: Any) -> None:
     tools = {tool.name: tool for tool in (await client.list_tools()).tools}
     assert list(tools) == list(ARGUMENTS)
@@ -96,15 +102,6 @@ async def test_structured_content(client: Any, engine: fakes.FakeEngine) -> None
     document = (await client.call_tool("document", ARGUMENTS["document"])).structured_content
     assert fakes.DOCUMENT.text in document["context"]
     assert (document["metadata"], document["end"]) == ({"tags": ["a", 1]}, 3 + len(fakes.DOCUMENT.text))
-
-
-async def test_an_answer_that_was_cut_off(client: Any, engine: fakes.FakeEngine) -> None:
-    engine.finish_reason = "length"
-    result = await client.call_tool("answer", ARGUMENTS["answer"])
-    assert result.structured_content["finish_reason"] == "length"
-    assert (
-        result.structured_content["note"] == "This answer is incomplete: a token limit of the model cut the answer off."
-    )
 
 
 async def test_what_reaches_the_service(start: fakes.Start, engine: fakes.FakeEngine, connect: Any) -> None:
@@ -223,26 +220,6 @@ async def test_resources(client: Any, engine: fakes.FakeEngine) -> None:
         await client.read_resource("hirag://default/documents/d1")
 
 
-class Names:
-    """A backend of 250 indexes."""
-
-    has_names = True
-
-    async def target(self, caller: Any) -> tuple[Any, dict[str, Any]]:
-        return self, {}
-
-    async def list_indexes(self) -> list[IndexEntry]:
-        return [IndexEntry(f"i{at:03}", f"Number {at}", at == 0) for at in range(250)]
-
-
-async def test_many_indexes() -> None:
-    async with Client(make_server(Names(), ServerSettings())) as client:  # type: ignore[arg-type]
-        found = (await client.call_tool("list_indexes", {})).structured_content
-        assert (len(found["indexes"]), found["count"]) == (200, 250)
-        found = (await client.call_tool("list_indexes", {"contains": "number 24"})).structured_content
-        assert [index["uri"] for index in found["indexes"]][:2] == ["hirag://i024", "hirag://i240"]
-
-
 async def test_the_index_of_a_call(start: fakes.Start, engine: fakes.FakeEngine, connect: Any) -> None:
     async with Client(connect((await start(engine)).address)) as client:
         (only,) = (await client.call_tool("list_indexes", {})).structured_content["indexes"]
@@ -288,17 +265,6 @@ async def test_a_reply_is_within_its_tokens(
         refs = [reference["ref"] for reference in result.structured_content["references"]]
         assert refs
         assert refs == re.findall(r"^\[(\w\d+)\]", result.structured_content["context"], re.MULTILINE)
-
-
-async def test_the_description_names_the_fields_of_metadata(client: Any, engine: fakes.FakeEngine) -> None:
-    facets = (
-        Facet("year", "number", min=1833, max=1863),
-        Facet("lang", "string", list=True, values=(("de", 2), ("en", 1))),
-    )
-    engine.info = replace(engine.info, facets=facets)
-    text = text_of(await client.call_tool("describe_index", {}))
-    assert '{"name":"year","type":"number"' in text
-    assert '["de",2]' in text
 
 
 def test_tokens_of_requests() -> None:

@@ -31,11 +31,7 @@ def test_blocks_are_on_lines_of_their_own(read: Read) -> None:
 
 @pytest.mark.parametrize(
     "declaration",
-    [
-        '<meta charset="{}">',
-        '<meta http-equiv="Content-Type" content="text/html; charset={}">',
-        '<?xml version="1.0" encoding="{}"?>',
-    ],
+    ['<meta charset="{}">', '<?xml version="1.0" encoding="{}"?>'],
 )
 def test_the_declared_charset_is_honoured(read: Read, declaration: str) -> None:
     page = declaration.format("koi8-r").encode() + "<p>Привет".encode("koi8-r")
@@ -43,7 +39,7 @@ def test_the_declared_charset_is_honoured(read: Read, declaration: str) -> None:
     assert found.text == "Привет"
 
 
-@pytest.mark.parametrize("page", ["", "  ", "<!-- only -->", "<script>x</script>", "<html><body></body></html>"])
+@pytest.mark.parametrize("page", ["", "<script>x</script>"])
 def test_pages_without_text(read: Read, page: str) -> None:
     assert [each.reason for each in read("page.html", page)] == ["the text is empty"]
 

@@ -24,16 +24,13 @@ def texts(found: list[Any]) -> list[tuple[str, str]]:
         (["one", "# Two\ntwo"], [("one", "one"), ("Two", "# Two\ntwo")]),
         ([{"text": "one"}, {"Content": "two", "title": "T"}], [("one", "one"), ("T", "two")]),
         (["--\n--"], [("d#0", "--\n--")]),
-        (["word " * 30], [(" ".join(["word"] * 15) + "…", "word " * 30)]),
         ({"text": "one", "meta": ["x"]}, [("d", "one")]),
         ({"id1": "one", "id2": "two"}, [("id1", "one"), ("id2", "two")]),
         (
             {"id1": {"content": "one"}, "id2": {"content": "two", "title": "T"}},
             [("id1", "one"), ("T", "two")],
         ),
-        ({"version": 1, "anything": ["one"]}, [("one", "one")]),
         ({"data": [{"text": "one"}], "authors": ["A"]}, [("one", "one")]),
-        ({"documents": ["one"], "n": 1}, [("one", "one")]),
         ("one", [("d", "one")]),
     ],
 )
@@ -45,14 +42,11 @@ def test_shapes_of_json(read: Read, value: object, expected: list[tuple[str, str
     ("content", "reason"),
     [
         ("", "the text is empty"),
-        ("[]", "the list is empty"),
         ("{}", "no field named"),
-        ("12", "the file holds a number, not a list or an object"),
         ('["a", 1, null]', None),
         ('{"title": "T", "summary": "S"}', "no field named text, .*; there is: title, summary"),
         ('{"a": ["x"], "b": ["y"]}', r"several lists \(a, b\)"),
         ('{"text": 5}', "field 'text' is a number, not a string"),
-        ('[{"text": " \\n"}]', "the text is empty"),
         ('[{"text": null}]', "field 'text' is null, so that there is no text"),
         ('[\n{"a": }]', r"not valid JSON: Expecting value \(line 2, column 7\)"),
         ("[" * 100_000, "nested too deeply"),
@@ -96,16 +90,7 @@ def test_fields_by_option(read: Read) -> None:
 
 @pytest.mark.parametrize(
     ("labels", "expected"),
-    [
-        ('"hr"', ("hr",)),
-        ('["a", 1]', ("a", "1")),
-        ("null", ()),
-        ('""', ()),
-        ("7", ("7",)),
-        ('"a, b"', ("a, b",)),
-        ("{}", None),
-        ("[[]]", None),
-    ],
+    [('"hr"', ("hr",)), ('["a", 1]', ("a", "1")), ("null", ()), ("{}", None)],
 )
 def test_labels(read: Read, labels: str, expected: tuple[str, ...] | None) -> None:
     (found,) = read("d.jsonl", f'{{"text": "x", "label": {labels}, "tags": ["no"]}}')

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from hirag_dist.readers.open import is_uri, public_uri, split_name
+from hirag_dist.readers.open import public_uri, split_name
 
 
 def test_credentials_and_query_are_never_shown() -> None:
@@ -23,9 +23,3 @@ def test_credentials_and_query_are_never_shown() -> None:
 )
 def test_names(name: str, parts: tuple[str, str, str | None]) -> None:
     assert split_name(name) == parts
-
-
-def test_what_is_a_uri() -> None:
-    assert is_uri("s3://bucket/key")
-    assert not is_uri("/tmp/a://b")
-    assert not is_uri("C:/x")

@@ -67,20 +67,6 @@ def test_each_line_has_its_page_and_its_box(read: Read) -> None:
     assert top < bottom < boxes[1][1] + 0.01
 
 
-def test_lines_are_found_in_the_joined_text() -> None:
-    pages = [
-        "A line that is long enough to be joined with the next one, of\r\nwhich this is the end.\r\n\r\n1",
-        "trans\x02action",
-    ]
-    text, lines = join_pages(pages)
-    assert [(line.page, line.number, text[line.start : line.end]) for line in lines] == [
-        (0, 0, "A line that is long enough to be joined with the next one, of"),
-        (0, 1, "which this is the end."),
-        (0, 3, "1"),
-        (1, 0, "transaction"),
-    ]
-
-
 @starts_a_process
 def test_pdfs_that_cannot_be_read(read: Read) -> None:
     good = make_pdf([["Alice met Bob."]])

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from hirag_dist.core.cooperative import Steps, all_at_once
+from hirag_dist.core.cooperative import Steps
 from hirag_dist.retrieval.deadline import CooperativeDeadline, DeadlineExceeded
 
 
@@ -26,13 +26,6 @@ def count_to(last: int, clock: Clock, seconds: float, seen: list[int]) -> Steps[
         seen.append(step)
         yield
     return "done"
-
-
-async def test_steps_end_with_their_result() -> None:
-    clock, seen = Clock(), list[int]()
-    assert await CooperativeDeadline(clock, None).run(count_to(5, clock, 10.0, seen)) == "done"
-    assert seen == [1, 2, 3, 4, 5]
-    assert all_at_once(count_to(2, clock, 1.0, seen)) == "done"
 
 
 async def test_work_stops_at_the_step_after_its_deadline() -> None:

@@ -311,11 +311,6 @@ async def test_each_mode_gives_its_levels(bench: Bench, mode: str, present: set[
     assert set(found.context_refs.values()) <= {*AXES, *COMMUNITIES, *CHUNKS, *relations}
 
 
-async def test_flat_looks_at_layer_0_alone(bench: Bench) -> None:
-    assert "S" in ids((await bench.ask("S?", "local")).local)
-    assert ids((await bench.ask("S?", "flat")).local) == ["a", "b", "c", "d", "e"]
-
-
 async def test_local_search_of_graphrag_is_of_layer_0_and_what_hangs_on_it(bench: Bench) -> None:
     found = await bench.ask("a?", "graphrag-local", top_n=2)
     assert ids(found.local) == ["a", "b"]

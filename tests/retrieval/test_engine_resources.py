@@ -27,13 +27,6 @@ def test_records_are_made_and_counted_once_and_the_oldest_are_forgotten() -> Non
     assert cache.get("local", 1, lambda *_: (0, 0), lambda form: make("again")) == ("again", 5)
 
 
-def test_a_stored_text_is_made_by_its_form_and_any_other_is_searched() -> None:
-    cache = RecordTextCache(len)
-    assert cache.get("local", 1, lambda level, row: (7, row + 1), lambda form: f"form {form}") == ("form 2", 7)
-    assert cache.rebuilt("local", 2, lambda form: f"form {form}") == ("form 0", 6)
-    assert cache.uncached(lambda form: f"form {form}") == ("form 0", 6)
-
-
 def test_views_share_what_is_stored_and_keep_what_is_rebuilt() -> None:
     stored = RecordTextCache(len)
     one, other = (RecordTextCache(len, stored=stored) for _ in range(2))

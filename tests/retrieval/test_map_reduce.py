@@ -303,24 +303,6 @@ def undisturbed() -> Retrieval:
     return asyncio.run(over_http(SimulatorOptions(listen="127.0.0.1:0")))
 
 
-def test_the_built_in_model_finds_the_part_that_speaks_of_it(undisturbed: Retrieval) -> None:
-    assert undisturbed.context.splitlines()[1].startswith("- (helpfulness 100) Mrs. Gray owns the harbour")
-    assert undisturbed.sources[0].chunk_id == "chunk-harbour"
-    assert undisturbed.map_work is not None
-    assert (undisturbed.map_work.calls, undisturbed.map_work.failed) == (6, 0)
-
-
-@pytest.mark.parametrize("fault", ["malformed_rate", "truncate_rate", "fail_rate"])
-async def test_faults_of_the_endpoint_change_nothing_but_the_calls(undisturbed: Retrieval, fault: str) -> None:
-    options = SimulatorOptions(listen="127.0.0.1:0", max_faults_per_request=2, **{fault: 0.6})  # type: ignore[arg-type]
-    found = await over_http(options)
-    assert found.context == undisturbed.context
-    assert found.map_work is not None
-    assert found.map_work.failed == 0
-    if fault != "fail_rate":  # a failure has no reply
-        assert found.map_work.calls > 6
-
-
 async def test_calls_are_on_the_bill_the_streamed_one_too() -> None:
     meter = UsageMeter()
     async with Simulator(SimulatorOptions(listen="127.0.0.1:0")) as simulator:

@@ -60,18 +60,6 @@ async def test_a_question_is_embedded_once_however_it_is_spaced() -> None:
     assert (questions.hits, questions.misses) == (3, 2)
 
 
-async def test_questions_that_come_together_share_calls() -> None:
-    inner = Lengths()
-    inner.open.clear()
-    questions = QuestionEmbedder(inner)
-    asked = [asyncio.create_task(first(questions, "x" * (1 + number // 2))) for number in range(20)]
-    await settle()
-    inner.open.set()
-    assert await asyncio.gather(*asked) == [1 + number // 2 for number in range(20)]
-    assert inner.asked[:2] == [["x"], ["x"]]  # both under way before either was known
-    assert inner.asked[2:] == [["x" * length for length in range(2, 11)]]
-
-
 async def test_the_least_asked_is_forgotten() -> None:
     inner = Lengths()
     questions = QuestionEmbedder(inner, max_cached=2)
@@ -90,18 +78,3 @@ async def test_a_text_that_is_refused_fails_alone() -> None:
     inner.open.set()
     results = await asyncio.gather(*asked, return_exceptions=True)
     assert [str(each) for each in results] == ["1.0", "2.0", "4.0", "no such talk", "6.0"]
-
-
-async def test_who_gives_up_takes_nobody_along() -> None:
-    inner = Lengths()
-    inner.open.clear()
-    questions = QuestionEmbedder(inner)
-    asked = [asyncio.create_task(first(questions, "x" * (number + 1))) for number in range(5)]
-    await settle()
-    asked[0].cancel()  # under way
-    asked[3].cancel()  # waiting
-    await settle()
-    inner.open.set()
-    results = await asyncio.gather(*asked, return_exceptions=True)
-    assert [type(each).__name__ for each in results] == ["CancelledError", "float", "float", "CancelledError", "float"]
-    assert inner.asked == [["x"], ["xx"], ["xxx", "xxxxx"]]

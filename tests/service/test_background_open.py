@@ -12,17 +12,6 @@ import pytest
 from hirag_dist.service.hot_swap import in_daemon_thread
 
 
-async def test_what_it_returns_and_raises() -> None:
-    def fail() -> None:
-        raise ZeroDivisionError
-
-    unwanted: list[object] = []
-    assert await in_daemon_thread(lambda: threading.current_thread().daemon, unwanted.append)
-    with pytest.raises(ZeroDivisionError):
-        await in_daemon_thread(fail, unwanted.append)
-    assert not unwanted
-
-
 async def test_cancelled_it_does_not_wait_and_discards_what_comes_too_late() -> None:
     may_go_on, begun, discarded = threading.Event(), asyncio.Event(), asyncio.Event()
     loop, found = asyncio.get_running_loop(), []

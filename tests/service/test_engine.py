@@ -107,22 +107,6 @@ async def test_a_stream_does_not_wait_for_its_reader(runner: EngineRunner) -> No
     assert work.ended.is_set()
 
 
-async def test_a_stream_whose_reader_is_cancelled(runner: EngineRunner) -> None:
-    work = Work()
-
-    async def read() -> None:
-        async with aclosing(runner.stream(work.items)) as items:
-            async for _ in items:
-                pass
-
-    task = asyncio.create_task(read())
-    await begun(work)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert work.ended.is_set()
-
-
 async def test_computing_does_not_hold_up_the_loop_that_accepts_calls() -> None:
     before = sys.getswitchinterval()
     runner = ThreadEngineRunner()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import subprocess
@@ -20,11 +19,9 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 from hirag_dist.service.access_log import AccessLog, RequestRecord
-from hirag_dist.service.hot_swap import SnapshotSwapper
 from hirag_dist.service.index_source import SingleIndex
 from hirag_dist.service.metrics import (
     FOLDER_VARIABLE,
-    Metrics,
     WorkerMetrics,
 )
 from hirag_dist.service.metrics_server import serve_metrics
@@ -116,70 +113,6 @@ def samples(text: str) -> dict[str, float]:
 def page(registry: CollectorRegistry) -> dict[str, float]:
     with serve_metrics("127.0.0.1:0", registry, lambda: True) as address:
         return samples(urllib.request.urlopen(f"http://{address}/metrics").read().decode())
-
-
-def test_a_request_is_counted() -> None:
-    registry = CollectorRegistry()
-    metrics = Metrics(registry)
-    metrics.count_request(example())
-    metrics.count_request(example(method="Retrieve", code="RESOURCE_EXHAUSTED", reason="rate", timings_ms={}, model=""))
-    metrics.count_request(example(timings_ms={"x": 5.0}, model="", code="CANCELLED"))  # a part that an engine made up
-    metrics.count_swap(True)
-    metrics.count_swap(False)
-    found = page(registry)
-    assert (
-        found.items()
-        >= {
-            "hirag_service_requests_total{caller=token,code=OK,method=Answer}": 1,
-            "hirag_service_requests_total{caller=token,code=RESOURCE_EXHAUSTED,method=Retrieve}": 1,
-            "hirag_service_refused_total{reason=rate}": 1,
-            "hirag_service_request_seconds_count{method=Answer}": 2,
-            "hirag_retrieval_part_seconds_sum{part=total}": 0.01,
-            "hirag_service_queue_seconds_count{}": 2,
-            "hirag_retrieval_partial_total{level=bridge}": 2,
-            "hirag_answer_tokens_total{kind=input}": 100,
-            "hirag_answer_tokens_total{kind=output}": 7,
-            "hirag_answer_first_text_seconds_sum{}": 1.5,
-            "hirag_snapshot_swaps_total{outcome=ok}": 1,
-            "hirag_snapshot_swaps_total{outcome=failed}": 1,
-        }.items()
-    )
-    assert "hirag_retrieval_part_seconds_count{part=x}" not in found
-
-
-def readiness(address: str) -> int:
-    try:
-        return int(urllib.request.urlopen(f"http://{address}/ready").status)
-    except urllib.error.HTTPError as error:
-        return error.code
-
-
-async def test_not_ready_before_the_first_snapshot_and_once_asked_to_stop(
-    engine: fakes.FakeEngine, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO, "hirag_dist.service.metrics_server")
-    may_open, stop, ready = asyncio.Event(), asyncio.Event(), asyncio.get_running_loop().create_future()
-
-    async def open_engine() -> Any:
-        await may_open.wait()
-        return engine
-
-    options = ServerOptions(listen="127.0.0.1:0", metrics_listen="127.0.0.1:0", drain_delay_s=60.0)
-    swapper = SnapshotSwapper(open_engine, lambda: "s1", poll_s=3600)
-    serving = asyncio.create_task(serve(SingleIndex(swapper), options, ready.set_result, stop))
-    while not (found := [record for record in caplog.records if "metrics on" in record.getMessage()]):
-        await asyncio.sleep(0)
-    address = found[0].getMessage().split()[-1].split("/")[2]
-    assert await asyncio.to_thread(readiness, address) == 503
-    may_open.set()
-    await ready
-    assert await asyncio.to_thread(readiness, address) == 200
-    stop.set()
-    while await asyncio.to_thread(readiness, address) != 503:  # and it goes on answering for a minute
-        await asyncio.sleep(0)
-    serving.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await serving
 
 
 COUNT = """

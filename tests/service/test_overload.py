@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import AsyncExitStack
 from typing import Any
 
 import grpc
@@ -12,10 +11,7 @@ import pytest
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
-from hirag_dist.client import AsyncHiragClient
-from hirag_dist.errors import ServiceError
 from hirag_dist.service import request_gate
-from hirag_dist.wire import error_status
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire._pb import query_pb2_grpc
 from tests.service import fakes
@@ -33,32 +29,6 @@ async def details(call: Any, *kinds: Any) -> list[Any]:
         assert any(each.Unpack(detail) for each in (await rpc_status.aio.from_call(call)).details), kind
         found.append(detail)
     return found
-
-
-async def test_who_would_wait_too_long_is_turned_away(start: fakes.Start, engine: fakes.FakeEngine) -> None:
-    service = await start(engine, max_concurrent_retrievals=1, max_queue_wait_s=0.05)
-    async with fakes.channel(service) as channel, AsyncExitStack() as held:
-        stub = query_pb2_grpc.QueryServiceStub(channel)
-        engine.gate = asyncio.Event()
-        first = asyncio.ensure_future(stub.Retrieve(REQUEST))
-        await engine.started.wait()
-        await asyncio.sleep(0.2)  # a stay that the service learns from
-        engine.gate.set()
-        await first
-        engine.gate = asyncio.Event()
-        held.callback(engine.gate.set)
-        calls = [stub.Retrieve(REQUEST) for _ in range(18)]  # one has a place, 16 are no crowd
-        codes = [asyncio.ensure_future(call.code()) for call in calls]
-        (refused,), _ = await asyncio.wait(codes, return_when=asyncio.FIRST_COMPLETED)
-        assert refused.result() is EXHAUSTED
-        call = calls[codes.index(refused)]
-        assert "16 requests are waiting" in await call.details()
-        info, retry = await details(call, error_details_pb2.ErrorInfo, error_details_pb2.RetryInfo)
-        assert (info.reason, info.metadata["reason"]) == ("OVERLOADED", "queue")
-        assert 0.1 < retry.retry_delay.ToTimedelta().total_seconds() < 60
-        engine.gate.set()
-        assert [await code for code in codes].count(grpc.StatusCode.OK) == 17
-    assert len(engine.queries) == 18
 
 
 async def test_a_place_is_not_kept_while_a_model_answers_or_a_stream_is_read(
@@ -102,37 +72,6 @@ async def test_a_caller_has_a_quota(start: fakes.Start, engine: fakes.FakeEngine
     assert len(engine.queries) == 3
 
 
-async def test_calls_at_a_time_of_a_caller(
-    start: fakes.Start, engine: fakes.FakeEngine, callers: fakes.CallersFile
-) -> None:
-    callers.add("one", max_concurrent=1)
-    service = await start(engine, callers_file=callers.path)
-    async with fakes.channel(service) as channel:
-        stub = query_pb2_grpc.QueryServiceStub(channel)
-        engine.gate = asyncio.Event()
-        first = stub.Retrieve(REQUEST, metadata=fakes.token("one"))
-        await engine.started.wait()
-        assert await stub.Retrieve(REQUEST, metadata=fakes.token("one")).code() is EXHAUSTED
-        first.cancel()
-        await engine.cancelled.wait()
-        engine.gate.set()
-        assert (await stub.Retrieve(REQUEST, metadata=fakes.token("one"))).retrieval.local
-
-
-async def test_the_client_is_told_why_and_until_when(
-    start: fakes.Start, engine: fakes.FakeEngine, callers: fakes.CallersFile
-) -> None:
-    callers.add("slow", rate={"per_second": 0.01, "burst": 1})
-    service = await start(engine, callers_file=callers.path)
-    async with AsyncHiragClient(service.address, token="slow-token") as client:
-        await client.retrieve("q")
-        with pytest.raises(ServiceError) as caught:
-            await client.retrieve("q")
-    assert isinstance(caught.value, error_status.QuotaExceeded)
-    assert caught.value.reason == "rate"
-    assert 90 < caught.value.retry_after_s <= 100
-
-
 async def test_who_asks_again_at_once_does_not_take_the_time_of_all(
     start: fakes.Start, engine: fakes.FakeEngine
 ) -> None:
@@ -165,19 +104,6 @@ async def test_a_stream_that_is_not_read_is_dropped_and_holds_up_nobody(start: f
         with pytest.raises(grpc.aio.AioRpcError, match="nothing of the reply was read for") as caught:
             _ = [message async for message in lazy]
         assert caught.value.code() is grpc.StatusCode.ABORTED
-
-
-async def test_a_question_has_a_longest_length(start: fakes.Start, engine: fakes.FakeEngine) -> None:
-    service = await start(engine)
-    async with fakes.channel(service) as channel:
-        stub = query_pb2_grpc.QueryServiceStub(channel)
-        call = stub.Retrieve(pb.RetrieveRequest(query=pb.Query(question="q" * 40_000)))
-        with pytest.raises(grpc.aio.AioRpcError, match="at most 32768 characters, got 40000") as caught:
-            await call
-        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-        (bad,) = await details(call, error_details_pb2.BadRequest)
-        assert bad.field_violations[0].field == "query.question"
-    assert not engine.queries
 
 
 async def test_nothing_of_a_strangers_request_is_read(

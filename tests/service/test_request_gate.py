@@ -76,14 +76,3 @@ def test_what_is_refused_is_not_charged(limits: CallerQuotas, clock: Clock) -> N
     assert [ask(limits, caller) for _ in range(3)] == ["", "rate 1", "rate 1"]
     clock.s += 1
     assert ask(limits, caller) == ""
-
-
-def test_calls_at_a_time(limits: CallerQuotas) -> None:
-    caller = Caller("web", max_concurrent=2)
-    with limits.admitted(caller):
-        with limits.admitted(caller):
-            assert ask(limits, caller) == "concurrent 0.25"
-        assert ask(limits, caller) == ""
-        with pytest.raises(ZeroDivisionError), limits.admitted(caller):
-            raise ZeroDivisionError
-        assert ask(limits, caller) == ""

@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import threading
 from typing import Any
 
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from hirag_dist.errors import BackendUnavailable, SnapshotNotFound
+from hirag_dist.errors import SnapshotNotFound
 from hirag_dist.service.hot_swap import SnapshotSwapper
 from hirag_dist.service.index_source import SingleIndex
 from hirag_dist.service.options import ServerOptions
@@ -46,30 +44,6 @@ async def test_health_from_start_to_end(start: fakes.Start, engine: fakes.FakeEn
         assert (await health.Check(asked(name))).status == SERVING
         await service.server.stop(3600)  # the open watch does not hold it up
         assert [reply.status async for reply in watch] == [NOT_SERVING]
-
-
-@pytest.mark.parametrize("on", [True, False])
-async def test_reflection_is_a_switch(start: fakes.Start, engine: fakes.FakeEngine, on: bool) -> None:
-    service = await start(engine, reflection=on)
-    async with fakes.channel(service) as channel:
-        requests = [reflection_pb2.ServerReflectionRequest(list_services="")]
-        call = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(iter(requests))
-        if on:
-            (reply,) = [reply async for reply in call]
-            names = {found.name for found in reply.list_services_response.service}
-            assert {SERVICE_NAME, "grpc.health.v1.Health"} <= names
-        else:
-            with pytest.raises(grpc.aio.AioRpcError) as caught:
-                _ = [reply async for reply in call]
-            assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
-
-
-async def test_a_port_in_use(start: fakes.Start, engine: fakes.FakeEngine) -> None:
-    first = await start(engine)
-    port = first.address.rpartition(":")[2]
-    for host in ("127.0.0.1", "localhost"):
-        with pytest.raises(BackendUnavailable, match=f"^port {port} is in use; choose another with --listen$"):
-            await start(engine, listen=f"{host}:{port}")
 
 
 async def test_what_is_at_work_finishes_before_the_end(start: fakes.Start, engine: fakes.FakeEngine) -> None:
@@ -128,7 +102,7 @@ class Running:
         return await self._ready
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM])
 async def test_a_signal_drains_and_ends(engine: fakes.FakeEngine, number: signal.Signals) -> None:
     running = Running(fakes.swapper_of(engine), ServerOptions(listen="127.0.0.1:0"))
     engine.gate = asyncio.Event()
@@ -156,24 +130,6 @@ async def test_a_service_that_is_leaving_still_answers(engine: fakes.FakeEngine)
         assert (await query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST)).retrieval.local
         os.kill(os.getpid(), signal.SIGTERM)  # does not wait for balancers any more
         await running.done
-
-
-async def test_a_signal_while_the_snapshot_is_opened() -> None:
-    opening, cancelled = asyncio.Event(), asyncio.Event()
-
-    async def never() -> Any:
-        opening.set()
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            cancelled.set()
-            raise
-
-    running = Running(SnapshotSwapper(never, lambda: "s1"), ServerOptions(listen="127.0.0.1:0"))
-    await opening.wait()
-    os.kill(os.getpid(), signal.SIGTERM)
-    await running.done
-    assert cancelled.is_set()
 
 
 async def test_one_of_several_processes_listens_once_it_can_answer(engine: fakes.FakeEngine) -> None:
@@ -207,22 +163,3 @@ async def test_without_a_snapshot_the_service_ends_with_the_reason() -> None:
     running = Running(SnapshotSwapper(nothing, lambda: None), ServerOptions(listen="127.0.0.1:0"))
     with pytest.raises(SnapshotNotFound, match="nothing is published"):
         await running.address()
-
-
-def test_in_another_thread_an_event_stops_it() -> None:
-    found: dict[str, Any] = {}
-    ready = threading.Event()
-
-    async def main() -> None:
-        found["loop"], found["stop"] = asyncio.get_running_loop(), asyncio.Event()
-        engine = fakes.FakeEngine()
-        source = SingleIndex(fakes.swapper_of(engine))
-        await serve(source, ServerOptions(listen="127.0.0.1:0"), lambda _: ready.set(), found["stop"])
-        found["closed"] = engine.closed.is_set()
-
-    thread = threading.Thread(target=asyncio.run, args=(main(),))
-    thread.start()
-    assert ready.wait(60)
-    found["loop"].call_soon_threadsafe(found["stop"].set)
-    thread.join(10)
-    assert found["closed"]

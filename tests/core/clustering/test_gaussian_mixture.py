@@ -15,7 +15,6 @@ from hirag_dist.core.clustering.gaussian_mixture import (
     BLOCK_ROWS,
     assign,
     memberships,
-    sample_numbers,
     standardised,
 )
 from hirag_dist.types import LabelledCell, Memberships, Mixture
@@ -130,15 +129,6 @@ def test_an_assignment_holds_the_best_and_what_passes_the_threshold() -> None:
     assert found.shares == pytest.approx(shares[found.rows, found.components], abs=1e-3)
     assert np.array_equal(assign(np, rows, mixture, 1.0).components, shares.argmax(axis=1))
     assert found.log_densities == pytest.approx(logsumexp(log_joint, axis=1), abs=1e-3)
-
-
-def test_a_sample_is_of_distinct_rows_in_order_and_the_seeds() -> None:
-    numbers = sample_numbers(1000, 100, 7)
-    assert (np.diff(numbers) > 0).all()
-    assert len(numbers) == 100
-    assert np.array_equal(numbers, sample_numbers(1000, 100, 7))
-    assert not np.array_equal(numbers, sample_numbers(1000, 100, 8))
-    assert np.array_equal(sample_numbers(5, 100, 7), np.arange(5))
 
 
 def test_no_responsibility_is_subnormal() -> None:

@@ -143,18 +143,6 @@ def test_a_cluster_between_cells_is_kept_once_by_the_side_where_most_of_it_is_at
     ]
 
 
-def test_equal_clusters_of_two_cells_are_one_with_the_larger_responsibilities() -> None:
-    def of(evidence: list[float]) -> Memberships:
-        return Memberships(np.arange(2), np.zeros(2, np.int64), np.ones(2, np.float32), np.log(evidence), 1)
-
-    rows = np.zeros((8, 2), np.float32)
-    found = join_cells(rows, [(np.array([4, 7]), of([6, 3])), (np.array([4, 7]), of([4, 7]))], SETTINGS)
-    assert found.rows.tolist() == [4, 7]
-    assert found.responsibilities.tolist() == pytest.approx([0.6, 0.7])
-    assert found.best.tolist() == [True, True]
-    assert found.n_components == 2
-
-
 def test_a_responsibility_below_the_threshold_stays_only_where_it_is_the_best() -> None:
     def of(evidence: list[float]) -> Memberships:
         return Memberships(np.arange(2), np.zeros(2, np.int64), np.ones(2, np.float32), np.log(evidence), 1)

@@ -90,7 +90,7 @@ def test_responsibilities_are_those_of_the_formula_and_sum_to_one() -> None:
         assert len(ours) == pytest.approx((expected[row] >= 0.01).sum(), abs=1)
 
 
-@pytest.mark.parametrize("max_size", [2, 3, 7, 20])
+@pytest.mark.parametrize("max_size", [2, 7])
 @pytest.mark.parametrize("kind", ["noise", "copies", "mostly copies", "lumps"])
 def test_no_cluster_is_larger_than_it_may_be(kind: str, max_size: int) -> None:
     rng = np.random.default_rng(max_size)

@@ -75,7 +75,7 @@ def test_compression_rule_stops_when_the_layer_fits_one_cluster() -> None:
     assert stop_before_clustering(0, 21, None, limits) is None
 
 
-@pytest.mark.parametrize("below", [50, 100, 1000, 12345])
+@pytest.mark.parametrize("below", [50, 1000])
 def test_compression_rule_asks_for_a_fifth_less_with_every_step(below: int) -> None:
     limits = StopLimits(target_cluster_size=2)
     assert stop_before_clustering(1, below * 4 // 5, below, limits) is None

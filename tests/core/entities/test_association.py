@@ -21,11 +21,6 @@ def test_names_that_seldom_occur_apart_are_stronger_than_a_hub() -> None:
     assert all(MIN_STRENGTH <= strength <= MAX_STRENGTH for strength in found.values())
 
 
-def test_names_near_each_other_are_stronger_than_far_ones() -> None:
-    found = strengths(name("a", (0, 0)), name("near", (0, 2)), name("far", (0, 25)))
-    assert found["a", "near"] > found["a", "far"]
-
-
 def test_consecutive_sentences_relate_weakly_and_distant_ones_do_not() -> None:
     pairs = associations([name("a", (0, 0)), name("b", (1, 0)), name("c", (9, 0))])
     assert [(pair.first, pair.second, pair.sentences) for pair in pairs] == [(0, 1, (0, 1))]
@@ -54,10 +49,3 @@ def test_relations_without_a_strength_get_that_of_their_names_in_the_text() -> N
     assert MAX_STRENGTH >= strengths[0] > strengths[1] > strengths[2] == strengths[3] == MIN_STRENGTH
     assert strengths[4] == 7.5
     assert [(one.source, one.target) for one in found] == [pair[:2] for pair in pairs]
-
-
-def test_names_in_writing_without_spaces_are_found_in_their_sentences() -> None:
-    text = "孙悟空从菩提祖师学得变化。花果山在东胜神洲。"
-    relations = (RelationRecord("孙悟空", "菩提祖师", "", 0.0), RelationRecord("孙悟空", "东胜神洲", "", 0.0))
-    near, far = with_strengths(ExtractionReply((), relations), text).relations
-    assert near.strength > far.strength

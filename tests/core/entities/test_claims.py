@@ -33,9 +33,7 @@ def test_the_call_shows_names_and_text_and_is_no_other_call_about_the_text() -> 
     "reply",
     [
         f"{LINE}\n{DONE}",
-        f"Here they are:\n- {LINE}\n{LINE}",
         f'("claim"<|>{LINE.removeprefix("claim<|>")})##{DONE}',
-        f"{LINE}<|>one field more",
         json.dumps(
             {
                 "claims": [
@@ -62,13 +60,7 @@ def test_there_may_be_none(reply: str) -> None:
 
 @pytest.mark.parametrize(
     "reply",
-    [
-        "I found no claims.",
-        FORMATS["extract-claims"],
-        "claim<|>Scrooge<|>Marley<|>debt",
-        LINE.replace("Scrooge may owe Marley.", "NONE") + "\n" + DONE,
-        "entity<|>Scrooge<|>person<|>A miser.<|>a<|>b<|>c<|>d<|>e",
-    ],
+    ["I found no claims.", LINE.replace("Scrooge may owe Marley.", "NONE") + "\n" + DONE],
 )
 def test_a_reply_without_a_usable_claim_is_refused(reply: str) -> None:
     with pytest.raises(MalformedReply, match="holds no claim"):
@@ -78,13 +70,6 @@ def test_a_reply_without_a_usable_claim_is_refused(reply: str) -> None:
 def test_a_reply_that_was_cut_off_is_refused() -> None:
     with pytest.raises(MalformedReply, match="cut off"):
         parsed(LINE, finish_reason="length")
-
-
-def test_a_reply_in_another_language_is_refused() -> None:
-    text = "Скрудж должен Марли деньги, и он об этом знает. Они давно работали вместе в одной конторе. " * 5
-    told = "Scrooge was the partner of Marley and they had been in the same house for years, which all of them knew."
-    with pytest.raises(MalformedReply, match="language of the text"):
-        parsed(LINE.replace("Scrooge may owe Marley.", told), text)
 
 
 @pytest.mark.parametrize(
@@ -99,8 +84,3 @@ def test_a_reply_in_another_language_is_refused() -> None:
 def test_days_are_iso_8601_or_not_told(written: str, kept: str) -> None:
     (found,) = parsed(LINE.replace("1843-12-24", written))
     assert found.start_date == kept
-
-
-def test_a_status_is_one_of_three() -> None:
-    (found,) = parsed(LINE.replace("SUSPECTED", "probably"))
-    assert found.status == ""

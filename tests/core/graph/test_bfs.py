@@ -27,7 +27,7 @@ def heavy_tailed(n_nodes: int, n_edges: int, seed: int) -> tuple[CsrGraph, csr_a
     return graph_of(heads, random.integers(0, n_nodes, n_edges), n_nodes)
 
 
-@pytest.mark.parametrize("n_sources", [1, 63, 64, 65, 130])
+@pytest.mark.parametrize("n_sources", [1, 64, 130])
 def test_hops_are_scipys_on_either_side_of_a_word(n_sources: int) -> None:
     graph, matrix = heavy_tailed(400, 380, seed=n_sources)
     sources = np.random.default_rng(1).integers(0, 400, n_sources)

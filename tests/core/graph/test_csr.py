@@ -11,7 +11,7 @@ import pytest
 
 from hirag_dist.compute.kernels import CpuKernels
 from hirag_dist.core.graph.communities import community_table, hierarchical_labels, membership
-from hirag_dist.core.graph.csr import build_graph, components, rows_of, subgraph
+from hirag_dist.core.graph.csr import build_graph, components, subgraph
 from hirag_dist.schemas import COMMUNITIES, RELATIONS
 from hirag_dist.types import CsrGraph
 from tests.core.visiting_orders import order_keys
@@ -45,7 +45,7 @@ def random_relations(seed: int, n_rows: int) -> list[tuple[str, str, float]]:
     return [(str(a), str(b), float(rng.integers(1, 5))) for a, b in ends]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(6))
 def test_the_graph_is_the_one_that_networkx_builds(seed: int) -> None:
     n_rows = 4 + seed
     triples = random_relations(seed, n_rows)
@@ -71,18 +71,13 @@ def test_the_graph_is_the_one_that_networkx_builds(seed: int) -> None:
         assert {row for row in range(n_rows) if components(graph)[row] == label} == members
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(4))
 def test_a_subgraph_is_the_one_that_networkx_cuts(seed: int) -> None:
     graph = build_graph(ids(12), relations(random_relations(seed, 12)))
     nodes = np.flatnonzero(np.random.default_rng(seed).random(12) < 0.5)
     place = {int(node): at for at, node in enumerate(nodes)}
     expected = {(place[a], place[b]): value for (a, b), value in edges(graph).items() if a in place and b in place}
     assert edges(subgraph(graph, nodes)) == expected
-
-
-def test_parallel_chunks_of_ids_are_one_order() -> None:
-    order = pa.chunked_array([["b", "a"], ["c"]])
-    assert rows_of(pa.chunked_array([["c"], ["x", "b", None]]), order).tolist() == [2, -1, 0, -1]
 
 
 def test_a_graph_without_relations_has_isolated_nodes() -> None:

@@ -95,7 +95,7 @@ def corner_changed(graph: nx.Graph, random: np.random.Generator) -> nx.Graph:
     return after
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_communities_far_from_a_change_are_left_even_where_others_would_be_better(seed: int) -> None:
     """Those before were found with another resolution; no edge leads from the corner to the others."""
     graph = nx.planted_partition_graph(40, 25, 0.4, 0.002, seed=seed)
@@ -180,7 +180,7 @@ def overlaps(rows: list[dict[str, Any]], before: list[dict[str, Any]]) -> dict[i
     return found
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(4))
 def test_an_id_is_kept_by_the_community_with_more_than_half_of_the_members(seed: int) -> None:
     random = np.random.default_rng(seed)
     graph = nx.empty_graph(60)
@@ -203,24 +203,6 @@ def test_an_id_is_kept_by_the_community_with_more_than_half_of_the_members(seed:
     assert len(set(found["community_id"].to_pylist())) == found.num_rows
     keys = list(zip(found["level"].to_pylist(), found["community_id"].to_pylist(), strict=True))
     assert keys == sorted(keys)
-
-
-def test_a_community_with_the_members_of_an_id_that_another_carries_gets_another() -> None:
-    """A community grows from {0, 1, 2} to {3 … 6, 2}; then {0, 1, 2} comes back while it lives."""
-    names = pa.chunked_array([[f"{node:024x}" for node in range(7)]])
-    graph = csr(nx.empty_graph(7))
-    first = community_table([np.array([0, 0, 0, 1, 2, 3, 4])], graph, names)
-    carried = content_id("community", "0", *names.to_pylist()[:3])
-    second = community_table([np.array([1, 0, 0, 0, 2, 3, 4])], graph, names, first)
-    third = community_table([np.array([1, 2, 0, 0, 0, 3, 4])], graph, names, second)
-    fourth = community_table([np.array([0, 0, 0, 1, 1, 2, 3])], graph, names, third)
-    assert {row["community_id"]: row["entity_ids"] for row in third.to_pylist()}[carried] == names.to_pylist()[2:5]
-    by_id = {row["community_id"]: row["entity_ids"] for row in fourth.to_pylist()}
-    assert by_id[carried] == names.to_pylist()[3:5]
-    assert names.to_pylist()[:3] in by_id.values()
-    assert len(by_id) == 4
-    again = community_table([np.array([0, 0, 0, 1, 1, 2, 3])], graph, names, fourth)
-    assert again.equals(fourth)
 
 
 def test_a_node_less_leaves_the_order_of_the_others() -> None:

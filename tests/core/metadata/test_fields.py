@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -18,18 +18,11 @@ from hirag_dist.types.index_info import check_field_name
     ("kind", "given", "value"),
     [
         ("string", " Zu\u0308rich ", "Zürich"),
-        ("string", 7, "7"),
-        ("number", 7, 7),
         ("number", "7", 7),
-        ("date", date(2024, 1, 31), "2024-01-31"),
         ("date", datetime.fromisoformat("2024-01-31T12:00"), "2024-01-31T12:00:00Z"),
-        ("date", 2024, "2024-01-01"),
-        ("bool", True, True),
         ("bool", "No", False),
         ("string", ["one"], "one"),
         ("string", "", None),
-        ("string", None, None),
-        ("number", [], None),
     ],
 )
 def test_a_value_takes_the_type_of_its_field(kind: FieldType, given: object, value: object) -> None:
@@ -43,13 +36,8 @@ def test_a_value_takes_the_type_of_its_field(kind: FieldType, given: object, val
     [
         ("string", True, "no string"),
         ("string", ["a", "b"], "2 values; declare it as a list"),
-        ("string", "a" * 1025, "at most 1024"),
         ("number", "many", "no number"),
-        ("number", float("nan"), "no finite number"),
-        ("number", 2**53 + 1, "declare the field as string"),
         ("date", "soon", "no date"),
-        ("date", 1706659200, "no date"),
-        ("bool", "perhaps", "neither true nor false"),
     ],
 )
 def test_a_value_of_another_type_is_refused(kind: FieldType, given: object, words: str) -> None:

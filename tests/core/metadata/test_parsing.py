@@ -187,19 +187,12 @@ def test_a_filter_is_read_as_it_is_written() -> None:
     [
         ("", r"character 1: the name of a field is expected, not the end; the fields are published \(date\)"),
         ("publishd > 2024", "character 1: there is no field 'publishd'; did you mean published"),
-        ("pages > 3 extra", "character 11: 'extra' is not expected here"),
         ('pages > "3"', "character 9: .* not with the string '3'"),
-        ("source = 'wiki", "character 10: the string that begins with ' has no end"),
         (r'source = "a\n"', "character 12: .* is no escape"),
         ('tags = "a"', "character 6: .* write tags has"),
-        ('source has "a"', "character 8: .* has one value"),
         ("published = 2024-02-30", "character 13: '2024-02-30' is no date"),
-        ("pages", "character 6: a condition on pages .number. goes on with =, !="),
-        ("(draft", r"character 7: \) is expected, not the end"),
-        ("pages = 1.2.3", "character 9: '1.2.3' is neither a number nor a date"),
         ("not " * (MAX_DEPTH + 1) + "draft", "more than 32 parentheses and not"),
         ("pages in (" + ",".join("1" * 1024) + ")", "more than 1024 conditions and values"),
-        ("draft or " * 2000 + "draft", "it has 18005 characters; at most 16384"),
     ],
 )
 def test_a_wrong_filter_is_refused_with_its_place(text: str, words: str) -> None:

@@ -8,14 +8,13 @@ import pytest
 
 from hirag_dist.core.prompts.evaluation_requests import (
     judge_request,
-    listing_request,
     parse_list,
 )
 from hirag_dist.core.prompts.evaluation_templates import CRITERIA
 from hirag_dist.core.prompts.reply_validation import MalformedReply
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.llm.call import request_hash
-from hirag_dist.types import ChatReply, ChatRequest
+from hirag_dist.types import ChatReply
 
 PROMPTS = Prompts()
 
@@ -49,29 +48,12 @@ def test_the_other_order_and_another_replicate_are_other_requests() -> None:
     assert one.messages[0] == other.messages[0]
 
 
-def listing(count: int = 3, known: tuple[str, ...] = (), replicate: int = 0) -> ChatRequest:
-    parts = [("description", "Letters.")]
-    return listing_request("personas", parts, count, known, PROMPTS, form="personas", replicate=replicate)
-
-
-def test_what_is_known_is_listed_only_where_there_is_something() -> None:
-    assert "<known>" not in listing().messages[1].content
-    assert listing(known=("A\nteacher",)).messages[1].content.endswith("<known>\n- A teacher\n</known>")
-
-
-def test_a_list_asked_for_again_is_another_request() -> None:
-    assert request_hash(listing()) != request_hash(listing(replicate=1))
-
-
 @pytest.mark.parametrize(
     "text",
     [
         '{"questions": ["What changed?", " Who  gains? "]}',
-        '["What changed?", "Who gains?"]',
         '{"Questions": [{"question": "What changed?"}, {"question": "Who gains?"}]}',
-        '{"questions": [{"id": "question 1", "question": "What changed?"}, {"Question": "Who gains?", "why": "So."}]}',
         "1. What changed?\n2) Who gains?",
-        "Here they are:\n\n- What changed?\n* Who gains?\n\nI hope this helps.",
         "<think>1. no\n2. no</think>- What changed?\n• Who gains?",
     ],
 )
@@ -83,9 +65,7 @@ def test_lists_in_any_form(text: str) -> None:
     ("reply", "why"),
     [
         (ChatReply('{"questions": ["a"', finish_reason="length"), "cut off"),
-        (ChatReply('{"questions": ["a", "b'), "no list of questions"),
         (ChatReply("What changed? Who gains?"), "no list of questions"),
-        (ChatReply('{"one": ["a"], "other": ["b"]}'), "no list of questions"),
         (ChatReply('{"questions": []}'), "list of questions is empty"),
     ],
 )

@@ -29,8 +29,8 @@ from hirag_dist.core.prompts.reply_parsing import (
     usable_text,
 )
 from hirag_dist.core.prompts.schemas import DESCRIPTION_CHARS, MAX_ITEMS
-from hirag_dist.core.prompts.templates import FORMATS, reply_schema
-from hirag_dist.types import ChatReply, ChatRequest
+from hirag_dist.core.prompts.templates import FORMATS
+from hirag_dist.types import ChatReply
 
 SCROOGE = EntityRecord("Scrooge", "person", "A miser.")
 BOB = EntityRecord("Bob Cratchit", "person", "His clerk.")
@@ -64,33 +64,22 @@ def names(text: str) -> list[str]:
     "text",
     [
         PLAIN,
-        PLAIN.replace("\n", "\r\n"),
         PLAIN.replace("\n", "##"),
-        PLAIN.replace("<|>", " <|> "),
-        PLAIN.replace("entity", "ENTITY").replace("relation", "Relationship"),
         PLAIN.replace("entity", "- entity").replace("relation", "* relation"),
-        PLAIN.replace("entity", "• `entity`").replace("relation", "> `relation`"),
-        "Here are the records you asked for:\n\n" + PLAIN + "\n\nI hope that this helps!",
         "```text\n" + PLAIN + "\n```",
-        "<think>entity<|>Marley<|>person<|>Perhaps?</think>\n" + PLAIN,
         "The prompt opened the thinking.\nentity<|>Marley<|>person<|>Perhaps?\n</think>\n\n" + PLAIN,
-        PLAIN + "\n<think>and then the limit came: entity<|>Marley<|>person<|>A ghost.",
         '("entity"<|>"Scrooge"<|>"person"<|>"A miser.")##\n'
         '("entity"<|>"Bob Cratchit"<|>"person"<|>"His clerk.")##\n'
         '("relationship"<|>"Bob Cratchit"<|>"Scrooge"<|>"Bob works for Scrooge."<|>8)<|COMPLETE|>',
-        "('entity'<|>Scrooge<|>'Person'<|>'A miser.')\n('entity'<|>Bob Cratchit<|>(person)<|>His clerk.)\n"
-        "('relationship'<|>Bob Cratchit<|>Scrooge<|>Bob works for Scrooge.<|>8.0)",
         '1. ("entity"<|>"Scrooge"<|>"person"<|>"A miser.")\n2) ("entity"<|>"Bob Cratchit"<|>"person"<|>"His clerk.")\n'
         '3. ("relationship"<|>"Bob Cratchit"<|>"Scrooge"<|>"Bob works for Scrooge."<|>"8")',
         "“entity”<|>“Scrooge”<|>PERSON.<|>“A miser.”\nentity<|>Bob  Cratchit,<|>person<|>His clerk.\n"
         "relation<|>Bob Cratchit<|>Scrooge<|>Bob works for Scrooge.<|>8",
         json.dumps(AS_JSON),
         json.dumps(AS_JSON).replace("}]", "},]").replace("]}", "], }"),
-        "[THINK]{not json}[/THINK]" + PLAIN,
         "<|channel|>analysis<|message|>entity<|>Marley<|>person<|>Perhaps?<|end|>"
         "<|start|>assistant<|channel|>final<|message|>" + PLAIN,
         "Sure!\n```json\n" + json.dumps(AS_JSON, indent=1) + "\n```\nDone.",
-        "<think>{not json}</think>" + json.dumps(AS_JSON),
     ],
 )
 def test_records_in_every_dress_are_the_same_records(text: str) -> None:
@@ -112,13 +101,10 @@ NUMBERED_JSON: dict[str, Any] = {
     "text",
     [
         NUMBERED,
-        NUMBERED.replace("|", " | ").replace("< | COMPLETE | >", ""),
-        "Here they are:\n\n" + NUMBERED + "\nI hope that this helps!",
         "\n".join(f"- {line}" for line in NUMBERED.split("\n")),
         "\n".join(f"| {line.replace('|', ' | ')} |" for line in NUMBERED.split("\n")[:3]),
         NUMBERED.replace("1|S", "entity|1|S").replace("2-1", "relation|2-1"),
         json.dumps(NUMBERED_JSON),
-        json.dumps(NUMBERED_JSON | {"entities": AS_JSON["entities"]}),
         *(
             json.dumps(NUMBERED_JSON | {"relations": [{"pairs": pairs, "description": "Bob works for Scrooge."}]})
             for pairs in (
@@ -229,7 +215,7 @@ def test_a_line_that_is_no_record_is_dropped_and_alone_refused(line: str) -> Non
         extraction(line)
 
 
-@pytest.mark.parametrize("language", ["python", "Python", "py", "bash", "js", "c++", "sql"])
+@pytest.mark.parametrize("language", ["python", "bash"])
 @pytest.mark.parametrize("end", ["\n```\n", "\n", ""])
 def test_code_is_never_taken_for_records(language: str, end: str) -> None:
     code = f'```{language}\nrecords = """\nentity<|>Foo<|>person<|>Bar.\n"""\ndata = {json.dumps(AS_JSON)}{end}'
@@ -248,16 +234,10 @@ def test_code_is_never_taken_for_records(language: str, end: str) -> None:
         (ChatReply(PLAIN, finish_reason="length"), "cut off at the token limit"),
         (ChatReply(PLAIN, finish_reason="content_filter"), "content filter"),
         (ChatReply("I'm sorry, but I can't help with that."), "the model refused"),
-        (ChatReply("No.", finish_reason="refusal"), "the model refused"),
-        (ChatReply("抱歉，我无法处理这段文字。"), "the model refused"),
-        (ChatReply("<|channel|>analysis<|message|>Let me see"), "only thinking text"),
         (ChatReply(PLAIN + "\n" + "entity<|>Marley<|>person<|>Dead.\n" * 40), "repeats one line 40 times: entity"),
         (ChatReply("entity<|>Marley<|>person<|>He is dead" + " and dead" * 300), "ends in a loop"),
-        (ChatReply("```python\nprint('entity')\n```"), "program code, and no record"),
         (ChatReply(FORMATS["extract-graph"]), ECHO),
-        (ChatReply(json.dumps(reply_schema(ChatRequest("extract", (), "", "extract-graph")))), ECHO),
         (ChatReply("There is nothing here."), "no record in the requested form"),
-        (ChatReply('{"entities": [{"name": "Scrooge"'), "no record in the requested form"),
         (ChatReply('{"entities": {"name": "Scrooge"}, "relations": []}'), "no record in the requested form"),
     ],
 )
@@ -269,16 +249,6 @@ def test_unusable_replies_are_refused_with_the_reason(reply: ChatReply, reason: 
 @pytest.mark.parametrize("text", ["<|COMPLETE|>", ' {"entities": [], "relations": []}', '{"relations": []}'])
 def test_a_reply_that_says_there_is_nothing_is_believed(text: str) -> None:
     assert extraction(text) == ExtractionReply((), ())
-
-
-def test_json_with_odd_values_does_not_raise() -> None:
-    data = {
-        "entities": [3, None, {"name": 42, "type": None, "description": ["x"]}, {"type": "person"}],
-        "relations": [{"source": "A", "target": "a"}, {"source": "A", "target": "B", "strength": None}, "A–B"],
-    }
-    read = extraction(json.dumps(data))
-    assert [(entity.name, entity.type) for entity in read.entities] == [("42", "unknown")]
-    assert read.relations == (RelationRecord("A", "B", "", 0.0),)
 
 
 PIECES = [
@@ -327,11 +297,7 @@ MEMBERS = ["Scrooge", "Bob Cratchit", "Tiny Tim"]
         "entity<|>Cratchit family<|>organization<|>A family.\n"
         "relation<|>Bob  cratchit<|>“Cratchit Family”<|>Father.<|>9\nrelation<|>TINY TIM<|>Cratchit family<|>Son.<|>7",
         "Here it is:\n- entity|Cratchit family|Organization|A family.| 2, 3 ",
-        "| entity | Cratchit family | organization | A family. | 2-3 |",
         "entity|Cratchit family|organization|A family.|2 3\nrelation<|>2<|>Cratchit family<|>Father.<|>9",
-        json.dumps(
-            {"entities": [{"name": "Cratchit family", "type": "x", "description": "A family.", "members": [2, 3]}]}
-        ).replace('"x"', '"organization"'),
         json.dumps(
             {
                 "entities": [{"name": "Cratchit family", "type": "Organization", "description": "A family."}],
@@ -350,14 +316,6 @@ def test_a_summary_joins_members_by_number_or_name(text: str) -> None:
     described = (MemberLink(1, 0, "Father.", 9.0), MemberLink(2, 0, "Son.", 7.0))
     numbered = tuple(MemberLink(at, 0, COVERED, COVER_STRENGTH) for at in (1, 2))
     assert summary.covers == (described if "Son." in text else numbered)
-
-
-def test_a_summary_text_may_hold_bars_and_numbers_out_of_range_cover_nobody() -> None:
-    summary = parse_summary(
-        ChatReply("entity|Sets|x|Of the form {a | b}.|3 9-12\nentity|Others|x|The rest|"), 3, MEMBERS
-    )
-    assert [entity.description for entity in summary.entities] == ["Of the form {a | b}.", "The rest"]
-    assert [(cover.member, cover.entity) for cover in summary.covers] == [(2, 0)]
 
 
 def test_a_summary_without_relations_is_accepted_and_repeated_covers_keep_the_first() -> None:
@@ -465,7 +423,6 @@ def test_descriptions_in_another_language_than_the_text_are_refused() -> None:
         ("organization\nlegal principle\ncourt", ("organization", "legal principle", "court")),
         ("1. Organization\n2) Court.\n- **Statute**\n• court", ("organization", "court", "statute")),
         ('```json\n["person", "place", "Event"]\n```', ("person", "place", "event")),
-        ("Meta types:\n1. Person: people who act\n2. Place: where\n3. unknown\n4. Event", ("person", "place", "event")),
     ],
 )
 def test_kinds_are_read_from_lists_of_any_form(text: str, kinds: tuple[str, ...]) -> None:

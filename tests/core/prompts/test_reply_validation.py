@@ -29,14 +29,10 @@ def test_reasons_that_differ_by_names_and_numbers_are_one() -> None:
     ("reason", "key"),
     [
         ("the reply was cut off at the token limit", "llm.endpoints.a.max_reply_tokens"),
-        ("the reply holds only thinking text", "llm.endpoints.a.extra_body"),
-        ("no reply in 3 tries: 9 tokens were received in 7 s, then none for 60 s", "llm.endpoints.a.silence_timeout_s"),
         ("no reply in 3 tries: nothing came in 600 s", "llm.endpoints.a.first_token_timeout_s"),
         ("endpoint a (m) answered 400: the prompt exceeds the context size", "chunk_tokens"),
         ("endpoint a (m) answered 400: unknown field", "llm.endpoints.a.extra_body"),
-        ("the model refused", "llm.roles"),
         ("the reply holds no record in the requested form", "llm.endpoints.a.output: json_schema"),
-        (f"{NOT_SENT}the first 8 units were all refused; the last reason: the reply is empty", "llm.endpoints.a.model"),
     ],
 )
 def test_a_reason_points_to_a_key(reason: str, key: str) -> None:

@@ -12,7 +12,6 @@ from hirag_dist.core.reports.material import (
     ReportDraft,
     ReportMember,
     ReportRelation,
-    main_members,
     members_report,
     report_row,
     report_text,
@@ -141,21 +140,3 @@ def test_claims_take_the_room_that_is_left_the_most_prominent_members_first() ->
     tight = ReportDraft(members(3), links(1), cost + 12, count, claims=said).material([])
     assert (tight.entities, tight.relations) == (bare.entities, bare.relations), "members and relations come first"
     assert len(tight.claims) == 1
-
-
-def test_half_of_the_material_is_the_more_prominent_half_of_each_kind() -> None:
-    whole = ReportDraft(members(4), links(3), 1000, count).material([])
-    half = whole.halved()
-    assert half is not None
-    assert (half.entities, half.relations) == (whole.entities[:2], whole.relations[:2])
-    assert not half.complete
-    smallest = half.halved()
-    assert smallest is not None
-    assert smallest.halved() is None
-
-
-def test_members_stand_in_for_a_report_as_far_as_there_is_room() -> None:
-    members = [("Ada", "person", "wrote notes"), ("Engine", "work", ""), ("Far", "place", "away")]
-    assert main_members(members, 41, 30).splitlines() == ["Ada (person): wrote notes", "Engine (work)"]
-    assert main_members(members, 0, 30).splitlines() == ["Ada (person): wrote notes"], "the first is always in"
-    assert main_members(members, 99, 14).splitlines()[0].startswith("Ada (person)")

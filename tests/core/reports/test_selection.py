@@ -12,8 +12,7 @@ from hirag_dist.compute.kernels import CpuKernels
 from hirag_dist.core.graph.communities import community_table
 from hirag_dist.core.graph.csr import build_graph
 from hirag_dist.core.graph.leiden import visiting_keys
-from hirag_dist.core.reports.selection import OUTLINES, ReportChoice, ReportOutlines, missing_reports, report_outlines
-from hirag_dist.schemas import COMMUNITIES
+from hirag_dist.core.reports.selection import ReportOutlines, report_outlines
 
 
 class Case:
@@ -51,7 +50,7 @@ def rows(found: ReportOutlines) -> dict[str, dict[str, Any]]:
     return {row["community_id"]: row for row in [*found.below.to_pylist(), *found.above.to_pylist()]}
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("max_lines", [3, 1000])
 def test_shown_are_the_most_connected_members_and_the_heaviest_relations(seed: int, max_lines: int) -> None:
     case = Case(seed)
@@ -76,7 +75,7 @@ def test_shown_are_the_most_connected_members_and_the_heaviest_relations(seed: i
         }
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_each_tree_is_given_the_text_of_what_it_names_and_no_more(seed: int) -> None:
     case = Case(seed)
     found = case.outlines(4, 3)
@@ -97,7 +96,7 @@ def test_each_tree_is_given_the_text_of_what_it_names_and_no_more(seed: int) -> 
 
 
 @pytest.mark.parametrize("max_tree", [1, 3, 10, 1000])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_trees_hold_whole_subtrees_of_limited_size(seed: int, max_tree: int) -> None:
     case = Case(seed)
     outlines = case.outlines(5, max_tree)
@@ -125,43 +124,3 @@ def test_trees_hold_whole_subtrees_of_limited_size(seed: int, max_tree: int) -> 
     if max_tree == 1000:
         assert not above
         assert len(sizes) == 1
-
-
-SIZES = {"root": 12, "big": 7, "even": 5, "twin": 5, "tiny": 2}
-
-
-def outline(own: str, n_entities: int) -> dict[str, Any]:
-    """Return an outline; root holds big and even."""
-    children = [{"community_id": each, "n_entities": SIZES[each], "entity_ids": []} for each in ("big", "even")]
-    is_root = own == "root"
-    shown = {"tree": "root", "parent_id": None, "parent_tree": None, "entity_ids": [], "relation_ids": []}
-    numbers = {"level": 0 if is_root else 1, "n_entities": n_entities}
-    return shown | numbers | {"community_id": own, "children": children if is_root else []}
-
-
-def chosen(share: float) -> set[str]:
-    outlines = pa.Table.from_pylist([outline(own, size) for own, size in SIZES.items()], OUTLINES)
-    found = ReportChoice(share, min_entities=3).chosen(outlines)
-    return {own for own, is_chosen in zip(SIZES, found.tolist(), strict=True) if is_chosen}
-
-
-@pytest.mark.parametrize(
-    ("share", "expected"),
-    [
-        (0.0, {"tiny"}),
-        (0.25, {"tiny", "big"}),
-        (0.5, {"tiny", "big", "even"}),  # before twin, by id
-        (0.51, {"tiny", "big", "even", "twin"}),  # rounded up; root is no leaf
-        (1.0, set(SIZES)),
-    ],
-)
-def test_leaves_come_first_by_size(share: float, expected: set[str]) -> None:
-    assert chosen(share) == expected
-
-
-def test_missing_ones_have_neither_a_report_nor_a_dead_letter() -> None:
-    empty = {"level": 0, "parent_id": None, "is_leaf": True, "n_relations": 0, "entity_ids": []}
-    rows = [empty | {"community_id": own, "n_entities": size} for own, size in SIZES.items()]
-    table = pa.Table.from_pylist(rows, COMMUNITIES)
-    known = pa.chunked_array([["big"], ["even"]], pa.string())
-    assert missing_reports(table, known, 3).tolist() == [True, False, False, True, False]

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hirag_dist.core.retrieval.citations import CitationReader
-from hirag_dist.core.retrieval.context import MakeText, citations, cut_tokens, render_context
+from hirag_dist.core.retrieval.context import MakeText, citations, render_context
 from hirag_dist.core.retrieval.record_texts import (
     UNKNOWN_FORM,
     relation_text,
@@ -242,19 +242,3 @@ def test_who_has_texts_and_tokens_gives_them_and_the_context_is_the_same() -> No
     for budget in (300, 800, 100_000):
         assert render_context(found, budget, COUNT, prepared) == render_context(found, budget, COUNT)
     assert {level for level, _ in asked} == {"local", "bridge", "global", "sources"}
-
-
-@settings(max_examples=300)
-@given(
-    st.lists(
-        st.sampled_from(["Some", "words", "that’s", "I'LL", "McX9", "(a", "b)", "", "\n\n", "漢字", "x."]) | NASTY
-    ),
-    st.data(),
-)
-def test_the_tokens_of_a_beginning_are_those_of_the_cut_text(words: list[str], data: st.DataObject) -> None:
-    text = "[S1] " + " ".join(words)
-    at = data.draw(st.integers(1, len(text)))
-    for cut in (text[:at], f"{text[:at].rstrip(' ,;:')}…", f"{text[: at - 1]}‹"):
-        for name in ("o200k_base", "cl100k_base"):
-            count = counter(name)
-            assert cut_tokens(text, count(text), cut, count) == count(cut)

@@ -111,29 +111,3 @@ def test_chunks_of_the_first_entity_come_first_and_of_these_what_states_most() -
 
 def test_chunks_that_may_not_be_seen_are_not_there() -> None:
     assert texts([0, 1], [True, False, True, False]) == [2, 0]
-
-
-def test_a_hub_is_looked_at_in_steps() -> None:
-    """Entity 0 is in chunks 0 to 6 and has 200,000 relations, each stated in the chunks 0, 1, … up to its remainder."""
-    n = 200_000
-    stated = np.arange(n) % 7 + 1
-    indptr = np.concatenate([[0], np.cumsum(stated)])
-    chunks = (np.arange(indptr[-1]) - np.repeat(indptr[:-1], stated)).astype(np.int32)
-    none, few = np.zeros(0, np.int64), np.zeros(0, np.int32)
-    own = np.array([6, 5, 4, 3, 2, 1, 0, 9], np.int32)  # 9: states nothing
-    ways = WalkGraph(
-        np.zeros(2, np.int32), np.array([2]), np.zeros(3, np.int64), few, few, np.array([0, 8, 8]), own, none, few
-    )
-    ends = np.column_stack([np.arange(n) % 2, np.full(n, 1)]).astype(np.int32)  # every other one is entity 0's
-    steps = text_order(ways, RelationProvenance(indptr, chunks), [0], np.arange(n), ends, None, 8)
-    counts = np.bincount(chunks[np.repeat(np.arange(n) % 2 == 0, stated)], minlength=10)
-    n_steps = 0
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            found = done.value
-            break
-        n_steps += 1
-    assert found == sorted(own.tolist(), key=lambda chunk: (-counts[chunk], chunk))
-    assert n_steps == -(-n // 65_536)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 from collections import Counter
 
 import numpy as np
@@ -83,22 +82,6 @@ def test_the_index_does_not_depend_on_how_the_texts_arrive(texts: list[str], at_
     for one, other in zip(index_of(texts), index_of(texts, at_a_time=at_a_time), strict=True):
         assert one.dtype == other.dtype
         assert one.tobytes() == other.tobytes()
-
-
-@settings(deadline=None, max_examples=100, derandomize=True)
-@given(TEXTS, TEXTS, st.randoms(use_true_random=False))
-def test_chunks_are_taken_from_another_index(before: list[str], added: list[str], random: random.Random) -> None:
-    base_rows = random.sample(range(len(before)), random.randint(0, len(before))) + [-1] * len(added)
-    random.shuffle(base_rows)
-    new = iter(added)
-    texts = [before[row] if row >= 0 else next(new) for row in base_rows]
-    rows = np.array(base_rows, np.int64)
-    builder = LexicalIndexBuilder()
-    builder.add(np.flatnonzero(rows < 0), added)
-    found = builder.built(len(texts), index_of(before), rows)
-    for one, expected in zip(found, index_of(texts), strict=True):
-        assert one.dtype == expected.dtype
-        assert one.tobytes() == expected.tobytes()
 
 
 def test_the_most_frequent_words_do_not_count_where_there_is_too_much_to_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,15 +33,12 @@ def endpoints(
     [
         ("How is Ada Byron connected to Turing?", ["Turing", "Ada Byron", "Ada"], ["Ada Byron 1", "Turing 0"]),
         ("How is Ada connected to the Ada?", ["Ada", "Turing"], []),
-        ("What connection joins Ada and Turing?", ["connection", "Turing", "Ada"], ["Ada 2", "Turing 1"]),
-        ("how do bees make honey?", ["honey", "bees"], ["bees 1", "honey 0"]),
         (
             "What links part 7b to AB-1234 and glue?",
             ["glue", "part 7b", "ab-1234"],
             ["part 7b 1", "ab-1234 2", "glue 0"],
         ),
-        ("东京和京都有什么关系", ["京都", "东京"], ["东京 1", "京都 0"]),
-        ("İstanbul ile Ada nasıl bağlı?", ["Ada", "bağlı"], ["Ada 0", "bağlı 1"]),  # folding divides the first word
+        ("İstanbul ile Ada nasıl bağlı?", ["Ada", "bağlı"], ["Ada 0", "bağlı 1"]),
     ],
 )
 def test_the_entities_that_a_question_names(question: str, names: list[str], expected: list[str]) -> None:

@@ -1,13 +1,12 @@
 """Chunks: exact spans, everything covered, sizes kept, sentences respected."""
 
 import random
-from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hirag_dist.core.text.chunking import chunk_spans, text_halves
+from hirag_dist.core.text.chunking import chunk_spans
 from hirag_dist.core.text.tokens import encoding
 
 O200K = encoding("o200k_base")
@@ -31,12 +30,6 @@ def test_no_chunk_is_longer_than_the_size() -> None:
     chunks = cut(unbroken, size=40, overlap=0)
     assert "".join(chunks) == unbroken, "cut at tokens where there is no space"
     assert max(len(O200K.encode_ordinary(chunk)) for chunk in chunks) <= 41
-
-
-def test_neighbours_share_about_the_overlap() -> None:
-    spans = chunk_spans(PROSE, O200K, 50, 15, at_sentences=True)
-    shared = [first.end - second.start for first, second in pairwise(spans)]
-    assert all(0 < n < 100 for n in shared)
 
 
 def test_sentence_ends_of_chinese_text_are_found() -> None:
@@ -108,22 +101,3 @@ def test_the_tokens_of_a_window_are_about_those_of_its_text(at_sentences: bool) 
     alone = [len(O200K.encode_ordinary(text[span.start : span.end])) for span in spans]
     assert all(span.n_tokens <= 64 for span in spans)
     assert max(abs(count - span.n_tokens) for count, span in zip(alone, spans, strict=True)) <= 3
-
-
-@pytest.mark.parametrize(
-    ("text", "first"),
-    [
-        ("It was late. So.\n\nThe ship left. It rained.", "It was late. So.\n\n"),
-        ("Ada wrote. Bob read it.", "Ada wrote. "),
-        ("one two three four", "one two "),
-        ("船在夜里离开。雨下了一整夜。", "船在夜里离开。"),
-        ("x" * 9, "xxxx"),
-        ("", ""),
-    ],
-)
-def test_the_best_end_in_the_middle_half(text: str, first: str) -> None:
-    assert text_halves(text) == (first, text[len(first) :])
-
-
-def test_an_end_near_the_border_is_not_taken() -> None:
-    assert text_halves("A. " + "x" * 40)[0] == "A. " + "x" * 18

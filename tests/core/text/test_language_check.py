@@ -12,16 +12,10 @@ TEXTS = {
     "For many years the people have paid a toll at the gate, which is now in the hands of the town. ",
     "German": "Die alte Brücke wurde von den Mönchen der Abtei gebaut und ist die einzige, die den Fluss überquert. "
     "Viele Jahre haben die Leute am Tor einen Zoll bezahlt, der sich nun im Besitz der Stadt befindet. ",
-    "French": "Le vieux pont a été construit par les moines de l'abbaye et il est le seul qui traverse la rivière. "
-    "Depuis des années, les gens paient un droit à la porte, qui est dans les mains de la ville. ",
     "Russian": "Старый мост построили монахи аббатства, и он единственный пересекает реку. Много лет люди платили "
     "пошлину у ворот, которые теперь принадлежат городу. ",
     "Chinese": "这座古桥是修道院的僧侣修建的，是唯一一座横跨河流的桥。多年来，人们在桥门口缴纳过桥费，"
     "如今桥门归镇上所有。",
-    "Japanese": "この古い橋は修道院の修道士たちが建てたもので、川を渡る唯一の橋です。"
-    "人々は長年、門で通行料を払ってきました。",
-    "Korean": "이 오래된 다리는 수도원의 수도사들이 지었으며 강을 건너는 유일한 다리입니다. "
-    "사람들은 오랫동안 통행료를 냈습니다.",
     "Arabic": "بنى رهبان الدير الجسر القديم وهو الجسر الوحيد الذي يعبر النهر وقد دفع الناس رسوما عند البوابة. ",
 }
 

@@ -39,14 +39,6 @@ def test_the_family_is_the_pairs_of_one_criterion() -> None:
     assert found[0].p != pytest.approx(found[0].test.p if found[0].test else 0)
 
 
-def test_a_win_rate_has_an_interval_over_questions() -> None:
-    found = findings_of(THREE)
-    first, last = found[0], found[-1]
-    assert first.win_rate.value == pytest.approx(9 / 12)
-    assert first.win_rate.low < 9 / 12 < first.win_rate.high
-    assert (last.win_rate.value, last.win_rate.low, last.win_rate.high) == (0.5, 0.5, 0.5), "every question is the same"
-
-
 def test_a_pair_without_a_verdict_has_no_figure_and_is_in_no_family() -> None:
     verdicts = judged({("a", "b"): [2, 2, 1], ("a", "c"): []})
     found = {(each.pair.second, each.criterion): each for each in findings_of(verdicts)}

@@ -9,7 +9,7 @@ import pytest
 from hirag_dist.config.model import RetrievalConfig as Settings
 from hirag_dist.evaluation import Question, SystemUnderTest
 from hirag_dist.evaluation.evidence import LEVELS, Evidence
-from hirag_dist.evaluation.kinds.retrieval import RetrievalTally, findings, none_known
+from hirag_dist.evaluation.kinds.retrieval import RetrievalTally, findings
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import CommunityItem, EntityItem, PathItem, Retrieval, SourceItem, TripleItem
 from tests.toy_builds import Bench, rows
@@ -43,11 +43,6 @@ def test_gold_ids_are_looked_for_from_the_owners_to_ours(snapshot: Snapshot) -> 
     assert evidence.of("2") == chunk_rows(snapshot, "fox")  # its title
     assert evidence.of("nobody's") == frozenset()
     assert evidence.known == set(wanted) - {"nobody's"}
-
-
-def test_an_index_without_ids_says_to_build_it_again(snapshot: Snapshot) -> None:
-    assert "build it again" in none_known("q.jsonl", "a", [])
-    assert "ids like '0.txt'" in none_known("q.jsonl", "a", Evidence(snapshot, []).examples[:1])
 
 
 def test_what_stands_behind_a_level(snapshot: Snapshot) -> None:

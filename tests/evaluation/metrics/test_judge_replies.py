@@ -53,11 +53,8 @@ def test_the_requested_form_in_any_order() -> None:
     "text",
     [
         '{"Comprehensiveness": {"Winner": "Answer 1", "Explanation": "…"}, "Overall Winner": {"Winner": "B"}}',
-        '{"verdicts": {"comprehensiveness": {"reason": "…", "winner": "1"}, "overall": {"winner": "2"}}}',
         '```json\n[{"criterion": "overall", "winner": 2}, {"criterion": "comprehensiveness", "winner": 1},]\n```',
-        "Here it is: {“overall”: “Answer 2”, “comprehensiveness”: “Answer 1”}",
         "<think>Answer 2 first, I thought.</think>\n**Comprehensiveness**: Answer 1\n**Overall Winner**: Answer 2",
-        "- comprehensiveness: Answer 1 because it names all three\n- overall: the second answer",
     ],
 )
 def test_other_forms_that_say_the_same(text: str) -> None:

@@ -46,13 +46,7 @@ def test_weights_make_a_ratio_of_sums() -> None:
 
 @pytest.mark.parametrize(
     ("values", "options"),
-    [
-        ([1.0, 2.0], {}),
-        ([[1.0]], {"level": 1.0}),
-        ([[1.0]], {"n_resamples": 0}),
-        ([[1.0]], {"weights": [[-1.0]]}),
-        ([[1.0]], {"weights": [[1.0], [1.0]]}),
-    ],
+    [([1.0, 2.0], {}), ([[1.0]], {"level": 1.0}), ([[1.0]], {"weights": [[-1.0]]})],
 )
 def test_what_does_not_fit_is_refused(values: object, options: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="must"):

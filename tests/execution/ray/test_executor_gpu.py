@@ -33,14 +33,12 @@ from hirag_dist.execution.ray import GpuWorkers, RayExecutor
 from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.stage import Services
 from hirag_dist.indexing.context import BuildContext
-from hirag_dist.indexing.layer_clustering import cluster_layer
 from hirag_dist.indexing.pipeline import Build, BuildResult
 from hirag_dist.llm.call import CallContext
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.protocol import QuotaClient
 from hirag_dist.protocols import Executor, Kernels
 from hirag_dist.storage.store import Store
-from tests.indexing.test_layer_clustering import HOW, layer_tables
 from tests.ray_nodes import started
 from tests.standin_cupy import standin_gpu
 
@@ -317,32 +315,6 @@ def test_kernels_compute_where_the_gpu_is_and_models_are_called_elsewhere(
     assert {"leiden", "memberships", "project", "trees"} <= watch.calls("kernel")
     assert watch.nodes("model") <= node_ids(with_gpu=False)
     assert {"ask", "embed"} <= watch.calls("model")
-
-
-def test_shards_of_a_large_layer_are_held_where_the_gpu_is(standing_gpu_node: Any, tmp_path: Path) -> None:
-    how = replace(HOW, kernels="gpu")
-    found = []
-    for name in ("inline", "ray"):
-        store = Store(str(tmp_path / name))
-        watch = Watch(tmp_path / name)
-        with standin_gpu():
-            inline = partial(make_services, CONFIG, store, False, QuotaCoordinator({}), "")
-            executor: Executor = (
-                InlineExecutor(inline)
-                if name == "inline"
-                else RayExecutor(partial(watch.services, store), lambda: QuotaCoordinator({}), gpu=GpuWorkers(1))
-            )
-            runner = StageRunner(store, executor, (), 0.0)
-            vectors, entities = (
-                runner.datasets.put(kind, table)
-                for kind, table in zip(("vectors", "entities"), layer_tables(), strict=True)
-            )
-            made = cluster_layer(runner, how, 0, vectors, entities)
-            found.append([part.digest for part in made.clusters.parts])
-            executor.close()
-    assert found[0] == found[1]
-    assert watch.nodes("kernel") == node_ids(with_gpu=True)
-    assert {"moments", "project", "kmeans", "nearest_sums", "trees", "memberships"} <= watch.calls("kernel")
 
 
 def test_a_worker_that_cannot_use_its_gpu_says_what_it_lacks(standing_gpu_node: Any, tmp_path: Path) -> None:

@@ -64,16 +64,6 @@ def test_by_default_none_are_asked_for_and_the_snapshot_is_as_before(bench: Benc
     assert "claims" not in snapshot.manifest.build["config"]
 
 
-def test_a_chunk_without_entities_is_not_asked_about(bench: Bench) -> None:
-    def nothing_in_the_second(request: ChatRequest) -> str | None:
-        if task_of(request) == "extract-graph" and "delta" in request.messages[1].content:
-            return DONE
-        return claim(request)
-
-    bench.build(TEXTS, nothing_in_the_second, **WANTED)
-    assert [between(request, "text") for request in bench.asked("extract-claims")] == [TEXTS[0]]
-
-
 def test_a_refused_reply_is_a_dead_letter_that_is_asked_again(bench: Bench) -> None:
     def refuse(request: ChatRequest) -> str | None:
         broken = task_of(request) == "extract-claims" and "delta" in request.messages[1].content

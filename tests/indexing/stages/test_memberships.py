@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from hirag_dist.core.clustering.partition_tree import ClusterSettings, PartitionNode, PartitionTree
+from hirag_dist.core.clustering.partition_tree import ClusterSettings
 from hirag_dist.core.text.ids import content_id
 from hirag_dist.indexing.stages.memberships import (
     CELL_LINKS,
@@ -19,8 +19,7 @@ from hirag_dist.indexing.stages.memberships import (
     ChooseMemberships,
     grouped,
 )
-from hirag_dist.indexing.stages.partition import CELL_ROWS, SplitClusters, cells_of, node_table
-from hirag_dist.types import Mixture
+from hirag_dist.indexing.stages.partition import CELL_ROWS, SplitClusters
 
 SERVICES: Any = SimpleNamespace()
 
@@ -79,15 +78,6 @@ def test_clusters_are_named_by_layer_and_members_so_those_of_two_cells_can_be_eq
     ]
 
 
-def test_a_cluster_that_is_too_large_is_split_by_the_vectors_of_its_members() -> None:
-    links = pa.Table.from_pylist([kept(1, 0, own) for own in "mxbyaz"], KEPT_LINKS)
-    found = run(SPLIT, rows=rows_of_cells(c1="zyxmba"), links=links)["links"].to_pylist()
-    parts: dict[str, set[str]] = {}
-    for row in found:
-        parts.setdefault(row["cluster_id"], set()).add(row["entity_id"])
-    assert sorted(map(sorted, parts.values())) == [["a", "b"], ["m"], ["x", "y", "z"]]
-
-
 def member(cluster: str, own: str, share: float, best: bool) -> dict[str, Any]:
     shown = {"name": own.upper(), "type": "t", "description": f"about {own}"}
     return {"cluster_id": cluster, "entity_id": own, "responsibility": share, "best": best} | shown
@@ -117,32 +107,3 @@ def test_equal_clusters_are_one_with_the_larger_share_and_best_where_either_was(
         },
         {"cluster_id": "y", "member_ids": ["c"], "names": ["C"], "types": ["t"], "descriptions": ["about c"]},
     ]
-
-
-def mixture(k: int, dims: int) -> Mixture:
-    rng = np.random.default_rng(k)
-    return Mixture(rng.random(k), rng.random((k, dims), np.float32), rng.random(), 1e-3)
-
-
-def same(one: PartitionNode | int, other: PartitionNode | int) -> bool:
-    if not isinstance(one, PartitionNode) or not isinstance(other, PartitionNode):
-        return one == other
-    arrays = ("weights", "means")
-    return (
-        all(np.array_equal(getattr(one.mixture, name), getattr(other.mixture, name)) for name in arrays)
-        and one.mixture.variance == other.mixture.variance
-        and one.mixture.min_variance == other.mixture.min_variance
-        and len(one.children) == len(other.children)
-        and all(map(same, one.children, other.children))
-    )
-
-
-def test_a_tree_of_mixtures_survives_its_table() -> None:
-    deep = PartitionNode(mixture(2, 3), (2, 3))
-    middle = PartitionNode(mixture(3, 3), (1, deep, 4))
-    cells = PartitionTree(PartitionNode(mixture(4, 3), (0, middle, PartitionNode(mixture(2, 3), (5, 6)), 7)), 8)
-    found = cells_of(node_table(cells))
-    assert found.n_cells == 8
-    assert found.root is not None
-    assert cells.root is not None
-    assert same(found.root, cells.root)

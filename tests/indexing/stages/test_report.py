@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 import pyarrow as pa
-import pytest
 
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.execution.stage import Services, Tables
@@ -142,17 +141,6 @@ async def test_a_report_is_asked_for_when_its_own_parts_are_there() -> None:
     assert chat.asked[-1] == "A"
     assert sorted(found["reports"]["title"].to_pylist()) == [f"About {name}" for name in sorted(["A", "B", *PARTS])]
     assert "About A1: It is so." in chat.prompts["A"]
-
-
-@pytest.mark.parametrize("last", PARTS)
-async def test_calls_are_shared_alike_whatever_is_done_first(last: str) -> None:
-    chat = Chat(held={last: asyncio.Event()})
-    task = asyncio.ensure_future(written(chat, await material(), max_units=2))
-    await chat.until("A1 A2", "B1 B2")
-    chat.held[last].set()
-    found = await task
-    assert sorted(chat.asked) == ["A B", "A1 A2", "B1 B2"]
-    assert found["reports"].num_rows == 6
 
 
 async def test_a_dead_report_leaves_its_members_to_the_one_above() -> None:

@@ -98,27 +98,6 @@ def test_an_update_costs_less_than_a_build_and_keeps_its_bound(folder: Path) -> 
     assert tight.summaries.due == made.summaries.due > 0
 
 
-def test_strict_staleness_makes_more_texts_due(folder: Path) -> None:
-    shutil.copy(SAMPLES / "lincoln-1862-one-national-family.md", folder / "corpus")
-    strict, lax = (plan(folder, update={"staleness": share}).summaries.due for share in (0, 1))
-    assert strict > lax
-
-
-def test_texts_that_derive_from_removed_documents_are_counted(folder: Path) -> None:
-    (folder / "corpus" / FILES[2]).unlink()
-    made = plan(folder, update={"staleness": 1})
-    assert (made.documents.removed, made.chunks) == (1, 0)
-    assert made.removed_chunks > 0
-    assert made.summaries.due > 0
-    assert not [stage for stage in made.stages if stage.stage == "extract"]
-
-
-def test_another_configuration_would_build_from_nothing(folder: Path) -> None:
-    made = plan(folder, chunk_tokens=500)
-    assert made.rebuilt_because == "the configuration changed: config.chunk_tokens: 1200 → 500"
-    assert not made.stages
-
-
 def test_an_addition_keeps_the_documents_of_the_index(folder: Path) -> None:
     more = folder / "more"
     more.mkdir()

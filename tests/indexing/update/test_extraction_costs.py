@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 from hirag_dist.core.prompts.templates import DONE
-from hirag_dist.indexing.update.base import UpdateBase
-from hirag_dist.indexing.update.documents import extraction_tokens
-from hirag_dist.schemas import EXTRACTION_COSTS
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import ChatRequest
 from tests.indexing.stages.test_claims import claim
@@ -73,31 +70,3 @@ def test_the_costs_are_no_part_of_the_id(living: LivingBench) -> None:
     other = bench.index(corpus(3))
     assert other.manifest.snapshot_id == counted.manifest.snapshot_id
     assert other.table("extraction_costs") != counted.table("extraction_costs")
-
-
-class StoredCosts:
-    """A snapshot's table of costs."""
-
-    def __init__(self, rows: list[tuple[str, str, int]]) -> None:
-        self._rows = [dict(zip(EXTRACTION_COSTS.names, row, strict=True)) for row in rows]
-
-    def table(self, name: str, columns: list[str] | None = None) -> pa.Table:
-        assert (name, columns) == ("extraction_costs", None)
-        return pa.Table.from_pylist(self._rows, EXTRACTION_COSTS)
-
-
-@pytest.mark.parametrize(
-    ("rows", "tokens"),
-    [
-        ([], 90),  # of an earlier version: the average of all
-        ([("a", "extract", 7), ("a", "claims", 2), ("other", "extract", 100)], 9 + 60),
-        ([("a", "extract", 7), ("b", "extract", 0)], 7),
-    ],
-)
-def test_a_chunk_without_a_record_counts_as_the_average(rows: list[tuple[str, str, int]], tokens: int) -> None:
-    base = UpdateBase(cast(Snapshot, StoredCosts(rows)), {"extraction_per_token": 3.0})
-    assert extraction_tokens(base, pa.table({"chunk_id": ["a", "b"], "n_tokens": [10, 20]})) == tokens
-    assert (
-        extraction_tokens(base, pa.table({"chunk_id": pa.array([], pa.string()), "n_tokens": pa.array([], pa.int32())}))
-        == 0
-    )

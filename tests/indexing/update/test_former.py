@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from hirag_dist.storage.layout import snapshot_path
 from hirag_dist.storage.snapshot.history import record_current, rolled_back_to
 from hirag_dist.storage.snapshot.reader import current_id
 from tests.indexing.update.test_run import PAID, LivingBench, corpus, text
@@ -45,33 +42,6 @@ def test_an_edit_that_is_undone_costs_nothing(living: LivingBench) -> None:
     living.index(corpus(12) | {"00.txt": MORE["x.txt"]})
     assert living.index(corpus(12)).manifest.snapshot_id == first.manifest.snapshot_id
     assert not living.n_asked
-
-
-def test_the_way_back_may_be_several_updates_long(living: LivingBench) -> None:
-    first = living.index(corpus(12))
-    for names in (("x.txt",), ("x.txt", "y.txt")):
-        living.index(corpus(12) | {name: MORE[name] for name in names}, update={"max_ratio": 1000})
-    assert living.index(corpus(12)).manifest.snapshot_id == first.manifest.snapshot_id
-    assert not living.n_asked
-
-
-@pytest.mark.parametrize("case", ["removed", "in debt"])
-def test_a_former_snapshot_is_not_taken_where_another_is_better(living: LivingBench, case: str) -> None:
-    behind: dict[str, Any] = {"update": {"max_ratio": 0, "staleness": 0}}
-    texts = corpus(12)
-    former = living.index(texts)
-    if case == "in debt":
-        texts = texts | {"z.txt": text("bread", 72)}
-        former = living.index(texts, **behind)
-    living.index(texts | MORE, update={"staleness": 1, "max_ratio": 1000})
-    if case == "in debt":
-        living.refresh()
-    if case == "removed":
-        shutil.rmtree(living.bench.folder / "index" / snapshot_path(former.manifest.snapshot_id))
-    living.index(texts)
-    update = living.result.update
-    assert update is not None
-    assert not update.returned
 
 
 def test_a_file_that_is_unreadable_now_is_a_dead_letter_of_a_new_snapshot(living: LivingBench) -> None:

@@ -64,10 +64,3 @@ def test_a_refresh_of_all_reports_writes_what_the_budget_pays_and_no_stand_ins(l
     assert "stand-in" not in some.table("reports")["origin"].to_pylist()
     whole = living._done(run(lambda build: build.refresh(all_reports=True), **keys))
     assert n_missing(whole) == 0
-
-
-@pytest.mark.integration
-def test_equal_inputs_give_equal_indexes(living: LivingBench) -> None:
-    keys = communities(0.4)
-    first = living.index(corpus(6), **keys)
-    assert living.fresh(corpus(6), **keys).manifest.snapshot_id == first.manifest.snapshot_id

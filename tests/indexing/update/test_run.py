@@ -300,14 +300,6 @@ def test_the_bound_holds(living: LivingBench) -> None:
         assert update.spent_tokens <= max(update.budget_tokens, update.extraction_tokens)
 
 
-def test_staleness_of_zero_writes_all_that_was_touched(living: LivingBench) -> None:
-    living.index(corpus(18))
-    keys: dict[str, Any] = {"update": {"staleness": 0, "max_ratio": 1000}}
-    after = living.index(corpus(18) | {"x.txt": text("sun", 77)}, **keys)
-    for name in ("summaries", "report_inputs"):
-        assert not any(after.table(name)["stale_share"].to_pylist()), name
-
-
 def test_an_edit_changes_its_document_and_keeps_the_others(living: LivingBench) -> None:
     now = corpus(12)
     living.index(now)
@@ -317,13 +309,6 @@ def test_an_edit_changes_its_document_and_keeps_the_others(living: LivingBench) 
     counts = living.result.update.documents
     assert (counts.added, counts.changed, counts.removed) == (0, 1, 0)
     assert len(living.bench.asked("extract-graph")) == 1
-
-
-def test_a_document_that_is_added_again_replaces_that_of_its_place(living: LivingBench) -> None:
-    living.index(corpus(6))
-    after = living.add({"00.txt": "sun1 sun2 moon"})
-    assert after.manifest.counts["documents"] == 6
-    assert "moon" in texts_of(after)
 
 
 def test_a_former_text_goes_with_its_document(living: LivingBench) -> None:
@@ -405,15 +390,6 @@ def test_dead_letters_stay_until_they_are_asked_again(living: LivingBench) -> No
     costs, first_costs = (base_table(one, "extraction_costs")["tokens"].to_pylist() for one in (healed, fresh))
     (note,) = (cost - first for cost, first in zip(costs, first_costs, strict=True) if cost != first)
     assert 0 < note < 50, "a later attempt is told why the one before was refused"
-
-
-def test_the_built_in_model_puts_nothing_off(living: LivingBench) -> None:
-    living.index(corpus(12), llm={})
-    living.index(corpus(12) | {"x.txt": text("iron", 60)}, llm={})
-    update = living.result.update
-    assert update is not None
-    assert update.budget_tokens is None
-    assert update.debt_tokens == 0
 
 
 def test_a_refresh_groups_a_small_index_anew_where_it_has_become_loose(living: LivingBench) -> None:

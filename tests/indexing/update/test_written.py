@@ -41,32 +41,6 @@ A, B, C, D = (0, 10), (1, 11), (2, 12), (3, 13)
 GONE = (-1, 14)
 
 
-@pytest.mark.parametrize(
-    ("written", "now", "share"),
-    [
-        ([A, B, C, D], [A, B, C, D], 0),
-        ([A, B, C, D], [D, C, B, A], 0),
-        ([A, B, C, D], [A, B, C, (3, 99)], 1 / 4),  # changed
-        ([A, B, C], [A, B, C, D], 1 / 4),  # came
-        ([A, B, C, D], [A, B, C], 1 / 4),  # went
-        ([A, B, C, GONE], [A, B, C], 1 / 4),  # does not exist any more
-        ([A, B, C, GONE], [A, B, C, D], 2 / 4),  # one for another is two changes
-        ([A, B], [C, D], 1),  # at most 1
-        ([A], [A, B, C, D], 3 / 4),
-        ([GONE, GONE], [A], 1),
-        ([], [A], 1),
-        ([A], [], 1),
-        ([], [], 0),
-    ],
-)
-def test_share_of_inputs_that_changed(written: list[tuple[int, int]], now: list[tuple[int, int]], share: float) -> None:
-    assert changed_share(inputs([written]), inputs([now])).tolist() == [np.float32(share)]
-
-
-def test_an_input_of_another_text_is_none_of_this_one() -> None:
-    assert changed_share(inputs([[A, B], [C]]), inputs([[A, C], [B]])).tolist() == [1, 1]
-
-
 TEXT = st.dictionaries(st.integers(0, 5), st.integers(0, 2), max_size=5)
 
 

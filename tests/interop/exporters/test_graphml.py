@@ -9,7 +9,6 @@ from pathlib import Path
 import igraph
 import networkx as nx
 import pyarrow as pa
-import pytest
 from lxml import etree
 
 from hirag_dist.interop.exporters import write_graphml
@@ -48,21 +47,6 @@ def test_networkx_reads_the_tiny_index_back(tiny: Tables) -> None:
         ("0:b", "1:S", "summary"),
         ("0:c", "0:d", "extracted"),
     ]
-
-
-def test_igraph_reads_the_generated_index_back(generated: Tables, tmp_path: Path) -> None:
-    path = tmp_path / "graph.graphml"
-    path.write_bytes(written(generated))
-    graph = igraph.Graph.Read_GraphML(str(path))
-    entities, relations = generated["entities"].to_pylist(), generated["relations"].to_pylist()
-    assert graph.vs["id"] == [row["entity_id"] for row in entities]
-    assert graph.vs["name"] == [row["name"] for row in entities]
-    assert graph.vs["layer"] == [row["layer"] for row in entities]
-    names = graph.vs["id"]
-    assert [(names[edge.source], names[edge.target]) for edge in graph.es] == [
-        (row["source_id"], row["target_id"]) for row in relations
-    ]
-    assert graph.es["weight"] == pytest.approx([row["weight"] for row in relations])
 
 
 def test_names_that_break_xml_are_kept_but_for_control_characters(

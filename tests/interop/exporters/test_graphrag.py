@@ -85,33 +85,6 @@ def test_communities_and_reports_of_the_tiny_index(tiny: Tables) -> None:
     assert content["rating"] == 7.5
 
 
-def test_titles_are_unique_where_names_are_not() -> None:
-    names = ["Ray", "Ray", "Ray", "Ray (layer 1)", "Ray"]
-    table = pa.table({"name": names, "layer": [0, 0, 1, 1, 1], "type": ["person", "tool", "x", "x", "x"]})
-    from hirag_dist.interop.exporters.graphrag import unique_titles
-
-    titles = unique_titles(table).to_pylist()
-    assert titles == ["Ray", "Ray (layer 0)", "Ray (x)", "Ray (layer 1)", "Ray (x, layer 1)"]
-
-
-def test_links_of_a_generated_index_agree_with_the_slow_way(generated: Tables) -> None:
-    found = {name: table.to_pylist() for name, table in graphrag_tables(generated).items()}
-    entities = {row["id"]: row for row in found["entities"]}
-    titles = {row["title"]: row["id"] for row in found["entities"]}
-    assert len(titles) == len(entities)
-    for row in found["relationships"]:
-        assert (titles[row["source"]], titles[row["target"]]) == (row["source_id"], row["target_id"])
-    ours = {row["community_id"]: row for row in generated["communities"].to_pylist()}
-    for row in found["communities"][::7]:
-        inside = set(ours[row["id"]]["entity_ids"])
-        assert set(row["entity_ids"]) == inside
-        expected = [r["id"] for r in found["relationships"] if {r["source_id"], r["target_id"]} <= inside]
-        assert row["relationship_ids"] == expected
-        assert set(row["text_unit_ids"]) == {chunk for name in inside for chunk in entities[name]["text_unit_ids"]}
-    for unit in found["text_units"][::29]:
-        assert unit["entity_ids"] == [name for name, row in entities.items() if unit["id"] in row["text_unit_ids"]]
-
-
 def claims() -> pa.Table:
     """One claim of a against b, and one about a name that no entity has, in a chunk that is not there."""
     told = {"type": "debt", "status": "suspected", "start_date": "1843-12-24", "end_date": "", "source_text": "Owes."}

@@ -12,7 +12,6 @@ import pytest
 from hirag_dist import schemas
 from hirag_dist.core.text.ids import chunk_id, content_id, document_id, entity_id
 from hirag_dist.interop.importers import ImportedGraph, read_working_folder
-from hirag_dist.interop.importers.reports import report_of
 from tests.interop.importers.conftest import TEXT, write_parquet
 
 ALICE, BOB, HARE = (entity_id(0, name) for name in ("alice", "bob", "march hare"))
@@ -81,15 +80,6 @@ def test_names_that_become_one_entity_are_in_one_community_of_a_level(lightrag: 
         "community 2": "none of its members is an entity",
         "report of community 2": "the import has no such community",
     }
-
-
-def test_reports_of_every_age_are_read() -> None:
-    old = {"title": "T", "summary": "S", "rank": 20, "rank_explanation": "W", "findings": '["one", {"summary": "two"}]'}
-    found = report_of("1", old)
-    assert found is not None
-    assert (found.rating, found.rating_explanation) == (10.0, "W")
-    assert found.findings == (("one", ""), ("two", ""))
-    assert report_of("1", {"title": "T", "summary": None, "findings": "not JSON"}) is None
 
 
 CHUNKS = [chunk_id(document_id(TEXT), 0, 42, TEXT[0:42]), chunk_id(document_id(TEXT), 29, 66, TEXT[29:66])]

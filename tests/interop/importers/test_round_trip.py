@@ -94,17 +94,6 @@ def test_layer_0_comes_home(snapshot: dict[str, pa.Table], tmp_path: Path) -> No
         assert sorted_lists(getattr(graph, name)) == before
 
 
-def test_what_is_above_is_counted_and_left_out(snapshot: dict[str, pa.Table], tmp_path: Path) -> None:
-    graph = there_and_back(snapshot, tmp_path)
-    assert graph.source_counts == {"documents": 1, "chunks": 3, "entities": 4, "relations": 4}
-    assert [what for what, _ in graph.left_out] == [
-        "1 entity of layer 1",
-        "1 relation of kind same_name",
-        "1 relation of kind summary",
-    ]
-    assert (graph.n_merged, graph.n_added) == (0, 0)
-
-
 def test_claims_come_home(snapshot: dict[str, pa.Table], tmp_path: Path) -> None:
     chunk = snapshot["chunks"]["chunk_id"][0].as_py()
     rows = [

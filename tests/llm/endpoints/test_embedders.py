@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from hirag_dist.llm.endpoints.hashing import HashingEmbedder
 
@@ -52,10 +51,3 @@ def test_what_is_written_alike_is_near_and_the_rest_is_not() -> None:
     assert similarity(embedder, "孙悟空", "悟空") > 0.5
     assert abs(similarity(embedder, "interest rate of a bank", "lattice gauge theory")) < 0.2
     assert similarity(embedder, "the history of the bee", "a history with a bee") > 0.6
-
-
-def test_names_say_what_makes_the_vectors_differ() -> None:
-    assert HashingEmbedder().name == "hashing-384"
-    assert HashingEmbedder(dim=64, seed=2).name == "hashing-64-2"
-    with pytest.raises(ValueError, match="dim"):
-        HashingEmbedder(dim=2)

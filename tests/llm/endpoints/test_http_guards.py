@@ -18,9 +18,9 @@ from aiohttp import web
 from hirag_dist.errors import HiragError, ModelUnavailable, RequestRejected, UnusableReply
 from hirag_dist.llm.endpoints.openai_chat import OpenAiChat
 from hirag_dist.llm.endpoints.openai_client import EndpointSettings
-from hirag_dist.llm.endpoints.openai_connection import MAX_REPLY_BYTES, MAX_STREAM_BYTES, HttpGuards
+from hirag_dist.llm.endpoints.openai_connection import HttpGuards
 from hirag_dist.llm.endpoints.openai_embeddings import OpenAiEmbedder
-from hirag_dist.types import ChatReply, ChatRequest, Message
+from hirag_dist.types import ChatRequest, Message
 from tests.llm.endpoints.loopback import loopback
 
 KEY = "sk-secret-0123456789"
@@ -91,7 +91,7 @@ async def complete(request: web.Request) -> web.StreamResponse:
     return web.json_response(COMPLETION)
 
 
-@pytest.mark.parametrize("status", [301, 308])
+@pytest.mark.parametrize("status", [308])
 async def test_a_redirect_to_another_host_gets_neither_prompt_nor_key(status: int) -> None:
     async with hosting(complete) as other:
 
@@ -124,32 +124,6 @@ async def test_a_redirect_on_the_same_host_is_followed_with_its_body_and_key(sta
     assert first == second
     assert PROMPT in second
     assert headers["Authorization"] == f"Bearer {KEY}"
-
-
-@pytest.mark.parametrize("status", [303])
-async def test_a_redirect_that_drops_the_body_is_refused(status: int) -> None:
-    async def move(request: web.Request) -> web.StreamResponse:
-        return web.Response(status=status, headers={"Location": "http://user:pass@127.0.0.1/v2\r\n".strip()})
-
-    async with hosting(move) as home:
-        outcomes = await asked(home.url)
-    assert "without the request's body" in str(outcomes[0])
-    assert "pass" not in str(outcomes[0])
-
-
-async def test_redirects_without_end_and_without_sense_are_failures() -> None:
-    targets = iter(["/v1/loop"] * 30)
-
-    async def loop(request: web.Request) -> web.StreamResponse:
-        return web.Response(status=307, headers={"Location": next(targets)})
-
-    async def nonsense(request: web.Request) -> web.StreamResponse:
-        return web.Response(status=307, headers={"Location": "http://[::1"})
-
-    for answer in (loop, nonsense):
-        async with hosting(answer) as home:
-            outcomes = await asked(home.url)
-        assert all(isinstance(error, ModelUnavailable) for error in outcomes)
 
 
 @pytest.mark.parametrize(
@@ -199,43 +173,6 @@ async def test_a_small_reply_that_unpacks_to_gigabytes_is_given_up() -> None:
         assert "bytes" in str(error)
         assert error.was_sent, "it counts as spent"
     assert (after - before) >> 10 < 100, "MiB"
-
-
-async def test_an_error_page_without_end_is_given_up_too() -> None:
-    async def answer(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse(status=400)
-        await response.prepare(request)
-        try:
-            for _ in range(64):
-                await response.write(b"x" * (1 << 20))
-        except ConnectionError:
-            pass
-        return response
-
-    async with hosting(answer) as home:
-        outcomes = await asked(home.url)
-    assert all(isinstance(error, UnusableReply) for error in outcomes)
-
-
-async def test_a_stream_may_be_larger_than_a_reply() -> None:
-    assert MAX_STREAM_BYTES > MAX_REPLY_BYTES
-    event = b'data: {"choices": [{"delta": {"content": "' + b"a" * 60_000 + b'"}}]}\n\n'
-    n_events = MAX_REPLY_BYTES // len(event) + 2
-
-    async def answer(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        await response.prepare(request)
-        await response.write(event * n_events)
-        await response.write(b'data: {"choices": [{"delta": {}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n')
-        await response.write_eof()
-        return response
-
-    async with hosting(answer) as home:
-        chat = OpenAiChat(settings(home.url), words)
-        *_, reply = [piece async for piece in chat.stream(REQUEST)]
-        assert isinstance(reply, ChatReply)
-        assert len(reply.text) == 60_000 * n_events
-        await chat.close()
 
 
 ODD_EVENTS: list[Any] = [

@@ -44,14 +44,9 @@ SHOWN = {"model_info": {"llama.context_length": 8192}}
         ({"/v1/models": LLAMA, "/props": PROPS}, ModelWindow(4096, 2, "/props")),
         ({"/v1/models": LLAMA}, ModelWindow(8192, None, "/v1/models", is_upper_bound=True)),
         (
-            {"/v1/models": models({"id": "x", "meta": {"n_ctx": 2048, "n_ctx_train": 8192}})},
-            ModelWindow(2048, None, "/v1/models"),
-        ),
-        (
             {"/v1/models": models({"id": "big", "max_model_len": 9}, {"id": "small", "max_model_len": 32768})},
             ModelWindow(32768, None, "/v1/models"),
         ),
-        ({"/v1/models": models({"id": "small", "context_window": 131072})}, ModelWindow(131072, None, "/v1/models")),
         (
             {
                 "/v1/models": OLLAMA,
@@ -61,20 +56,10 @@ SHOWN = {"model_info": {"llama.context_length": 8192}}
             ModelWindow(4096, None, "/api/ps"),
         ),
         (
-            {
-                "/v1/models": OLLAMA,
-                "/api/ps": {"models": []},
-                "/api/show": SHOWN | {"parameters": 'stop  "<eos>"\nnum_ctx    2048'},
-            },
-            ModelWindow(2048, None, "/api/show"),
-        ),
-        (
             {"/v1/models": OLLAMA, "/api/ps": {"models": []}, "/api/show": SHOWN},
             ModelWindow(8192, None, "/api/show", is_upper_bound=True),
         ),
-        ({"/v1/models": models({"id": "a", "max_model_len": 9}, {"id": "b", "max_model_len": 9})}, None),
         ({"/v1/models": [], "/props": 7, "/api/ps": {"models": 3}, "/api/show": {"model_info": []}}, None),
-        ({}, None),
     ],
 )
 async def test_reads_the_window_that_a_server_tells(answers: Mapping[str, Any], expected: ModelWindow | None) -> None:

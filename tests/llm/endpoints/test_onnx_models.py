@@ -176,16 +176,3 @@ def test_a_missing_extra_and_former_weights_are_named(monkeypatch: pytest.Monkey
         MiniLmEmbedder()
     with pytest.raises(BackendUnavailable, match="--fresh"):
         MiniLmEmbedder(FORMER_NAME)
-
-
-def test_another_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("onnxruntime")
-    module = tmp_path / "hirag_other_weights"
-    module.mkdir()
-    (module / "__init__.py").touch()
-    (module / "model.onnx").write_bytes(b"other")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(onnx_models, "_MODULES", ("hirag_other_weights",))
-    monkeypatch.setattr(onnx_models, "is_installed", lambda: True)
-    with pytest.raises(BackendUnavailable, match="damaged or another version"):
-        MiniLmEmbedder().embed_now(["a text"])

@@ -291,20 +291,10 @@ async def test_a_stream_that_ends_early_is_no_reply() -> None:
             [text async for text in chat.stream(REQUEST)]
 
 
-@pytest.mark.parametrize(
-    ("code", "error"), [("429", RateLimited), ("500", ModelUnavailable), ("oops", ModelUnavailable)]
-)
-async def test_an_error_inside_a_stream(code: str, error: type[HiragError]) -> None:
-    event = json.dumps({"error": {"message": "late", "code": code}}).encode()
-    async with streaming(piece("a"), event) as chat:
-        with pytest.raises(error, match="late"):
-            [text async for text in chat.stream(REQUEST)]
-
-
 # Errors
 
 
-@pytest.mark.parametrize("status", [408, 500, 529])
+@pytest.mark.parametrize("status", [500])
 async def test_trouble_that_may_pass(status: int) -> None:
     error = await raised(lambda body: failure(status, "busy"))
     assert isinstance(error, ModelUnavailable)
@@ -312,9 +302,7 @@ async def test_trouble_that_may_pass(status: int) -> None:
     assert f"endpoint mine (model-1) answered {status}: busy" in str(error)
 
 
-@pytest.mark.parametrize(
-    ("status", "hint"), [(400, ""), (401, "api_key"), (402, "balance"), (403, "api_key"), (404, "base_url"), (422, "")]
-)
+@pytest.mark.parametrize(("status", "hint"), [(400, ""), (401, "api_key"), (404, "base_url")])
 async def test_trouble_that_stays(status: int, hint: str) -> None:
     error = await raised(lambda body: failure(status, "bad"))
     assert isinstance(error, RequestRejected)
@@ -347,19 +335,13 @@ async def test_no_money_is_no_rate_limit() -> None:
 
 @pytest.mark.parametrize(
     ("headers", "wait_s"),
-    [
-        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 100.0),
-        ({"retry-after": "Wed, 21 Oct 2015 07:00:00 GMT"}, 0.0),
-        ({"retry-after": "soon"}, None),
-        ({"x-ratelimit-remaining-tokens": "5", "x-ratelimit-reset-tokens": "1s"}, None),
-        (
+    [({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 100.0),({"retry-after": "soon"}, None),(
             {f"x-ratelimit-{name}": value for name, value in [
                 ("remaining-tokens", "0"), ("reset-tokens", "1h2m3.5s"),
                 ("remaining-requests", "0"), ("reset-requests", "20ms"),
             ]},
             3723.5,
-        ),
-    ],
+        )],
 )  # fmt: skip
 def test_how_long_to_wait(headers: dict[str, str], wait_s: float | None) -> None:
     now = 1445412480.0 - 100.0
@@ -404,20 +386,6 @@ async def test_the_connection_breaks() -> None:
         await chat.close()
 
 
-@pytest.mark.parametrize(
-    ("response", "said"),
-    [
-        (lambda: web.Response(text="<html>hello</html>"), "not JSON"),
-        (lambda: web.json_response({"error": {"message": "upstream", "code": 502}}), "answered 502: upstream"),
-        (lambda: web.json_response({"error": "upstream"}), "upstream"),
-    ],
-)
-async def test_answers_that_are_none(response: Callable[[], web.Response], said: str) -> None:
-    async with chatting(lambda body: response()) as (chat, _):
-        with pytest.raises(ModelUnavailable, match=said):
-            await chat.complete(REQUEST)
-
-
 @pytest.mark.parametrize("key", [KEY, "abc"])
 async def test_the_key_is_never_shown(key: str) -> None:
     async with chatting(lambda body: failure(401, f"Incorrect API key: {key}, Bearer {key}"), api_key=key) as (chat, _):
@@ -431,21 +399,11 @@ async def test_the_key_is_never_shown(key: str) -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"base_url": "localhost:8000"}, {"base_url": "http://[::1"}, {"base_url": "ftp://h/v1"}, {"api_key": "a\n"}],
+    [{"base_url": "localhost:8000"}, {"api_key": "a\n"}],
 )
 def test_settings_that_cannot_work(changes: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="endpoint mine"):
         settings("http://h/v1", **changes)
-
-
-async def test_pickles_without_its_connection_and_opens_again() -> None:
-    async with chatting(lambda body: completion()) as (chat, _):
-        await chat.complete(REQUEST)
-        copy = pickle.loads(pickle.dumps(chat))
-        assert (await copy.complete(REQUEST)).text == "fine"
-        await copy.close()
-        await chat.close()
-        assert (await chat.complete(REQUEST)).text == "fine"
 
 
 # Embeddings
@@ -495,12 +453,7 @@ def answering(usage: dict[str, Any]) -> Script:
 
 @pytest.mark.parametrize(
     ("usage", "used"),
-    [
-        ({"usage": {"prompt_tokens": 12, "total_tokens": 12}}, 12),
-        ({"usage": {"prompt_tokens": 0}}, None),
-        ({"usage": None}, None),
-        ({}, None),
-    ],
+    [({"usage": {"prompt_tokens": 12, "total_tokens": 12}}, 12), ({"usage": {"prompt_tokens": 0}}, None)],
 )
 async def test_a_request_says_what_the_endpoint_counted(usage: dict[str, Any], used: int | None) -> None:
     async with embedding(answering(usage), 3, batch_size=1) as (embedder, stub):
@@ -518,47 +471,11 @@ async def test_another_size_says_what_to_set() -> None:
             await embedder.embed(["a"])
 
 
-async def test_takes_the_size_that_it_finds() -> None:
-    async with embedding(vectors, 0) as (embedder, _):
-        assert (await embedder.embed(["a", "b"])).shape == (2, 3)
-        assert embedder.dim == 3
-
-
-async def test_requests_at_once_all_find_out_that_there_is_no_base64() -> None:
-    both = asyncio.Barrier(2)
-
-    async def script(body: dict[str, Any]) -> web.Response:
-        if "encoding_format" not in body:
-            return vectors(body)
-        await both.wait()  # neither is refused before the other is sent
-        return failure(400, "unknown encoding_format")
-
-    async with embedding(script, 3) as (embedder, stub):
-        rows = await asyncio.gather(embedder.request(["a"]), embedder.request(["bb"]))
-    np.testing.assert_array_equal(np.concatenate([row.vectors for row in rows]), np.stack([unit("a"), unit("bb")]))
-    assert ["encoding_format" in body for body in stub.bodies] == [True, True, False, False]
-
-
-@pytest.mark.parametrize(
-    ("items", "error"),
-    [
-        ([], ModelUnavailable),
-        ([{"index": 0, "embedding": "%%%"}], ModelUnavailable),
-        ([{"index": 0, "embedding": None}], RequestRejected),
-        ([{"index": 0, "embedding": "AADAfwAAgD8AAIA/"}], RequestRejected),
-    ],
-)
-async def test_vectors_that_are_none(items: list[Any], error: type[HiragError]) -> None:
-    async with embedding(lambda body: web.json_response({"data": items}), 3) as (embedder, _):
-        with pytest.raises(error):
-            await embedder.embed(["a"])
-
-
 def all_alike(row: list[float]) -> Script:
     return lambda body: web.json_response({"data": [{"embedding": row}] * len(body["input"])})
 
 
-@pytest.mark.parametrize("batch_size", [3, 20])
+@pytest.mark.parametrize("batch_size", [20])
 @pytest.mark.parametrize(
     ("row", "said"), [([0.0, 0.0, 0.0], "vectors of zeros"), ([1.0, 2.0, 3.0], "one and the same vector")]
 )
@@ -569,21 +486,6 @@ async def test_vectors_that_are_all_equal_mean_nothing(row: list[float], said: s
             await embedder.embed([f"text {number}" for number in range(12)])
     assert caught.value.fatal
     assert "for different texts" not in str(caught.value)
-
-
-async def test_equal_texts_and_later_batches_of_one_text_are_no_reason() -> None:
-    async with embedding(vectors, 3) as (embedder, _):
-        await embedder.embed(["a"] * 20)
-        await embedder.embed(["a", "bb"])
-        for number in range(20):
-            await embedder.embed([f"{number:03}"])  # texts of one length have one vector here
-
-
-@pytest.mark.parametrize("value", [1e30, 1e-30, 1e300])
-async def test_absurd_magnitudes_are_refused(value: float) -> None:
-    async with embedding(all_alike([value, 0.0, value]), 3) as (embedder, _):
-        with pytest.raises(RequestRejected):
-            await embedder.embed(["a"])
 
 
 @pytest.mark.parametrize(

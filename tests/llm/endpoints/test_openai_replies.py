@@ -123,11 +123,7 @@ def test_what_is_kept_is_healed_or_counts_as_absent(record: dict[str, Any]) -> N
     ("usage", "counts", "problem"),
     [
         (None, (None, 0, None), ""),
-        ([], (None, 0, None), "usage is no object"),
-        ({"prompt_tokens": 11, "completion_tokens": 3.0}, (11, 0, 3), ""),
         ({"prompt_tokens": -30000000, "completion_tokens": 3}, (None, 0, 3), "prompt_tokens -30000000"),
-        ({"prompt_tokens": "11", "completion_tokens": 3}, (None, 0, 3), "prompt_tokens 11"),
-        ({"prompt_tokens": 11, "completion_tokens": {"a": 1}}, (11, 0, None), "completion_tokens dict"),
         (
             {"prompt_tokens": 11, "prompt_tokens_details": {"cached_tokens": 12}},
             (11, 0, None),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from hirag_dist.core.prompts.templates import Prompts, extraction_request, glean
 from hirag_dist.core.text.ids import unit_id
 from hirag_dist.errors import ConfigError, RequestRejected
 from hirag_dist.llm.endpoints.factory import make_chat_model
-from hirag_dist.llm.endpoints.recorded import RecordedModel, request_hash
+from hirag_dist.llm.endpoints.recorded import RecordedModel
 from hirag_dist.types import ChatReply, ChatRequest
 from tests.scripted_model import ScriptedModel
 
@@ -48,13 +47,6 @@ async def test_finds_by_role_unit_and_round(tmp_path: Path) -> None:
     assert (await model.complete(about("u1", "report"))).text == "d"
     assert model.counts == {"recorded": 4, "fallback": 0}
     assert len(model) == 4
-
-
-async def test_finds_by_the_requests_hash_where_the_unit_is_unknown(tmp_path: Path) -> None:
-    model = RecordedModel(write(tmp_path / "r.jsonl", {"request": request_hash(asking()), "reply": "by hash"}))
-    assert (await model.complete(asking())).text == "by hash"
-    with pytest.raises(RequestRejected):
-        await model.complete(asking(form="extract-graph"))
 
 
 async def test_gives_what_is_recorded_of_the_call_and_counts_the_rest(tmp_path: Path) -> None:
@@ -110,16 +102,6 @@ async def test_nano_graphrag_folder(tmp_path: Path) -> None:
     assert model.passed_over == 3
 
 
-async def test_the_first_of_several_counts_unless_a_model_is_named(tmp_path: Path) -> None:
-    path = write(tmp_path / "r.jsonl", own("a", model="m1"), own("b", model="m2"))
-    model = RecordedModel(path)
-    assert (await model.complete(about("u1"))).text == "a"
-    assert model.repeated == 1
-    assert (await RecordedModel(path, model="m2").complete(about("u1"))).text == "b"
-    with pytest.raises(ConfigError, match="of the model m3"):
-        RecordedModel(path, model="m3")
-
-
 async def test_open_ie_triples_become_records(tmp_path: Path) -> None:
     openie = {
         "passage_id": "p1",
@@ -145,21 +127,12 @@ async def test_open_ie_triples_become_records(tmp_path: Path) -> None:
     assert parse_extraction(await model.complete(asking("Nothing."))).entities == ()
 
 
-async def test_reads_compressed_files_and_uris(tmp_path: Path) -> None:
-    path = tmp_path / "r.jsonl.gz"
-    path.write_bytes(gzip.compress(json.dumps(own("packed")).encode()))
-    assert (await RecordedModel(path.as_uri()).complete(about("u1"))).text == "packed"
-    assert (await RecordedModel(str(tmp_path)).complete(about("u1"))).text == "packed"
-
-
 @pytest.mark.parametrize(
     ("content", "said"),
     [
         (None, "there is no"),
         (b"", "no reply that can be replayed"),
-        (b'{"chunk_id": "c", "text": "only a text"}\n[1]\n', "no reply that can be replayed"),
         (b'{"role": "extract", "unit": "u", "reply": "x"}\n{"role": "ext', "line 2, is not JSON"),
-        (b'{"role": "extract"}\n\xff\n', "line 2, is not JSON"),
     ],
 )
 def test_what_cannot_be_replayed(tmp_path: Path, content: bytes | None, said: str) -> None:

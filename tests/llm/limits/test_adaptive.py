@@ -30,17 +30,6 @@ def test_a_known_rate_is_kept_and_used(rpm: float | None, tpm: float | None, tok
     assert 598 <= len(times) <= 611  # a second's worth is there at once
 
 
-def test_an_allowance_that_was_not_used_is_kept_for_a_while_and_no_longer() -> None:
-    allowance = EndpointLimits(600, None, 8, burst_s=10)
-    begins(allowance, 1, until=5.0)
-    after_a_pause = [allowance.room(1000.0)[0]]
-    for _ in range(100):
-        assert allowance.wait_s(1000.0) == 0.0
-        allowance.take(1000.0, 1, 1)
-    assert after_a_pause == [pytest.approx(100)]
-    assert allowance.wait_s(1000.0) == pytest.approx(0.1)
-
-
 def test_tokens_that_were_not_used_come_back() -> None:
     allowance = EndpointLimits(None, 6000, 8, burst_s=1)
     allowance.take(0.0, 1, 700)
@@ -61,14 +50,6 @@ def test_a_rate_of_which_a_burst_is_less_than_one_call_is_kept_and_used(rpm: flo
             pace.take(now, 1.0)
             n_calls += 1
     assert n_calls == pytest.approx(10 * rpm, abs=1 + rpm / 60 * burst_s)
-
-
-def test_a_call_larger_than_the_burst_waits_for_a_full_burst_and_then_goes() -> None:
-    pace = GcraBucket(10.0, 2.0)
-    pace.begin(0.0)
-    assert pace.wait_s(0.0, 500) == pytest.approx(2.0)
-    pace.take(2.0, 500)
-    assert pace.wait_s(2.0) == pytest.approx(48.1)
 
 
 @given(
@@ -125,13 +106,6 @@ def test_too_many_at_a_time_means_fewer_and_then_one_more_at_a_time() -> None:
     assert allowance.wait_s(30.0) == 0.0  # nothing has to pause
 
 
-def test_a_known_concurrency_is_never_passed() -> None:
-    allowance = EndpointLimits(None, None, 12)
-    for n in range(1000):
-        allowance.answered(n * 0.01, 1, 10, 0.1, 12)
-    assert allowance.window == 12
-
-
 def test_replies_that_get_slower_without_getting_more_stop_the_search() -> None:
     """An endpoint that works on four calls and lets the others wait: more in flight only take longer."""
     allowance = EndpointLimits(None, None, None)
@@ -143,17 +117,8 @@ def test_replies_that_get_slower_without_getting_more_stop_the_search() -> None:
     assert allowance.window <= 40
 
 
-def test_time_outs_halve_the_window_nearly_and_once() -> None:
-    allowance = EndpointLimits(None, None, 100)
-    for _ in range(50):
-        allowance.slow(10.0)
-    assert allowance.window == pytest.approx(70)
-    allowance.slow(20.0)
-    assert allowance.window == pytest.approx(49)
-
-
 @pytest.mark.parametrize("limit", [{"rpm": 600.0}, {"tpm": 60_000.0}, {"max_concurrent": 9}])
-@pytest.mark.parametrize("latency_s", [0.05, 1.0])
+@pytest.mark.parametrize("latency_s", [0.05])
 def test_an_unknown_limit_is_found_with_few_refusals(limit: dict[str, float], latency_s: float) -> None:
     """The simulator's limiter, asked as by the coordinator: it names the exceeded limit, and never a delay."""
     now = [0.0]
@@ -183,28 +148,6 @@ def test_an_unknown_limit_is_found_with_few_refusals(limit: dict[str, float], la
     assert answered >= 0.8 * best
 
 
-def test_a_storm_of_refusals_does_not_slow_calls_down_for_long() -> None:
-    """An endpoint without limits refuses everything for two seconds, twice: no limit is to be learnt from that."""
-    latency_s = 0.08
-    allowance = EndpointLimits(None, None, 8)
-    running: deque[float] = deque()
-    answered_at: list[float] = []
-    for step in range(6000):
-        now = step * 0.005
-        while running and running[0] <= now:
-            running.popleft()
-            answered_at.append(now)
-            allowance.answered(now, 1, 100, latency_s, len(running) + 1)
-        if len(running) < int(allowance.window) and allowance.wait_s(now) == 0.0:
-            allowance.take(now, 1, 100)
-            if 5.0 <= now < 7.0 or 12.0 <= now < 14.0:
-                allowance.limited(now, None, "requests", len(running) + 1)
-            else:
-                running.append(now + latency_s)
-    before, after = (sum(start <= at < start + 4 for at in answered_at) for start in (1.0, 16.0))
-    assert after > 0.2 * before
-
-
 def test_a_configured_rate_that_is_refused_again_and_again_is_not_believed() -> None:
     allowance = EndpointLimits(6000, None, 50)
     now = 0.0
@@ -229,23 +172,3 @@ def test_a_limit_with_which_no_build_would_end_is_not_believed(named: tuple[floa
     assert limits.wait_s(1.0) == 0.0
     believable = {kind: value for kind, value in zip(("requests", "tokens"), named, strict=True) if value and value > 0}
     assert limits.disbelieved == believable
-
-
-def test_a_rate_that_rises_shortens_the_wait_for_what_was_taken_before() -> None:
-    limits = EndpointLimits(None, None, 8)
-    limits.on_rate_limits(0.0, None, 1200.0)
-    limits.take(0.0, 1, 6000)
-    assert limits.wait_s(0.0) > 200
-    limits.on_rate_limits(0.0, None, 6_000_000.0)
-    assert limits.wait_s(0.0) < 1
-
-
-@given(st.lists(st.tuples(st.floats(0, 100), st.floats(0, 1e308), st.floats(0, 1e308)), max_size=8))
-@settings(max_examples=50, deadline=None)
-def test_no_headers_stall_for_more_than_some_minutes(headers: list[tuple[float, float, float]]) -> None:
-    limits = EndpointLimits(None, None, 8)
-    for at, requests, tokens in sorted(headers):
-        limits.on_rate_limits(at, requests, tokens)
-        if limits.wait_s(at) == 0.0:
-            limits.take(at, 1, 4000)
-    assert limits.wait_s(100.0) <= 320.0  # 4,000 tokens at 1,000 a minute, and a request a minute

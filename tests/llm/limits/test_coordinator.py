@@ -7,9 +7,6 @@ import random
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
-from hirag_dist.errors import BudgetReached
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.protocol import CallDemand, Grant, WorkerReport
@@ -50,40 +47,6 @@ class Worker:
     async def release(self, n_calls: int = 0, **events: Any) -> Grant:
         self.state = replace(self.state, released=self.state.released + n_calls)
         return await self.quota.acquire(self.name, "e", replace(self.state, **events))
-
-
-async def test_slots_that_stragglers_do_not_need_are_granted_to_all_who_wait() -> None:
-    """Ten workers wait for the last of their calls each; one large worker ends all of its calls at once."""
-    quota = coordinator(100)
-    stragglers = [Worker(quota, f"s{number}") for number in range(10)]
-    for each in stragglers:
-        await each.demand(1)
-    large = Worker(quota, "large")
-    assert (await large.demand(90)).calls == 90
-    hungry = [Worker(quota, name) for name in ("a", "b")]
-    waiting = [each.demanding(60) for each in hungry]
-    await turns()
-    assert not any(each.done() for each in waiting)
-    await large.release(90)
-    granted = [(await asyncio.wait_for(each, 1)).calls for each in waiting]
-    assert sum(granted) == 90 or min(granted) >= 100 // 12  # at least an equal share each
-    more = [each.demanding(60) for each in hungry]
-    await turns()
-    assert sum(each.in_flight for each in hungry) + 10 == 100
-    for each in more:
-        each.cancel()
-
-
-async def test_a_worker_with_more_than_its_share_waits_until_the_others_have_theirs() -> None:
-    quota = coordinator(10)
-    first, second = Worker(quota, "first"), Worker(quota, "second")
-    assert (await first.demand(10)).calls == 10
-    again, others = first.demanding(5), second.demanding(5)
-    await turns()
-    await first.release(3)
-    assert (await asyncio.wait_for(others, 1)).calls == 3
-    assert not again.done()
-    again.cancel()
 
 
 async def test_no_slot_is_free_while_somebody_waits_for_one() -> None:
@@ -140,38 +103,3 @@ async def test_who_waits_for_the_rate_behind_one_who_waits_for_money_is_served_i
     await asyncio.wait_for(waits_for_rate, 5)
     assert not waits_for_money.done()
     waits_for_money.cancel()
-
-
-async def test_near_the_spending_limit_calls_go_one_at_a_time() -> None:
-    quota = coordinator(50, max_tokens=100)
-    one, other = Worker(quota, "a"), Worker(quota, "b")
-    call = CallDemand(10, 30, 0.0)
-    assert (await one.demand(3, call=call)).calls == 3
-    waiting = other.demanding(2, call=call)
-    await turns()
-    assert not waiting.done()
-    one.state = replace(one.state, released_tokens=90, used_tokens=30)
-    await one.release(3)
-    assert (await waiting).calls == 2
-    assert quota.spent() == (90, 0.0)
-    other.state = replace(other.state, released_tokens=60, used_tokens=60)
-    await other.release(2)
-    with pytest.raises(BudgetReached, match=r"90 used or set aside by this run.* may use 30"):
-        await one.demand(1, call=call)
-
-
-async def test_what_was_saved_up_is_shared_by_those_who_wait() -> None:
-    """Thirty requests a second, a block is one: who asks twice a second gets fifteen."""
-    now = [100.0]
-    quota = QuotaCoordinator({"e": EndpointLimits(1800, None, 1000, burst_s=1.0)}, clock=lambda: now[0])
-    worker = Worker(quota, "a")
-    assert (await worker.demand(64)).calls == 30
-    now[0] = 100.5
-    assert (await worker.demand(64)).calls == 15
-    waiting = [Worker(quota, name).demanding(64) for name in ("b", "c")]
-    await turns()
-    now[0] = 101.0
-    await worker.release()
-    granted = [(await asyncio.wait_for(each, 5)).calls for each in waiting]
-    assert 14 <= sum(granted) <= 15
-    assert min(granted) >= 7

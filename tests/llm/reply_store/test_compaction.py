@@ -106,17 +106,6 @@ class TestWhatItDoes:
         assert compact(store) == CompactionResult()
         assert store.entries("ledger") == before
 
-    def test_the_work_grows_hardly_faster_than_the_ledger(self, store: Store) -> None:
-        """A record is rewritten once a tier: with 3 runs a tier and 64 equal parts, 5 times at the most."""
-        written = total = 0
-        for number in range(64):
-            records = [record(n) for n in range(number * 30, number * 30 + 30)]
-            write_segment(store, f"{number:016x}-00000.seg", sorted(records))
-            total += store.size(f"ledger/{number:016x}-00000.seg") or 0
-            written += compact(store, sizes=TINY).bytes_read
-        assert everything(store, range(64 * 30)) == list(range(64 * 30))
-        assert written < 5 * total
-
     def test_of_two_records_of_a_key_the_first_is_kept(self, store: Store) -> None:
         put_log(store, 1, [record(n, at=2.0) for n in range(30)])
         put_log(store, 2, [record(n, at=1.0) for n in range(0, 30, 2)])
@@ -322,16 +311,6 @@ def test_it_stops_where_the_lock_is_lost(store: Store) -> None:
     with pytest.raises(RuntimeError, match="taken over"):
         compact(store, check, TINY)
     assert store.names("ledger") == before
-
-
-def test_left_over_temporary_files_go_after_an_hour(store: Store) -> None:
-    write_segment(store, f"{7:016x}-00000.seg", [record(1)])
-    folder = Path(store.root) / "ledger"
-    for name in (".tmp-old", ".tmp-new"):
-        (folder / name).write_bytes(b"half")
-    os.utime(folder / ".tmp-old", (time.time() - 4000,) * 2)
-    compact(store)
-    assert sorted(file.name for file in folder.iterdir()) == [".tmp-new", f"{7:016x}-00000.seg"]
 
 
 KEYS = st.sampled_from(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
 import random
 import subprocess
 import sys
@@ -69,10 +68,6 @@ class Held(Store):
         return super().append(path, data)
 
 
-class HeldCounting(Held, Counting):
-    """Appends nothing until it is released, and notes what it appends."""
-
-
 class TestStoring:
     async def test_a_put_after_a_cancelled_write_does_not_wait_for_ever(self, store: Store) -> None:
         held = Held(store.root)
@@ -91,18 +86,6 @@ class TestStoring:
         await asyncio.wait_for(ledger.put(key("c"), {}), 60)
         await ledger.close()
         assert len(await there(store, key("b"), key("c"))) == 2
-
-    async def test_what_comes_while_a_group_is_written_is_the_next_group(self, store: Store) -> None:
-        held = HeldCounting(store.root)
-        ledger = Ledger(held)
-        first = asyncio.ensure_future(ledger.put(key("a"), {}))
-        while not held.asked.is_set():
-            await asyncio.sleep(0.001)
-        rest = [asyncio.ensure_future(ledger.put(key(str(n)), {})) for n in range(10)]
-        await asyncio.sleep(0.05)
-        held.released.set()
-        await asyncio.wait_for(asyncio.gather(first, *rest), 60)
-        assert len(held.appended) == 2
 
     async def test_a_record_is_durable_before_put_returns(self, store: Store) -> None:
         held = Held(store.root)
@@ -123,24 +106,6 @@ class TestStoring:
         await asyncio.gather(*(ledger.put(key(n), {"n": n}) for n in range(150)))
         assert len(counting.appended) == 3
         assert await ledger.get_many([key(n) for n in range(150)]) == {key(n): {"n": n} for n in range(150)}
-
-    async def test_bytes_are_kept_as_they_are(self, store: Store) -> None:
-        vector = random.Random(0).randbytes(6144)
-        value = {"vector": vector, "empty": b"", "tokens": 7, "nested": {"list": [1.5, None]}}
-        counting = Counting(store.root)
-        ledger = Ledger(counting)
-        await ledger.put(key("v"), value)
-        assert await there(store, key("v")) == {key("v"): value}
-        assert counting.appended[0] < len(vector) + 200
-        await ledger.close()
-        assert await there(store, key("v")) == {key("v"): value}
-
-    @pytest.mark.parametrize("wrong", ["", "k", "0" * 39, "g" * 40, "A" * 40, "0 " * 20, "0" * 42])
-    async def test_a_key_is_forty_hexadecimal_digits(self, store: Store, wrong: str) -> None:
-        with pytest.raises(ValueError, match="40 hexadecimal digits"):
-            await Ledger(store).put(wrong, {})
-        with pytest.raises(ValueError, match="40 hexadecimal digits"):
-            await Ledger(store).get(wrong)
 
     async def test_every_record_of_a_group_that_cannot_be_written_is_refused(
         self, store: Store, tmp_path: Path
@@ -196,23 +161,6 @@ class TestSealing:
         assert await ledger.get_many(list(wanted)) == wanted
         assert await there(store, *wanted) == wanted
 
-    async def test_a_ledger_that_was_closed_can_be_used_again(self, store: Store) -> None:
-        ledger = Ledger(store)
-        await ledger.close()
-        assert store.names("ledger") == [], "one that wrote nothing leaves no file"
-        await ledger.put(key("a"), {"n": 1})
-        await ledger.close()
-        await ledger.put(key("b"), {"n": 2})
-        assert await ledger.get_many([key("a"), key("b")]) == {key("a"): {"n": 1}, key("b"): {"n": 2}}
-
-    async def test_closing_waits_for_what_is_not_written_yet(self, store: Store) -> None:
-        ledger = Ledger(store)
-        putting = asyncio.ensure_future(ledger.put(key("a"), {}))
-        await asyncio.sleep(0)
-        await ledger.close()
-        assert putting.done()
-        assert len(files(store, ".seg")) == 1
-
     async def test_a_log_that_cannot_be_sealed_stays_and_is_read(self, store: Store) -> None:
         class Full(Store):
             def create(self, path: str, *, durable: bool = True) -> Any:
@@ -240,17 +188,6 @@ class TestLookingUp:
         assert length < 100_000, "of 4 MB"
         await ledger.get(key(7))
         assert len(counting.reads) == 1
-
-    async def test_a_key_that_is_not_there_is_hardly_ever_read_for(self, store: Store) -> None:
-        writer = Ledger(store)
-        await writer.put_many({key(n): {"text": f"{n}" * 100} for n in range(3000)})
-        await writer.close()
-        counting = Counting(store.root)
-        ledger = Ledger(counting)
-        await ledger.get(key("nothing"))
-        counting.reads.clear()
-        assert await ledger.get_many([key(f"no {n}") for n in range(3000)]) == {}
-        assert len(counting.reads) <= 15, "one in two hundred at most"
 
     async def test_of_two_records_of_a_key_the_first_counts_for_every_reader(self, store: Store) -> None:
         times = iter([20.0, 10.0, 30.0])
@@ -305,15 +242,6 @@ class TestSeveralProcesses:
         await other.close()
         await mine.refresh()
         assert len(await mine.get_many([key("a"), key("b")])) == 2
-
-    async def test_a_refresh_reads_where_things_are_not_what_they_say(self, store: Store) -> None:
-        writer, counting = Ledger(store), Counting(store.root)
-        ledger = Ledger(counting)
-        await ledger.refresh()
-        await writer.put_many({key(n): {"vector": random.Random(n).randbytes(6000)} for n in range(500)})
-        await ledger.refresh()
-        assert sum(length for _, length in counting.reads) < 30_000, "of 3 MB"
-        assert len(await ledger.get_many([key(n) for n in range(500)])) == 500
 
     async def test_a_file_that_was_sealed_since_is_looked_for_again(self, store: Store) -> None:
         mine, other = Ledger(store), Ledger(store)
@@ -417,37 +345,6 @@ async def test_what_was_acknowledged_survives_kills_at_any_moment(store: Store) 
     wanted = {key(f"{turn}-{n}"): {"n": n, "text": "x" * n} for turn, n in acknowledged}
     assert len(wanted) > 1000
     assert await there(store, *wanted) == wanted
-
-
-MEASURED = """
-import asyncio, gc, hashlib, sys, tracemalloc
-from hirag_dist.storage.store import Store
-from hirag_dist.llm.reply_store import Ledger
-def key(what):
-    return hashlib.sha256(str(what).encode()).hexdigest()[:40]
-async def main():
-    store = Store(sys.argv[1])
-    await Ledger(store).get(key("warm up"))
-    gc.collect()
-    tracemalloc.start()
-    ledger = Ledger(store)
-    assert await ledger.get(key("none")) is None
-    assert await ledger.get(key(199_999)) == {"n": 199_999}
-    gc.collect()
-    print(tracemalloc.get_traced_memory()[0])
-asyncio.run(main())
-"""
-
-
-@pytest.mark.integration
-async def test_two_hundred_thousand_keys_take_a_few_bytes_each(store: Store) -> None:
-    writer = Ledger(store, log_records=50_000)
-    for first in range(0, 200_000, 10_000):
-        await writer.put_many({key(n): {"n": n} for n in range(first, first + 10_000)})
-    await writer.close()
-    command = [sys.executable, "-c", MEASURED, store.root]
-    taken = int(subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ).stdout)
-    assert taken < 4 * 200_000, f"{taken / 200_000:.1f} bytes a key: are keys kept?"
 
 
 @pytest.fixture

@@ -17,12 +17,6 @@ HIVE = [
     ("worker", "concept", "The worker feeds the brood of the honey bee colony."),
     ("drone", "concept", "A drone leaves the honey bee colony to mate."),
 ]
-MUSIC = [
-    ("Cat Stevens", "person", "Cat Stevens recorded the studio album in one week."),
-    ("Island Records", "organization", "Island Records released the studio album."),
-    ("Peace Train", "concept", "Peace Train is a song of the studio album."),
-    ("Tillerman", "concept", "Tillerman was the fourth studio album."),
-]
 
 
 def summary_of(members: list[tuple[str, str, str]], form: str | None) -> SummaryReply:
@@ -40,22 +34,6 @@ def test_names_a_cluster_by_what_its_members_share(form: str | None) -> None:
     assert {cover.member for cover in summary.covers} == {0, 1, 2, 3}
     assert all(1 <= cover.strength <= 10 for cover in summary.covers)
     assert "swarming" in summary.entities[0].description.lower()
-
-
-def test_two_themes_become_two_entities_that_cover_all() -> None:
-    summary = summary_of(HIVE + MUSIC, None)
-    assert len(summary.entities) == 2
-    assert {cover.member for cover in summary.covers} == set(range(8))
-    of = {cover.member: cover.entity for cover in summary.covers}
-    assert of[0] == of[1] != of[4] == of[7]
-
-
-@pytest.mark.parametrize("members", [HIVE[:1], [("Alpha", "person", ""), ("Beta", "person", "")]])
-def test_members_that_share_nothing_still_get_a_name(members: list[tuple[str, str, str]]) -> None:
-    summary = summary_of(members, None)
-    assert len(summary.entities) == 1
-    assert len(summary.covers) == len(members)
-    assert "cluster" not in summary.entities[0].name.lower()
 
 
 def test_describe_keeps_the_distinct_sentences_within_the_limit() -> None:

@@ -155,13 +155,6 @@ def test_a_server_that_is_not_there(snapshot: Snapshot) -> None:
         make_vector_index(Config.model_validate({"vectors": {"backend": "milvus"}}), snapshot)
 
 
-def test_an_index_that_is_there_is_kept(snapshot: Snapshot) -> None:
-    open_milvus_lite(snapshot, VectorsConfig(), flat_rows=0).close()
-    opened = open_milvus_lite(snapshot, VectorsConfig())
-    assert opened.index == "hnsw"
-    opened.close()
-
-
 def test_the_old_snapshots_searches_go_on_when_its_successor_closes(snapshot: Snapshot, tmp_path: Path) -> None:
     """Both are in one Lite file, which one process serves."""
     old = open_milvus_lite(snapshot, VectorsConfig())
@@ -181,16 +174,6 @@ async def test_searches_that_come_together_find_what_each_finds_alone(snapshot: 
         alone_rows, alone_scores = await index.search(snapshot.entity_vectors[row], *rest)
         assert rows.tolist() == alone_rows.tolist()
         assert scores.tolist() == alone_scores.tolist()
-    index.close()
-
-
-async def test_a_collection_that_is_gone(snapshot: Snapshot) -> None:
-    index = open_milvus_lite(snapshot, VectorsConfig(), timeout_s=2)
-    held = client(snapshot)
-    drop(held, resolved(held, name_of(snapshot)))
-    with pytest.raises(BackendUnavailable, match="Milvus Lite does not search"):
-        await index.search(snapshot.entity_vectors[7], 3)
-    held.close()
     index.close()
 
 
@@ -319,24 +302,6 @@ def test_a_fill_that_was_killed_is_begun_anew(snapshot: Snapshot, caplog: pytest
     assert int(held.get_collection_stats(found.name)["row_count"]) == len(snapshot.entity_vectors)
 
 
-def test_a_fill_that_was_killed_after_its_end_is_used(snapshot: Snapshot) -> None:
-    """Its claim is left, and its collection is needed."""
-    clock = Clock()
-    filled = filling(snapshot, clock)
-    found = filled.ensure()
-    held = filled.client
-    held.create_alias(found.name, f"{name_of(snapshot)}_filling")
-    assert filling(snapshot, clock).ensure() == found
-    assert clock.seconds == 0
-    held.create_collection("of_the_killed", dimension=8)
-    held.create_alias("of_the_killed", f"{found.name}_extending")
-    held.delete(found.name, ids=list_keys(held, found.name)[:3].tolist())
-    assert filling(snapshot, clock).ensure() == found
-    assert 60 < clock.seconds < 65
-    assert set(aliases(held, found.name)) == {name_of(snapshot), f"{name_of(snapshot)}_filling"}
-    assert held.list_collections() == [found.name]
-
-
 class SlowFlush:
     """A client whose flush lasts until three heartbeats of the fill, and that drops no alias meanwhile, if so asked."""
 
@@ -382,27 +347,3 @@ def test_a_claim_that_nobody_may_make(snapshot: Snapshot) -> None:
     with pytest.raises(MilvusException):
         filled.ensure()
     assert filled.client.list_collections() == [f"{name_of(snapshot)}_filling"]
-
-
-FILLER = """
-import sys
-from hirag_dist.retrieval.vector_index.milvus import open_milvus
-from hirag_dist.config.model import VectorsConfig
-from hirag_dist.storage.snapshot.reader import open_snapshot
-from hirag_dist.storage.store import Store
-open_milvus(open_snapshot(Store(sys.argv[1]), sys.argv[2]), VectorsConfig(uri=sys.argv[3])).close()
-"""
-
-
-def test_processes_fill_a_servers_collection_once(snapshot: Snapshot, milvus_uri: str) -> None:
-    command = [sys.executable, "-c", FILLER, snapshot.store.root, snapshot.manifest.snapshot_id, milvus_uri]
-    processes = [
-        subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE) for _ in range(3)
-    ]
-    ended = [(process.communicate(timeout=200)[1], process.returncode) for process in processes]
-    assert [code for _, code in ended] == [0, 0, 0], ended
-    held = MilvusClient(milvus_uri)
-    (own,) = [name for name in held.list_collections() if snapshot.manifest.snapshot_id in name]
-    assert aliases(held, own) == [name_of(snapshot)]
-    drop(held, own)
-    held.close()

@@ -16,11 +16,10 @@ def test_the_index_goes_by_size() -> None:
     ("kind", "limit", "admitted", "expected"),
     [
         ("hnsw", 36, 1.0, {"ef": 512}),
-        ("hnsw", 1016, 1.0, {"ef": 1016}),  # Milvus refuses an ef below the limit
+        ("hnsw", 1016, 1.0, {"ef": 1016}),
         ("hnsw", 36, 0.5, {"ef": 1024}),
         ("hnsw", 36, 0.0, {"ef": 10_000}),
         ("flat", 36, 0.01, {}),
-        ("ivf_flat", 36, 1.0, {}),  # of an earlier version
     ],
 )
 def test_a_narrow_filter_and_many_results_widen_a_search(

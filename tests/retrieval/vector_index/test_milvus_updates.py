@@ -26,14 +26,7 @@ from hirag_dist.retrieval.vector_index.milvus import (
     open_milvus,
     open_milvus_lite,
 )
-from hirag_dist.retrieval.vector_index.milvus.collection import (
-    LITE_FLAT_ROWS,
-    aliases,
-    choose_index,
-    drop,
-    list_keys,
-    resolved,
-)
+from hirag_dist.retrieval.vector_index.milvus.collection import aliases, choose_index, drop, list_keys, resolved
 from hirag_dist.retrieval.vector_index.milvus.fill import CollectionFill
 from hirag_dist.retrieval.view.filtered_index import AccessControlledIndex
 from hirag_dist.retrieval.view.index import MappedIndex
@@ -146,30 +139,6 @@ def test_an_update_inserts_what_changed_and_both_snapshots_are_searched(
     new.close()
 
 
-def test_two_updates_of_one_base_and_updates_that_no_service_opened(place: Place, vectors: Vectors) -> None:
-    base = place.publish(vectors)
-    place.open(base).close()
-    unopened = place.publish({own: vector for own, vector in vectors.items() if own != "e07"}, base)
-    first = place.publish(updated(vectors), unopened)
-    second = place.publish(vectors | {"e05": unit(7), "e98": unit(8)}, base)
-    opened = [(place.open(snapshot), snapshot) for snapshot in (first, second, base)]
-    assert len({place.collection(snapshot) for snapshot in (first, second, base)}) == 1
-    assert not place.collection(unopened)
-    for index, snapshot in opened:
-        assert_exact(index, snapshot)
-        index.close()
-
-
-def test_a_removed_base_is_passed_over(place: Place, vectors: Vectors) -> None:
-    base = place.publish(vectors)
-    update = place.publish(updated(vectors), base)
-    place.store.delete(f"snapshots/{base.manifest.snapshot_id}")
-    index = place.open(update)
-    assert_exact(index, update)
-    assert place.collection(update).startswith(name_of(update))
-    index.close()
-
-
 def test_too_large_a_change_is_a_collection_of_its_own(place: Place, vectors: Vectors) -> None:
     base = place.publish(vectors)
     old = place.open(base)
@@ -250,25 +219,6 @@ def test_rows_of_an_unknown_snapshot_stay(place: Place, vectors: Vectors) -> Non
     dropped(place, other, update)
     assert len(list_keys(place.client, place.collection(update))) == 74
     assert aliases(place.client, place.collection(update)) == [name_of(update)]
-    index.close()
-
-
-def test_rows_of_a_killed_attempt_are_deleted_with_its_snapshot(tmp_path: Path, vectors: Vectors) -> None:
-    (tmp_path / "milvus").mkdir()
-    client = MilvusClient(str(tmp_path / "milvus" / "milvus.db"))
-    place = Place(Store(str(tmp_path)), partial(open_milvus_lite, config=VectorsConfig()), client, "")
-    base = place.publish(vectors)
-    index = place.open(base)
-    update = place.publish(updated(vectors), base)
-    choice = choose_index(74, LITE_FLAT_ROWS)
-    with pytest.raises(Killed):
-        CollectionFill(MortalClient(client, 2.5), update, choice, lite=True).ensure()  # after the insert
-    assert len(list_keys(client, place.collection(base))) == 75 + 6
-    assert not place.collection(update)
-    dropped(place, update, base)
-    assert len(list_keys(client, place.collection(base))) == 75
-    assert aliases(client, place.collection(base)) == [name_of(base)]
-    assert_exact(index, base)
     index.close()
 
 

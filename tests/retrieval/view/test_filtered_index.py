@@ -10,7 +10,6 @@ import pytest
 
 from hirag_dist.core.access.labels import HIDDEN, PARTIAL
 from hirag_dist.core.retrieval.bridge import nearest_chunks
-from hirag_dist.core.retrieval.levels import RankedCommunity
 from hirag_dist.retrieval.view.filtered_index import AccessControlledIndex, FilteredIndex
 from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.storage.snapshot.reader import Snapshot
@@ -72,16 +71,6 @@ def test_chunks_that_are_near_a_question(snapshot: Snapshot, whole: MappedIndex,
     assert whole.nearest_chunks(query, 4)[0].tolist() == order[:4]
 
 
-def test_entities_that_a_question_names(snapshot: Snapshot, whole: MappedIndex, seen: FilteredIndex) -> None:
-    names = {row["name"]: at for at, row in enumerate(rows(snapshot, "entities")) if not row["layer"]}
-    secret = next(name for name in names if name.startswith(WORD))
-    public = next(name for name in names if not name.startswith(WORD))
-    question = f"Is {public.upper()} what {secret} is?"
-    assert whole.named_entities(question) == [names[public], names[secret]]
-    assert seen.named_entities(question) == [names[public]]
-    assert whole.named_entities("Is this so?") == []
-
-
 def test_weights_and_descriptions_of_relations(snapshot: Snapshot, whole: MappedIndex, seen: FilteredIndex) -> None:
     access = seen.access
     mixed = np.flatnonzero(access.relation_states[access.relation_patterns] == PARTIAL)
@@ -123,17 +112,6 @@ def test_records_that_are_told_anew(whole: MappedIndex, seen: FilteredIndex) -> 
         assert told == written or rebuilt
     assert not any(seen.rebuilt(level, np.zeros(1, np.int64)).any() for level in ("global", "sources"))
     assert not whole.rebuilt("local", np.array(sorted(anew))).any()
-
-
-def test_reports_and_ratings(snapshot: Snapshot, whole: MappedIndex, seen: FilteredIndex) -> None:
-    found = 0
-    for community in range(len(whole.communities.levels)):
-        ranked = RankedCommunity(community, 1, 0.5)
-        item = seen.community(ranked)
-        assert item is None or item == whole.community(ranked)
-        assert seen.communities.ratings[community] == (0.0 if item is None else item.rating)
-        found += item is None
-    assert found
 
 
 def test_nearness_of_entities(whole: MappedIndex, seen: FilteredIndex) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from hirag_dist.service.http_api.openai_replies import citation_marks, model_list, source_list, url_of
+from hirag_dist.service.http_api.openai_replies import citation_marks, model_list, source_list
 from hirag_dist.wire._pb import query_pb2 as pb
 
 
@@ -20,28 +18,6 @@ def test_each_index_is_a_model_with_each_mode() -> None:
     assert ids(pb.IndexEntry(name="cases"))[0] == "cases", "there is no default index"
     (laws, *_) = model_list([pb.IndexEntry(name="laws", title="Laws of the land")], 0)["data"]
     assert laws["name"] == "Laws of the land"
-
-
-def test_many_indexes_are_models_without_modes() -> None:
-    assert ids(*(pb.IndexEntry(name=f"i{number}") for number in range(101))) == [f"i{number}" for number in range(101)]
-
-
-@pytest.mark.parametrize(
-    ("citation", "url"),
-    [
-        (pb.Citation(kind="entity", id="e2"), "hirag://laws/entities/e2"),
-        (pb.Citation(kind="community", id="c1"), "hirag://laws/reports/c1"),
-        (pb.Citation(kind="relation", id="r1"), "urn:hirag:relation:r1"),
-        (pb.Citation(kind="chunk", id="k1", document_id="d1"), "hirag://laws/documents/d1"),
-        (pb.Citation(kind="chunk", id="k1", document_id="d1", uri="https://a.example/b"), "https://a.example/b"),
-        (
-            pb.Citation(kind="chunk", id="k1", uri="a.pdf", places=[pb.Place(link=""), pb.Place(link="a.pdf#page=7")]),
-            "a.pdf#page=7",
-        ),
-    ],
-)
-def test_addresses(citation: pb.Citation, url: str) -> None:
-    assert url_of(citation, "laws") == url
 
 
 def test_the_list_of_sources() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from hirag_dist.service.http_api.openai_requests import (
-    MAX_CHARACTERS,
     MAX_QUESTION_CHARACTERS,
     Turn,
     question_in,
@@ -76,10 +75,3 @@ def test_the_question_in_much_other_text(asked: str) -> None:
     assert standalone_question(turns(("user", f"{FILES}\n\n{asked}\n\n{RULES}"))) == asked
     assert standalone_question(turns(("user", f"<files>\n{FILES}</files>\n<question>{asked}</question>\n"))) == asked
     assert question_in(f"{RULES}\nIs it so?\nQuestion: Name who lit the lamp\n{RULES}") == "Name who lit the lamp"
-
-
-def test_a_long_text_without_a_question_is_its_first_and_last_paragraph() -> None:
-    assert question_in(f"Explain the lamp.\n\n{RULES}\n\nBe brief.") == "Explain the lamp.\nBe brief."
-    assert len(question_in("word " * 20_000)) <= 601
-    short = "So it was? " * (MAX_CHARACTERS // 11)
-    assert question_in(short) == short, "asked whole"

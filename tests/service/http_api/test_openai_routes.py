@@ -13,10 +13,9 @@ import openai
 import pytest
 import pytest_asyncio
 
-from hirag_dist.errors import BackendUnavailable, InvalidQuery, ModelUnavailable, RateLimited
+from hirag_dist.errors import ModelUnavailable, RateLimited
 from hirag_dist.service.index_source import SingleIndex
 from hirag_dist.types import Citation
-from hirag_dist.wire.error_status import Overloaded, QuotaExceeded
 from tests.service import fakes
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -195,31 +194,6 @@ async def test_what_is_not_supported_is_refused(serve: Serve, client: Any, optio
     assert not served.engine.queries
 
 
-@pytest.mark.parametrize(
-    ("error", "kind", "code", "after"),
-    [
-        (InvalidQuery("labels must be at most 64"), openai.BadRequestError, "invalid_value", None),
-        (Overloaded("busy"), openai.RateLimitError, "rate_limit_exceeded", "1"),
-        (QuotaExceeded("spent", retry_after_s=7.5), openai.RateLimitError, "insufficient_quota", "8"),
-        (BackendUnavailable("no Milvus"), openai.InternalServerError, "backend_unavailable", None),
-    ],
-)
-async def test_errors(serve: Serve, client: Any, error: Any, kind: Any, code: str, after: str | None) -> None:
-    served = await serve()
-
-    async def fails(query: Any, *, deadline_s: float | None = None) -> Any:
-        raise error
-        yield
-
-    served.engine.answer_stream = fails
-    for stream in (False, True):
-        with pytest.raises(kind) as raised:
-            await client(served).chat.completions.create(model="hirag", messages=ASK, stream=stream)
-        assert raised.value.code == code
-        assert str(error) in raised.value.message
-        assert raised.value.response.headers.get("Retry-After") == after
-
-
 async def test_an_error_after_the_first_event(serve: Serve, client: Any) -> None:
     served = await serve()
     served.engine.error = RateLimited("the model's endpoint asks for a pause", 7.0)
@@ -300,69 +274,6 @@ async def test_the_text_ends_before_a_stop_sequence(serve: Serve, client: Any, s
     chunks = [chunk async for chunk in stream]
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == wanted
     assert chunks[-1].choices[0].finish_reason == "stop"
-
-
-@pytest.mark.parametrize(("finish", "why"), [("length", "max_output_tokens"), ("content_filter", "content_filter")])
-async def test_an_answer_that_was_cut_off_says_so(serve: Serve, client: Any, finish: str, why: str) -> None:
-    served = await serve()
-    served.engine.finish_reason = finish
-    api = client(served)
-    whole = await api.chat.completions.create(model="hirag", messages=ASK)
-    assert whole.choices[0].finish_reason == finish
-    stream = await api.chat.completions.create(model="hirag", messages=ASK, stream=True)
-    assert [chunk async for chunk in stream][-1].choices[0].finish_reason == finish
-    stopped = await api.chat.completions.create(model="hirag", messages=ASK, stop="lit")
-    assert stopped.choices[0].finish_reason == "stop"
-    response = await api.responses.create(model="hirag", input="q")
-    assert (response.status, response.incomplete_details.reason) == ("incomplete", why)
-    assert response.output[0].status == "incomplete"
-    async with api.responses.stream(model="hirag", input="q") as events:
-        last = [event async for event in events][-1]
-    assert (last.type, last.response.incomplete_details.reason) == ("response.incomplete", why)
-
-
-async def test_the_requests_of_open_webui(serve: Serve, http: Any) -> None:
-    """As backend/open_webui/routers/openai.py sends them, with what its middleware reads of the reply."""
-    served = await serve()
-    headers = {"Authorization": "Bearer ", "X-OpenWebUI-User-Name": "Ada", "X-OpenWebUI-Chat-Id": "c1"}
-    headers |= {"Content-Type": "application/json"}
-    async with http.get(f"{served.url}v1/models", headers=headers) as response:
-        assert response.status == 200
-        models = (await response.json())["data"]
-    assert all(isinstance(model["name"], str) for model in models)
-    body = {
-        "stream": True,
-        "model": models[0]["id"],
-        "messages": [{"role": "system", "content": "You help."}, *ASK],
-        "params": {},
-        "features": {"web_search": False},
-        "variables": {"{{USER_NAME}}": "Ada"},
-        "session_id": "s",
-        "chat_id": "c1",
-        "id": "m1",
-        "background_tasks": {"title_generation": True},
-        "metadata": {"task": "x"},
-        "reasoning": {"effort": "low"},
-        "cache_control": {"type": "ephemeral"},
-        "logit_bias": {},
-        "stream_options": {"include_usage": True},
-    }
-    async with http.post(f"{served.url}v1/chat/completions", data=json.dumps(body), headers=headers) as response:
-        assert "text/event-stream" in response.headers["Content-Type"]
-        lines = (await response.text()).splitlines()
-    assert [line for line in lines if line][-1] == "data: [DONE]"
-    events = [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
-    deltas = [event["choices"][0]["delta"] for event in events if event["choices"]]
-    assert "".join(delta.get("content", "") for delta in deltas) == fakes.ANSWER.text
-    sources = [
-        (each["url_citation"]["title"], each["url_citation"]["url"])
-        for delta in deltas
-        for each in delta.get("annotations") or []
-        if each["type"] == "url_citation"
-    ]
-    assert sources == [("Wärterin", "hirag://default/entities/e2")]
-    assert events[-1]["usage"]["total_tokens"] == 107
-    assert served.engine.queries[0].question == "Who lit the lamp?"
 
 
 async def test_responses(serve: Serve, client: Any) -> None:

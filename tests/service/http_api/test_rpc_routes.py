@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import gzip
 import json
 from collections.abc import Callable
@@ -11,11 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from google.rpc import error_details_pb2
 
-from hirag_dist.errors import BackendUnavailable, InvalidQuery, ModelUnavailable
+from hirag_dist.errors import ModelUnavailable
 from hirag_dist.service.request_gate import SERVICE_NAME
-from hirag_dist.wire.error_status import Overloaded, QuotaExceeded
 from tests.service import fakes
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -53,11 +50,6 @@ async def test_retrieve_as_json(serve: Serve, http: Any) -> None:
     assert 1 < served.engine.deadlines[0] <= 2
 
 
-async def test_describe_as_json(serve: Serve, http: Any) -> None:
-    async with http.post(url(await serve(), "DescribeIndex"), json={}) as response:
-        assert (await response.json())["info"]["counts"] == {"documents": "3", "entities": str(2**40)}
-
-
 @pytest.mark.parametrize(
     ("method", "body", "field"),
     [
@@ -93,31 +85,6 @@ async def test_an_answer_in_events(serve: Serve, http: Any) -> None:
     assert {"ref": "E2", "kind": "entity", "id": "e2", "title": "Wärterin"}.items() <= citation.items()
 
 
-@pytest.mark.parametrize(
-    ("error", "status", "code", "after"),
-    [
-        (InvalidQuery("top_n must be at least 1"), 400, "invalid_argument", None),
-        (Overloaded("busy"), 429, "resource_exhausted", "1"),
-        (QuotaExceeded("spent", retry_after_s=7.5), 429, "resource_exhausted", "8"),
-        (BackendUnavailable("no Milvus"), 503, "unavailable", None),
-        (ModelUnavailable("out"), 503, "unavailable", "1"),
-    ],
-)
-async def test_errors(serve: Serve, http: Any, error: Any, status: int, code: str, after: str | None) -> None:
-    served = await serve()
-    served.engine.error = error
-    async with http.post(url(served, "Retrieve"), json=ASK) as response:
-        assert response.status == status
-        assert response.headers.get("Retry-After") == after
-        found = await response.json()
-    assert (found["code"], found["message"]) == (code, str(error).replace("top_n", "topN"))  # the name in JSON
-    info = next(each for each in found["details"] if each["type"] == "google.rpc.ErrorInfo")
-    assert info["debug"]["domain"] == "hirag_dist"
-    padded = info["value"] + "=" * (-len(info["value"]) % 4)
-    assert error_details_pb2.ErrorInfo.FromString(base64.b64decode(padded)).reason == info["debug"]["reason"]
-    assert len(served.engine.queries) == 1, "the client decides whether to ask again"
-
-
 async def test_an_error_after_the_first_event_is_the_last_event(serve: Serve, http: Any) -> None:
     served = await serve()
     served.engine.error = ModelUnavailable("out")
@@ -129,29 +96,6 @@ async def test_an_error_after_the_first_event_is_the_last_event(serve: Serve, ht
     async with http.post(url(served, "Answer"), json={}) as response:
         assert response.status == 400, "an error before the first event has a status of its own"
         assert (await response.json())["code"] == "invalid_argument"
-
-
-@pytest.mark.parametrize(
-    ("body", "words"),
-    [
-        (b"{not json", "in JSON"),
-        (b'{"query": {"question": "q", "top_k": 3}}', "top_k"),
-        (b'{"query": {"question": "q", "topN": ' + b"9" * 5000 + b"}}", "in JSON"),
-        (b'{"query": {"question": "\\ud800"}}', ""),
-        (b'{"query": {"question": "\xff"}}', "not UTF-8"),
-        (b"[" * 30_000, "in JSON"),
-        (b'{"query": {"question": "a", "question": "b"}}', "duplicate"),
-    ],
-)
-async def test_malformed_requests(serve: Serve, http: Any, body: bytes, words: str) -> None:
-    served = await serve()
-    headers = {"Content-Type": "application/json"}
-    async with http.post(url(served, "Retrieve"), data=body, headers=headers) as response:
-        assert response.status == 400
-        error = await response.json()
-    assert error["code"] == "invalid_argument"
-    assert words in error["message"]
-    assert not served.engine.queries
 
 
 async def test_requests_of_another_form(serve: Serve, http: Any) -> None:
@@ -198,19 +142,6 @@ async def test_a_large_or_a_slow_body(serve: Serve, http: Any) -> None:
             await response.json()
 
 
-async def test_more_requests_than_the_server_accepts(serve: Serve, http: Any) -> None:
-    served = await serve(page={"max_api_requests": 1})
-    served.engine.gate = asyncio.Event()
-    first = asyncio.create_task(http.post(url(served, "Retrieve"), json=ASK))
-    await served.engine.started.wait()
-    async with http.post(url(served, "Retrieve"), json=ASK) as response:
-        assert response.status == 429
-        assert response.headers["Retry-After"] == "1"
-    served.engine.gate.set()
-    async with await first as response:
-        assert response.status == 200
-
-
 @pytest.mark.parametrize("method", ["Retrieve", "Answer"])
 async def test_a_client_that_disconnects_stops_the_work(serve: Serve, http: Any, method: str) -> None:
     served = await serve()
@@ -222,27 +153,6 @@ async def test_a_client_that_disconnects_stops_the_work(serve: Serve, http: Any,
     else:
         (await asking).close()
     await asyncio.wait_for(served.engine.cancelled.wait(), 10)
-
-
-async def test_tokens(serve: Serve, http: Any, tmp_path: Path) -> None:
-    callers = fakes.CallersFile(tmp_path / "callers.yaml").add("ada")
-    served = await serve(callers_file=callers.path, page={"callers": True})
-    for header, status in (
-        ("Bearer ada-token", 200),
-        ("bearer ada-token", 200),
-        ("Bearer eve-token", 401),
-        (None, 401),
-        ("Bearer", 401),
-        ("Basic YTpi", 401),
-        ("Bearer schlüssel", 401),
-        ("Bearer " + "x" * 5000, 401),
-    ):
-        headers = {} if header is None else {"Authorization": header.encode().decode("latin-1")}
-        async with http.post(url(served, "Retrieve"), json=ASK, headers=headers) as response:
-            assert response.status == status, header
-            if status == 401:
-                assert response.headers["WWW-Authenticate"] == "Bearer"
-                assert (await response.json())["code"] == "unauthenticated"
 
 
 @pytest.mark.parametrize(

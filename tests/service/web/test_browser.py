@@ -63,36 +63,6 @@ async def test_a_question_shows_its_levels_its_bridge_and_a_cited_answer(serve: 
     assert await seen.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-async def test_the_start_says_what_is_in_the_index_and_offers_questions(serve: Serve, visit: See) -> None:
-    engine = fakes.FakeEngine()
-    engine.info = replace(
-        engine.info, main_entities=("Lighthouse", "Keeper <b>", "Ship"), example_titles=("Log", "<i>Tide</i> table")
-    )
-    served = await serve(engine)
-    page = (await visit(served.url)).page
-    start = page.locator("#welcome")
-    await start.get_by_text("about Lighthouse, Keeper <b>, Ship, and more").wait_for()
-    await start.get_by_text("Some of the documents").click()
-    assert await start.locator("li").all_inner_texts() == ["Log", "<i>Tide</i> table"]
-    await start.get_by_role("button", name="How are Lighthouse and Keeper <b> connected?").click()
-    await page.get_by_text("100 tokens read").wait_for()
-    assert served.engine.queries[-1].question == "How are Lighthouse and Keeper <b> connected?"
-    assert await start.is_hidden()
-
-
-async def test_cited_passages_come_first_with_their_metadata(serve: Serve, visit: See) -> None:
-    sources = tuple(
-        SourceItem(f"k{n}", "d", f"Log {n}", "", 0, 9, "words", 0.5, {"author": f"Ann {n}"}) for n in range(3)
-    )
-    served = await serve(fakes.FakeEngine(whole=replace(fakes.WHOLE, sources=sources, context_refs={"S3": "k2"})))
-    served.engine.answer_stream = answering(served.engine, "So it is [S3].", (Citation("S3", "chunk", "k2", "Log 2"),))
-    page = await (await visit(served.url)).ask()
-    await page.locator("#sources h3", has_text="Also found").wait_for()
-    items = await page.locator("#sources [data-item]").all_inner_texts()
-    assert [item.split("\n")[0].split(" characters")[0] for item in items] == ["Log 2", "Log 0", "Log 1"]
-    assert "Ann 2" in items[0]
-
-
 async def test_a_citation_opens_what_it_cites(serve: Serve, visit: See) -> None:
     cited = (Citation("S1", "chunk", "k1", "Log"), Citation("E1", "entity", "e1", "Lighthouse"))
     served = await serve(fakes.FakeEngine())

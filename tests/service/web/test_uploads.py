@@ -150,13 +150,6 @@ async def test_an_update_is_cancelled_and_goes_on(post: Post, tmp_path: Path) ->
     assert (await until(post, "done"))["result"]["update"]["documents"]["added"] == 2
 
 
-async def test_a_build_that_holds_the_index_is_named(post: Post) -> None:
-    await sent(post, "busy.md")
-    await post("plan")
-    await post("start", {"plan_id": (await until(post, "planned"))["plan_id"]})
-    assert (await until(post, "failed"))["error"] == "another build holds the index"
-
-
 async def test_names_types_and_sizes(post: Post, tmp_path: Path) -> None:
     assert (await post("state", uploads={"max_bytes": 100, "max_file_bytes": 60, "max_files": 3}))[0] == 200
     hostile = ("..%2F..%2Fa.md", "%2Fetc%2Fb.md", "c:%5Cwindows%5C%00c.md", "%2E%2Ea.md")

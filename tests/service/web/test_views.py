@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -173,47 +172,3 @@ async def test_filters_from_facets(serve: Serve, visit: See) -> None:
     assert not await page.get_by_label("false").is_checked()
     await page.locator("#index").select_option("second")
     await page.locator("#trouble").get_by_text("there is no 'second' among those").wait_for()  # asked by its name
-
-
-async def test_markdown_and_places(serve: Serve, visit: See) -> None:
-    page = (await visit((await serve()).url)).page
-    text = (
-        "# Top\n- one\n  - two *slanted*\n- three\n\n1. a\n2. b\n\n> said **so**\n\n```\n<b>x</b>\n```\n"
-        "| a | b |\n|---|---|\n| 1 | [S1] |\n\n[here](https://example.org) <img src=x onerror=alert(1)>"
-    )
-    made = await page.evaluate(
-        """async (text) => { const { blocks } = await import("/static/text.js");
-        const box = document.createElement("div");
-        box.append(...blocks(text, (ref) => Object.assign(document.createElement("u"), { textContent: ref })));
-        return box.innerHTML.replace(/ dir="auto"| tabindex="0"/g, ""); }""",
-        text,
-    )
-    assert made == (
-        "<h4>Top</h4><ul><li>one<ul><li>two <i>slanted</i></li></ul></li><li>three</li></ul>"
-        "<ol><li>a</li><li>b</li></ol><blockquote><p>said <b>so</b></p></blockquote>"
-        "<pre><code>&lt;b&gt;x&lt;/b&gt;</code></pre>"
-        '<div class="wide" role="region" aria-label="Table"><table><thead><tr><th>a</th><th>b</th></tr></thead>'
-        "<tbody><tr><td>1</td><td><u>S1</u></td></tr></tbody></table></div>"
-        "<p>[here](https://example.org) &lt;img src=x onerror=alert(1)&gt;</p>"
-    )
-    marks = await page.evaluate(
-        """async ([passage, said, places]) => { const { marked, statements } = await import("/static/passages.js");
-        const marks = (near) => marked(passage, 7, near).filter((one) => one.localName === "mark");
-        const all = [{ text: "The keeper lit a lamp" }, { text: "", places }, { text: "Whales sing" }].map(marks);
-        return [...all.map((found) => found.map((one) => one.textContent)), statements(said, "S1")]; }""",
-        [
-            toy_graph.PASSAGE,
-            "One. Two [S2]. Mr. Three said so [E1, S1].\n- Four [S1]",
-            [{"start": 7, "end": 9}, {"start": 7, "end": 10**6}],
-        ],
-    )
-    assert marks == [["The keeper lit the lamp."], ["A storm rose on Monday."], [], ["Mr. Three said so", "Four"]]
-    turns = [f"Question {i} " + "long " * 90 for i in range(5)]
-    for n in range(len(turns)):
-        made = await page.evaluate(
-            """async ([typed, text, question]) => { const { standAlone } = await import("/static/conversation.js");
-            return standAlone(typed.map((one) => ({ typed: one, answer: { text } })), question); }""",
-            [turns[:n], "An answer [E1]. " * 60, "Why?"],
-        )
-        said = [part for turn in turns[:n] for part in (Turn("user", turn), Turn("assistant", "An answer [E1]. " * 60))]
-        assert made == standalone_question([*said, Turn("user", "Why?")]), json.dumps(made)

@@ -66,15 +66,3 @@ def test_a_damaged_file_is_said(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "texts.arrow").write_bytes(data)
     with pytest.raises(SnapshotCorrupt, match=r"texts\.arrow is damaged"):
         TextColumns(tmp_path / "texts.arrow")
-
-
-def test_short_texts_are_read_together(tmp_path: Path) -> None:
-    draw = random.Random(7)
-    for alphabet in ("aé漢🙂\n ", "a\0"):  # a zero byte ends a text where several are decoded together
-        texts = ["".join(draw.choices(alphabet, k=draw.choice((0, 1, 3, 900)))) for _ in range(BATCH_ROWS + 50)]
-        with open(tmp_path / "texts.arrow", "wb") as file:
-            write_texts(file, text_schema(["text"]), [pa.record_batch([pa.array(texts)], ["text"])])
-        columns = TextColumns(tmp_path / "texts.arrow")
-        for n in (0, 1, 7, 8, 9, 500):
-            rows = draw.sample(range(len(texts)), n) + [len(texts) - 1] * (n > 1)
-            assert columns.values("text", rows) == [texts[row] for row in rows]

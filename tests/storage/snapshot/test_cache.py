@@ -93,18 +93,6 @@ def test_an_index_that_cannot_be_written_to_gets_them_among_the_temporary_files(
     assert len(list(made.iterdir())) == len(ALL_FILES)
 
 
-def test_a_configured_cache_folder_is_used(older: Store, tmp_path: Path) -> None:
-    assert names(open_snapshot(older).cached_in(str(tmp_path / "mine"))) == NAMES
-    assert list((tmp_path / "mine").glob(f"*/*/{SERVING}"))
-    assert not (Path(older.root) / "cache").exists()
-
-
-def test_a_cache_folder_that_cannot_be_made_is_said(older: Store, tmp_path: Path) -> None:
-    (tmp_path / "taken").write_text("")
-    with pytest.raises(StoreError, match=r"service\.cache_dir"):
-        names(open_snapshot(older).cached_in(str(tmp_path / "taken")))
-
-
 def test_somebody_elses_temporary_folder_is_not_trusted(temporary: Path) -> None:
     folder = temporary / f"hirag-dist-{os.getuid()}"
     folder.mkdir()
@@ -118,15 +106,6 @@ def test_openings_at_once_derive_once_and_all_can_read(older: Store) -> None:
         assert list(pool.map(lambda _: names(open_snapshot(older)), range(12))) == [NAMES] * 12
     (folder,) = (path for path in (Path(older.root) / "cache").iterdir() if path.is_dir())
     assert [path.name for path in folder.iterdir()] == [SERVING]
-
-
-def test_a_damaged_table_leaves_nothing_half_made(older: Store) -> None:
-    snapshot = open_snapshot(older)
-    file = Path(older.root) / snapshot.folder / "relations.parquet"
-    file.write_bytes(b"PAR1" + file.read_bytes()[4:-40] + b"x" * 40)
-    with pytest.raises((SnapshotCorrupt, StoreError), match="relations"):
-        names(snapshot)
-    assert list((Path(older.root) / "cache" / snapshot.manifest.snapshot_id).iterdir()) == []
 
 
 def _half_made(cache: Path) -> list[str]:

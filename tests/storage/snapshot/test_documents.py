@@ -54,11 +54,6 @@ def test_the_content_of_a_document_by_id_and_by_path(snapshot: Snapshot) -> None
     assert "empty" in reason
 
 
-def test_a_document_that_is_not_there(snapshot: Snapshot) -> None:
-    with pytest.raises(InputError, match=r"no document of the index is named 9\.txt; `hirag-dist status --documents`"):
-        document_content(snapshot, "9.txt")
-
-
 def test_a_path_of_several_records(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.folder.joinpath("corpus.jsonl").write_text('{"text": "sun moon"}\n{"text": "sea sand"}\n')

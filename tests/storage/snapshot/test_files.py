@@ -90,19 +90,6 @@ def test_a_base_that_is_gone_or_altered_is_not_used(
     assert ("is written again" if gone else "was altered") in caplog.text
 
 
-def test_a_base_of_another_version_or_index_is_not_used(store: Store, tmp_path: Path) -> None:
-    manifest = write(store, "")
-    other = Snapshot(store, manifest.model_copy(update={"hirag_dist": "0.0.0"}))
-    elsewhere = open_snapshot(Store(str(tmp_path / "index2")), write(Store(str(tmp_path / "index2")), "").snapshot_id)
-    for base in (other, elsewhere):
-        files = SnapshotFiles(store, "snapshots/x", manifest.content, base)
-        assert not files.copied("entities.parquet", ("entities",))
-        assert files.base_values() is None
-    files = SnapshotFiles(store, "snapshots/x", manifest.content, open_snapshot(store, manifest.snapshot_id))
-    assert files.copied("entities.parquet", ("entities",))
-    assert not files.copied("unknown.parquet", ("entities",))
-
-
 def test_a_failure_in_one_file_leaves_no_manifest(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     base = open_snapshot(store, write(store, "").snapshot_id)
     written = SnapshotFiles.array

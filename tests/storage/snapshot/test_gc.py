@@ -127,13 +127,6 @@ def test_all_that_was_made_from_a_snapshot_goes_with_it(store: Store, ids: list[
     assert going(store) == ids[2:4]
 
 
-def test_collections_whose_snapshots_are_gone_go_where_no_other_index_has_any(store: Store, ids: list[str]) -> None:
-    shelf = Shelf("another_1", f"{ids[0]}_1", f"{ids[4]}_1")
-    plan = plan_gc(store, RetentionPolicy(9), BEGIN + 5 * DAY)
-    assert collections_of(plan, shelf, shared=True) == []
-    assert collections_of(plan, shelf, shared=False) == ["another_1"]
-
-
 def test_what_a_killed_run_left_goes_with_the_next(store: Store, ids: list[str]) -> None:
     shelf = Shelf(f"{ids[0]}_1")
     shelf.dies = True

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import aiohttp
-import numpy as np
 import openai
 import pytest
 
-from hirag_dist.core.prompts.templates import Prompts, describe_request, reply_schema
+from hirag_dist.core.prompts.templates import Prompts, describe_request
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import RateLimited
 from hirag_dist.llm.endpoints.hashing import HashingEmbedder
@@ -23,7 +21,7 @@ from hirag_dist.llm.endpoints.openai_embeddings import OpenAiEmbedder
 from hirag_dist.llm.rule_based import reply_to
 from hirag_dist.testing.simulator import Simulator, SimulatorOptions
 from hirag_dist.testing.simulator.app import Endpoint
-from hirag_dist.types import ChatRequest, FloatMatrix
+from hirag_dist.types import FloatMatrix
 
 REQUEST = describe_request("Scrooge", "person", ["Scrooge is a miser.", "Scrooge lives in London."], Prompts(), 60)
 MESSAGES: list[Any] = [{"role": message.role, "content": message.content} for message in REQUEST.messages]
@@ -62,66 +60,12 @@ async def test_completes_as_the_model_in_process(client: openai.AsyncOpenAI) -> 
     assert reply.usage.prompt_tokens_details.cached_tokens == 0
 
 
-async def test_streams_the_same(client: openai.AsyncOpenAI) -> None:
-    stream = await client.chat.completions.create(
-        model="some", messages=MESSAGES, stream=True, stream_options={"include_usage": True}
-    )
-    chunks = [chunk async for chunk in stream]
-    text = "".join(choice.delta.content or "" for chunk in chunks for choice in chunk.choices)
-    assert text == reply_to(REQUEST.messages, None)
-    assert chunks[-2].choices[0].finish_reason == "stop"
-    assert chunks[-1].usage is not None
-    assert len({chunk.id for chunk in chunks}) == 1
-
-
-async def test_a_schema_of_ours_gives_its_form_another_its_smallest_value(client: openai.AsyncOpenAI) -> None:
-    report = [
-        {"role": "system", "content": "Task: report\n\nWrite."},
-        {"role": "user", "content": "<entities>\nE1. Scrooge (person): a miser.\n</entities>"},
-    ]
-
-    async def ask(name: str, schema: Any) -> dict[str, Any]:
-        described: Any = {"type": "json_schema", "json_schema": {"name": name, "strict": True, "schema": schema}}
-        reply = await client.chat.completions.create(model="m", messages=report, response_format=described)  # type: ignore[arg-type]
-        found: dict[str, Any] = json.loads(reply.choices[0].message.content or "")
-        return found
-
-    schema = reply_schema(ChatRequest("report", (), "", "report"))
-    assert set(await ask("report", schema)) == set(schema["properties"])
-    assert await ask("mine", {"type": "object", "properties": {"n": {"type": "integer"}}}) == {"n": 0}
-
-
-@pytest.mark.parametrize("texts", ["one text", ["one text", "another", " "]])
-async def test_embeds_in_both_encodings(client: openai.AsyncOpenAI, texts: str | list[str]) -> None:
-    floats = await client.embeddings.create(model="e", input=texts, encoding_format="float")
-    packed = await client.embeddings.create(model="e", input=texts, encoding_format="base64")
-    expected = await HashingEmbedder().embed([texts] if isinstance(texts, str) else texts)
-    np.testing.assert_allclose([item.embedding for item in floats.data], expected, atol=1e-7)
-    raw: list[Any] = [item.embedding for item in packed.data]
-    decoded = [np.frombuffer(base64.b64decode(row), "<f4") for row in raw]
-    np.testing.assert_allclose(decoded, expected, atol=1e-7)
-    assert floats.usage.total_tokens > 0
-
-
 BAD_BODIES: list[tuple[str, Any, str]] = [
     ("chat/completions", "{", "parse the JSON"),
-    ("chat/completions", [], "must be an object"),
     ("chat/completions", {"messages": MESSAGES}, "'model'"),
-    ("chat/completions", {"model": "", "messages": MESSAGES}, "model"),
-    ("chat/completions", {"model": "m"}, "'messages'"),
-    ("chat/completions", {"model": "m", "messages": []}, "'messages'"),
-    ("chat/completions", {"model": "m", "messages": [{"role": "robot", "content": "x"}]}, "messages[0].role"),
     ("chat/completions", {"model": "m", "messages": [{"role": "user", "content": 3}]}, "messages[0].content"),
-    ("chat/completions", {"model": "m", "messages": [{"role": "user", "content": [{"type": "image"}]}]}, "content"),
-    ("chat/completions", {"model": "m", "messages": MESSAGES, "stream": "yes"}, "'stream'"),
-    ("chat/completions", {"model": "m", "messages": MESSAGES, "max_tokens": True}, "'max_tokens'"),
-    ("chat/completions", {"model": "m", "messages": MESSAGES, "max_tokens": 0}, "'max_tokens'"),
     ("chat/completions", {"model": "m", "messages": MESSAGES, "response_format": {"type": "xml"}}, "response_format"),
-    ("chat/completions", {"model": "m", "messages": [{"role": "user", "content": "hello"}]}, "needs a language model"),
-    ("embeddings", {"model": "m"}, "'input'"),
     ("embeddings", {"model": "m", "input": [1, 2]}, "'input'"),
-    ("embeddings", {"model": "m", "input": [""]}, "'input'"),
-    ("embeddings", {"model": "m", "input": "x", "encoding_format": "hex"}, "encoding_format"),
 ]
 
 
@@ -133,22 +77,6 @@ async def test_wrong_bodies(simulator: Simulator, http: aiohttp.ClientSession, p
     assert (response.status, error["type"]) == (400, "invalid_request_error")
     assert said in error["message"]
     assert set(error) == {"message", "type", "param", "code"}
-
-
-async def test_wants_its_key() -> None:
-    async with Simulator(SimulatorOptions(listen=LOOPBACK, api_key="right-key")) as simulator:
-        for key, allowed in (("right-key", True), ("wrong-key", False)):
-            async with openai.AsyncOpenAI(api_key=key, base_url=simulator.base_url, max_retries=0) as client:
-                if allowed:
-                    await client.chat.completions.create(model="m", messages=MESSAGES)
-                else:
-                    with pytest.raises(openai.AuthenticationError, match="Incorrect API key") as caught:
-                        await client.chat.completions.create(model="m", messages=MESSAGES)
-                    assert "wrong-key" not in str(caught.value)
-        async with aiohttp.ClientSession() as http, http.get(f"{simulator.base_url}/models") as response:
-            assert response.status == 401
-        async with aiohttp.ClientSession() as http, http.get(simulator.base_url[:-3] + "/healthz") as response:
-            assert response.status == 200
 
 
 async def test_above_its_limit_it_says_when_to_come_back() -> None:
