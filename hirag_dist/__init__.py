@@ -23,7 +23,6 @@ if TYPE_CHECKING:
         add_documents_async,
         build_index,
         build_index_async,
-        load_config,
         plan_build,
         plan_reembedding,
         plan_update,
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
         remove_documents,
         remove_documents_async,
     )
+    from hirag_dist.api.config import load_config
     from hirag_dist.api.index import AsyncIndex, Index, open_index, open_index_async
     from hirag_dist.application.index_result import IndexResult
     from hirag_dist.client import AsyncHiragClient, HiragClient
@@ -75,7 +75,6 @@ _MODULES = {
         "add_documents_async",
         "build_index",
         "build_index_async",
-        "load_config",
         "plan_build",
         "plan_reembedding",
         "plan_update",
@@ -86,6 +85,7 @@ _MODULES = {
         "remove_documents",
         "remove_documents_async",
     ),
+    "hirag_dist.api.config": ("load_config",),
     "hirag_dist.api.index": ("AsyncIndex", "Index", "open_index", "open_index_async"),
     "hirag_dist.client": ("AsyncHiragClient", "HiragClient"),
     "hirag_dist.application.index_result": ("IndexResult",),

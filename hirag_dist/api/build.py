@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypeAlias, TypedDict, TypeVar, Unpack
+from typing import Any, TypedDict, TypeVar, Unpack
 
+from hirag_dist.api.config import ConfigLike, as_config
 from hirag_dist.application.build import BuildOptions, refresh_within, run_add, run_build, run_reembed, run_remove
 from hirag_dist.application.index_result import IndexResult
 from hirag_dist.composition.build_records import recorded_embedder, recorded_speeds
@@ -21,7 +21,6 @@ from hirag_dist.composition.models import (
     role_windows,
     settle_embedder,
 )
-from hirag_dist.config import loader
 from hirag_dist.config.model import Config
 from hirag_dist.indexing.estimate import CostEstimate, estimate_build
 from hirag_dist.indexing.update.documents import DocumentSelection
@@ -32,55 +31,6 @@ from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.protocols import EventListener
 from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.store import Store
-
-ConfigLike: TypeAlias = Config | str | Path | Mapping[str, Any] | None
-
-
-def load_config(path: str | Path | None = None, **overrides: Any) -> Config:
-    """Return the effective configuration of a YAML file, the environment and overrides.
-
-    Args:
-        path: a YAML file; None for the defaults.
-        overrides: sections and keys, as in `load_config("hirag.yaml", retrieval={"top_n": 30})`; they take precedence.
-
-    Raises:
-        ConfigError: the file cannot be read, a key is unknown, or a value is out of bounds.
-    """
-    return loader.load_config(None if path is None else str(path), os.environ, dict(_leaves(overrides))).config
-
-
-def as_config(config: ConfigLike) -> Config:
-    """Return the effective configuration.
-
-    Args:
-        config: a `Config`, which is used as it is; the path of a YAML file; a mapping of keys to values, nested or
-            dotted ("retrieval.top_n"); or None for the defaults. Environment variables HIRAG__SECTION__KEY override
-            a file and the defaults; a mapping overrides both.
-
-    Raises:
-        ConfigError: the file cannot be read, a key is unknown, or a value is out of bounds.
-    """
-    if isinstance(config, Config):
-        return config
-    if isinstance(config, Mapping):
-        return loader.load_config(None, os.environ, dict(_leaves(config))).config
-    return load_config(config)
-
-
-_WHOLE = "llm.endpoints"  # endpoint names and their `extra_body` may hold dots
-
-
-def _leaves(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    """Return (dotted key, value) of a nested mapping."""
-    leaves: list[tuple[str, Any]] = []
-    for key, value in values.items():
-        dotted = f"{prefix}{key}"
-        if isinstance(value, Mapping) and value and dotted != _WHOLE:
-            leaves += _leaves(value, f"{dotted}.")
-        else:
-            leaves.append((dotted, value))
-    return leaves
-
 
 T = TypeVar("T")
 Inputs = str | Path | Iterable[str | Path]
