@@ -46,7 +46,7 @@ export function blocks(text, cite) {
     } else if (/^([-*_])(\s*\1){2,}$/.test(line)) out.push(h("hr"));
     else if (line) {
       const heading = /^#{1,6}\s+(.*?)\s*#*$/.exec(line);
-      out.push(h(heading ? "h4" : "p", { dir: "auto" }, ...inline(heading ? heading[1] : line, cite)));
+      out.push(h(heading ? "h3" : "p", { dir: "auto" }, ...inline(heading ? heading[1] : line, cite)));
     }
   }
   return out;
