@@ -44,14 +44,12 @@ from hirag_dist.application.build import run_add, run_build, run_remove
 from hirag_dist.config.loader import load_config
 from hirag_dist.config.model import Config
 from hirag_dist.execution.dataset import Dataset, DatasetPart
-from hirag_dist.indexing import pipeline
-from hirag_dist.indexing.base_layer import merge_base_layer
+from hirag_dist.indexing import base_layer, changed_documents, communities, next_snapshot, pipeline
+from hirag_dist.indexing.changed_documents import DocumentSelection
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.documents import ChunkedDocuments, ReadInput
 from hirag_dist.indexing.layers import GraphMentions
-from hirag_dist.indexing.update import graph as update_graph
-from hirag_dist.indexing.update import run as update_run
-from hirag_dist.indexing.update.documents import DocumentSelection
+from hirag_dist.indexing.mentions import merge_base_layer
 from hirag_dist.schemas import CHUNKS, DOCUMENTS, MENTIONS, PLACES, REJECTS, RELATION_MENTIONS
 from hirag_dist.storage.digest import table_digest
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
@@ -62,18 +60,17 @@ CHUNKS_A_DOCUMENT, NAMES_A_CHUNK, CHUNK_CHARS = 10, 10, 2500
 NEW_SHARE = 0.3
 FIRST_NEW = 10**9  # number of the first new name
 LOOK_S = 0.05
-PARTS = {  # name → what is timed; `read` and `added` are of `add`, `selected` of `remove`
+PARTS = {  # name → what is timed; `selected` is of `remove`
     "read": (pipeline, "read_input"),
-    "added": (pipeline, "added_to"),
     "unique documents": (pipeline, "unique_documents"),
     "selected": (pipeline, "selected_documents"),
     "changes": (pipeline, "find_changes"),
-    "layer 0": (update_run, "update_base_layer"),
-    "hierarchy": (update_run, "update_hierarchy"),
-    "communities": (update_graph, "detect_communities"),
-    "outlines": (update_graph, "report_outlines"),
-    "report material": (update_graph, "report_material"),
-    "reports": (update_run, "update_reports"),
+    "layer 0": (next_snapshot, "write_base_layer"),
+    "hierarchy": (next_snapshot, "write_hierarchy"),
+    "communities": (communities, "detect_communities"),
+    "outlines": (communities, "report_outlines"),
+    "report material": (communities, "report_material"),
+    "reports": (next_snapshot, "update_reports"),
     "publish": (pipeline, "publish"),
 }
 
@@ -142,8 +139,13 @@ def write_base(place: Path, n_entities: int) -> dict[str, Any]:
         return merge_base_layer(context, chunks, mentions, Dataset(REJECTS))
 
     with ExitStack() as stack:
-        for name, stand_in in (("read_input", read), ("chunked", chunked), ("extract_base_layer", extract)):
-            stack.enter_context(mock.patch.object(pipeline, name, stand_in))
+        patched = (
+            (pipeline, "read_input", read),
+            (changed_documents, "chunked", chunked),
+            (base_layer, "extract_base_layer", extract),
+        )
+        for module, name, stand_in in patched:
+            stack.enter_context(mock.patch.object(module, name, stand_in))
         run = measured(
             lambda heard: run_build([str(place / "none.txt")], str(place / "base"), configuration(), None, heard)
         )

@@ -54,9 +54,9 @@ if TYPE_CHECKING:
         StageFailed,
     )
     from hirag_dist.indexing.estimate import CostEstimate
-    from hirag_dist.indexing.update.estimate import UpdateEstimate
-    from hirag_dist.indexing.update.reembed import ReembeddingEstimate
-    from hirag_dist.indexing.update.summary import UpdateSummary
+    from hirag_dist.indexing.reembed import ReembeddingEstimate
+    from hirag_dist.indexing.update_estimate import UpdateEstimate
+    from hirag_dist.indexing.update_summary import UpdateSummary
     from hirag_dist.types import (
         Answer,
         Citation,
@@ -106,9 +106,9 @@ _MODULES = {
         "StageFailed",
     ),
     "hirag_dist.indexing.estimate": ("CostEstimate",),
-    "hirag_dist.indexing.update.estimate": ("UpdateEstimate",),
-    "hirag_dist.indexing.update.reembed": ("ReembeddingEstimate",),
-    "hirag_dist.indexing.update.summary": ("UpdateSummary",),
+    "hirag_dist.indexing.update_estimate": ("UpdateEstimate",),
+    "hirag_dist.indexing.reembed": ("ReembeddingEstimate",),
+    "hirag_dist.indexing.update_summary": ("UpdateSummary",),
     "hirag_dist.types": (
         "Answer",
         "Citation",

@@ -41,7 +41,7 @@ LONGEST = (
     "e2e",
     "deploy",
     "retrieval/test_engine.py",  # these two compile nearly all there is to compile: in a fresh clone half a minute
-    "indexing/update/test_run.py",
+    "indexing/test_updates.py",
     "llm",  # until then, files that need nothing of it
     "readers",
     "storage/test",

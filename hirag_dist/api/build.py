@@ -22,10 +22,10 @@ from hirag_dist.composition.models import (
     settle_embedder,
 )
 from hirag_dist.config.model import Config
+from hirag_dist.indexing.changed_documents import DocumentSelection
 from hirag_dist.indexing.estimate import CostEstimate, estimate_build
-from hirag_dist.indexing.update.documents import DocumentSelection
-from hirag_dist.indexing.update.estimate import UpdateEstimate, estimate_update
-from hirag_dist.indexing.update.reembed import ReembeddingEstimate, estimate_reembedding
+from hirag_dist.indexing.reembed import ReembeddingEstimate, estimate_reembedding
+from hirag_dist.indexing.update_estimate import UpdateEstimate, estimate_update
 from hirag_dist.indexing.window_sizes import fit_to_windows
 from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.protocols import EventListener

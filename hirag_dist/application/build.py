@@ -39,9 +39,9 @@ from hirag_dist.errors import ConfigError, IndexBusy, SnapshotError, SnapshotNot
 from hirag_dist.execution.executors import return_freed_memory
 from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.tracing import traced_build
+from hirag_dist.indexing.changed_documents import DocumentSelection
 from hirag_dist.indexing.context import BuildContext, ResolvedModels
 from hirag_dist.indexing.pipeline import Build, BuildResult
-from hirag_dist.indexing.update.documents import DocumentSelection
 from hirag_dist.indexing.window_sizes import fit_to_windows, size_changes
 from hirag_dist.interop.importers import ImportedGraph, read_working_folder
 from hirag_dist.llm.prompt_files import load_prompts

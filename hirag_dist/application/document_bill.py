@@ -21,7 +21,7 @@ from hirag_dist.core.graph.communities import membership
 from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.reports.material import report_text
 from hirag_dist.errors import SnapshotError
-from hirag_dist.indexing.update.written_bill import bill_rows
+from hirag_dist.indexing.update_summary import bill_rows
 from hirag_dist.llm.usage import total_cost
 from hirag_dist.storage.layout import DOCUMENT_METADATA, EXTRACTION_COSTS
 from hirag_dist.storage.snapshot.reader import Snapshot

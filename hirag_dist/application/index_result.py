@@ -20,7 +20,7 @@ from hirag_dist.execution.task import output_path
 from hirag_dist.indexing.content_remarks import content_counts, first_without_entities, is_sparse
 from hirag_dist.indexing.stages.chunk import ChunkDocuments
 from hirag_dist.indexing.stages.read import UniqueDocuments
-from hirag_dist.indexing.update.summary import UpdateSummary
+from hirag_dist.indexing.update_summary import UpdateSummary
 from hirag_dist.llm.usage import UsageMeter, dollars, total_cost
 from hirag_dist.storage.layout import WORK
 from hirag_dist.storage.snapshot.manifest import Manifest

@@ -25,11 +25,11 @@ from hirag_dist.config.model import Config
 from hirag_dist.config.sections import ReadingConfig
 from hirag_dist.errors import ConfigError, InputError, SnapshotCorrupt, SnapshotNotFound
 from hirag_dist.execution.stage_results import DroppedLetter, Drops, add_drops, load_drops
+from hirag_dist.indexing.base import differences, in_short
+from hirag_dist.indexing.changed_documents import DocumentSelection
 from hirag_dist.indexing.estimate import RetryEstimate, retry_works, stages_of
 from hirag_dist.indexing.pipeline import Build, BuildResult
 from hirag_dist.indexing.publish import republish
-from hirag_dist.indexing.update.base import differences, in_short
-from hirag_dist.indexing.update.documents import DocumentSelection
 from hirag_dist.protocols import EventListener
 from hirag_dist.storage.layout import BUILD, DROPPED, MANIFEST, snapshot_path
 from hirag_dist.storage.lock import BuildLock

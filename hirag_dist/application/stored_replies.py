@@ -26,8 +26,8 @@ from hirag_dist.errors import ConfigError, StageFailed
 from hirag_dist.execution.executors import InlineExecutor
 from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.stage import Services
-from hirag_dist.indexing.base_layer import extract_base_layer
 from hirag_dist.indexing.context import BuildContext, ResolvedModels
+from hirag_dist.indexing.mentions import extract_base_layer
 from hirag_dist.indexing.pipeline import Build
 from hirag_dist.indexing.stages.embed import EmbedChunks, entity_texts
 from hirag_dist.llm.call import CallContext

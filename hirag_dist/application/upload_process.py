@@ -23,7 +23,7 @@ from hirag_dist.composition.logs import configure_logging
 from hirag_dist.config.model import Config
 from hirag_dist.errors import HiragError
 from hirag_dist.execution.build_progress import ProgressReport
-from hirag_dist.indexing.update.estimate import UpdateEstimate, estimate_update
+from hirag_dist.indexing.update_estimate import UpdateEstimate, estimate_update
 from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.llm.usage import total_cost
 from hirag_dist.storage.snapshot.fallback import open_current

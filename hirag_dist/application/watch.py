@@ -14,7 +14,7 @@ from hirag_dist.composition.build_records import earlier_builds, last_build
 from hirag_dist.composition.models import BUILD_ROLES, check_prices
 from hirag_dist.config.model import Config
 from hirag_dist.errors import BudgetReached, ConfigError, HiragError, IndexBusy
-from hirag_dist.indexing.update.base import NOTES
+from hirag_dist.indexing.base import NOTES
 from hirag_dist.readers import find_inputs
 from hirag_dist.service.metrics_server import WatchMetrics
 from hirag_dist.storage.store import Store

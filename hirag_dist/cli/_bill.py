@@ -11,7 +11,7 @@ from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.llm.usage import dollars, total_cost
 
 if TYPE_CHECKING:  # questions are asked without the packages of builds
-    from hirag_dist.indexing.update.reembed import ReembeddingEstimate
+    from hirag_dist.indexing.reembed import ReembeddingEstimate
 
 
 def sent_line(sent: Mapping[str, Any]) -> str:

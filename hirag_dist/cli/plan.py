@@ -24,7 +24,7 @@ from hirag_dist.composition.models import lexical_embedding_notice
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError
 from hirag_dist.indexing.estimate import FIRST_TOKEN_S, S_PER_TOKEN, CostEstimate, StageEstimate
-from hirag_dist.indexing.update.estimate import UpdateEstimate
+from hirag_dist.indexing.update_estimate import UpdateEstimate
 from hirag_dist.llm.usage import dollars, total_cost
 
 _SHOWN = 20  # files that cannot be read

@@ -21,7 +21,7 @@ from hirag_dist.cli._progress import ProgressBars
 from hirag_dist.config.model import Config
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError, InputError, SnapshotNotFound
-from hirag_dist.indexing.update.documents import DocumentSelection
+from hirag_dist.indexing.changed_documents import DocumentSelection
 from hirag_dist.storage.snapshot.reader import current_id
 from hirag_dist.storage.store import Store
 

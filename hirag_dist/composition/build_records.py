@@ -31,7 +31,7 @@ from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
 from hirag_dist.storage.store import Store
 
 if TYPE_CHECKING:
-    from hirag_dist.indexing.update.documents import DocumentSelection
+    from hirag_dist.indexing.changed_documents import DocumentSelection
 import json
 import logging
 

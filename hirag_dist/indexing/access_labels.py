@@ -19,7 +19,7 @@ from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.documents import ChunkedDocuments
-from hirag_dist.indexing.layers import GraphMentions, Hierarchy, embed_entities
+from hirag_dist.indexing.layers import GraphMentions, embed_entities
 from hirag_dist.indexing.publish import LabelProvenance
 from hirag_dist.indexing.stages.access_labels import (
     CHUNK_SETS,
@@ -53,12 +53,6 @@ class LabelledGraph:
     mentions: GraphMentions | None
     aliases: Dataset
     summary_mentions: tuple[Dataset, ...]
-
-    @classmethod
-    def of(cls, hierarchy: Hierarchy) -> LabelledGraph:
-        """Return the graph of a hierarchy."""
-        base, mentions = hierarchy.base, tuple(layer.mentions for layer in hierarchy.summaries)
-        return cls(base.entities, hierarchy.relations, base.mentions, base.aliases, mentions)
 
 
 def collect_label_provenance(

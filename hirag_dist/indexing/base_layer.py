@@ -1,203 +1,432 @@
-"""Layer 0, the basic knowledge graph: extracted, merged, described, embedded (paper Algorithm 1, lines 1–4)."""
+"""Layer 0 after a change of documents: merged again where a mention came or went, kept rows of the base elsewhere.
+
+The result equals that of a fresh build of the same documents, whatever the history.
+"""
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, replace
 
-from hirag_dist.config.model import Config
-from hirag_dist.core.prompts.templates import Prompts
-from hirag_dist.core.text.normalize import count_noun
-from hirag_dist.errors import StageFailed
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from hirag_dist.core.graph.csr import rows_of
+from hirag_dist.core.row_changes import ChangedRows, changed_rows, rows_with
+from hirag_dist.core.text.ids import entity_id, relation_id
 from hirag_dist.execution.dataset import Dataset
+from hirag_dist.execution.stage_results import split_letters
+from hirag_dist.indexing.base import UpdateBase
+from hirag_dist.indexing.budget import CLAIMS_AGAIN, EXTRACT_AGAIN
+from hirag_dist.indexing.changed_documents import ChangedDocuments
+from hirag_dist.indexing.content_remarks import cut_ids
 from hirag_dist.indexing.context import BuildContext
-from hirag_dist.indexing.extraction import extract_mentions
-from hirag_dist.indexing.layers import BaseLayer, GraphMentions, embed_entities
-from hirag_dist.indexing.stages.claims import ExtractClaims
-from hirag_dist.indexing.stages.merge import DescribeEntities, MergeEntities, MergeRelations
-from hirag_dist.indexing.stages.packed_calls import PackingOptions
-from hirag_dist.indexing.stages.resolve import (
-    ANSWERS,
-    PAIRS_PER_CALL,
-    AskPairs,
-    GroupNames,
-    ProposePairs,
-    RenameMentions,
-    RenameRelations,
+from hirag_dist.indexing.layers import BaseLayer, GraphMentions, ImportedCommunities, embed_entities
+from hirag_dist.indexing.mentions import (
+    ExtractedMentions,
+    check_entities,
+    describe_entities,
+    extract_base_layer,
+    extract_claims,
+    extract_mentions,
+    extract_refused,
+    merge_base_layer,
+    merge_mentions,
 )
-from hirag_dist.indexing.window_sizes import described_tokens
-from hirag_dist.schemas import ALIASES, REJECTS
+from hirag_dist.indexing.stages.claims import ExtractClaims
+from hirag_dist.indexing.stages.embed import EmbedEntities, vector_rows
+from hirag_dist.indexing.stages.extract import ExtractGraph
+from hirag_dist.indexing.stages.merge import DescribeEntities
+from hirag_dist.schemas import (
+    ALIASES,
+    CHUNKS,
+    CLAIMS,
+    ENTITIES,
+    EXTRACTION_COSTS,
+    MENTIONS,
+    REJECTS,
+    RELATION_MENTIONS,
+    RELATIONS,
+)
+from hirag_dist.storage import layout
+from hirag_dist.types import FloatMatrix, IntVector
 
-logger = logging.getLogger(__name__)
-DESCRIBE_PROMPT_TOKENS = 6000  # descriptions in one describe call
-
-
-def extract_base_layer(context: BuildContext, chunks: Dataset) -> BaseLayer:
-    """Return the graph that is extracted from chunks.
-
-    Raises:
-        StageFailed: there is no entity in any chunk.
-    """
-    extracted = extract_mentions(context, chunks)
-    return merge_base_layer(context, chunks, extracted.mentions, extracted.rejects)
-
-
-def merge_base_layer(context: BuildContext, chunks: Dataset, mentions: GraphMentions, rejects: Dataset) -> BaseLayer:
-    """Return the graph that mentions are merged to, resolved if that is configured, described and embedded.
-
-    Args:
-        chunks: asked for claims, if these are configured.
-        rejects: dead letters of the extraction.
-
-    Raises:
-        StageFailed: there is no entity.
-    """
-    config = context.config
-    merged = merge_mentions(context, mentions, "merge")
-    check_entities(merged.entities.rows, config)
-    aliases = Dataset(ALIASES)
-    if config.resolution.enabled:
-        aliases, letters = find_aliases(context, merged, mentions)
-        rejects += letters
-        if aliases.rows:
-            merged = merge_mentions(context, rename(context, mentions, aliases), "merge resolved")
-    layer = describe_base_layer(context, merged)
-    layer = replace(layer, rejects=rejects + layer.rejects, mentions=mentions, aliases=aliases)
-    if not config.claims:
-        return layer
-    found = extract_claims(context, chunks, mentions, layer.aliases, "claims")
-    mentions = replace(mentions, costs=mentions.costs + found.costs)
-    return replace(layer, claims=found.claims, rejects=layer.rejects + found.rejects, mentions=mentions)
-
-
-def check_entities(n_entities: int, config: Config) -> None:
-    """Raise StageFailed where there is no entity at all."""
-    if n_entities:
-        return
-    if config.extraction.method == "nlp":
-        raise StageFailed(
-            "no entity was found in any chunk by extraction.method: nlp, which goes by capitals and by what recurs in "
-            "a chunk; very short chunks may need extraction.method: llm"
-        )
-    target = config.llm.roles.extract
-    names = [target] if isinstance(target, str) else [share.endpoint for share in target]
-    if all(config.llm.endpoints[name].kind == "extractive" for name in names):
-        raise StageFailed(
-            "no entity was found in any chunk: the built-in model goes by words between spaces and by capitals, and "
-            "finds nothing in numbers alone, or in writing without both, as in Thai; set llm.roles.extract to an "
-            "endpoint with a language model"
-        )
-    raise StageFailed(
-        "no entity was found in any chunk; look at the extract model's replies, and at its prompt if you replaced it"
-    )
-
-
-def describe_base_layer(context: BuildContext, merged: MergedMentions) -> BaseLayer:
-    """Return layer 0 with one description and one vector for each entity."""
-    described = describe_entities(context, merged.entities, "describe")
-    embedded = embed_entities(context, described.entities, "embed layer 0")
-    rejects = described.rejects + embedded.rejects
-    return BaseLayer(described.entities, merged.relations, embedded.vectors, rejects, cut_ids=merged.cut_ids)
-
-
-def describe_entities(context: BuildContext, entities: Dataset, label: str) -> DescribeEntities.Outputs:
-    """Return entities with one description each, and dead letters."""
-    prompts = context.prompts.of("describe")
-    describe = DescribeEntities(
-        context.config.description_tokens,
-        _described_at_once(context, prompts),
-        context.config.tokenizer,
-        prompts,
-        context.models.models["summarise"],
-    )
-    return context.runner.run(describe, label, entities=entities)
-
-
-def _described_at_once(context: BuildContext, prompts: Prompts) -> int:
-    """Return the tokens of descriptions that one call makes one of."""
-    window = context.models.windows.get("summarise")
-    if window is None:
-        return DESCRIBE_PROMPT_TOKENS
-    return min(DESCRIBE_PROMPT_TOKENS, described_tokens(window, prompts, context.config.tokenizer))
+_ENTITY_KEY, _PAIR_KEY = ("name_key",), ("source_key", "target_key")
 
 
 @dataclass(frozen=True)
-class MergedMentions:
-    """Entities and relations merged by name, and the ids of those with more descriptions than are merged."""
+class LayerEntities:
+    """Entities of one layer after a change.
 
-    entities: Dataset
-    relations: Dataset
+    Attributes:
+        table: ENTITIES, sorted by id.
+        vectors: (n, dim) float32.
+        places: (n,) int64 row of each in the base's layer; −1 for a new one.
+        changed: (n,) bool, new ones and those whose name, type or description is another one now.
+        moved: (n,) bool, entities of the base whose name or description is another one now.
+        gone: (n_gone,) int64 rows of the base's layer that are not in `table` as they were.
+        rejects: dead letters of its vectors.
+        datasets: ENTITIES and VECTORS of a layer that is new as a whole, as the stages gave them.
+    """
+
+    table: pa.Table
+    vectors: FloatMatrix
+    places: IntVector
+    changed: NDArray[np.bool_]
+    moved: NDArray[np.bool_]
+    gone: IntVector
+    rejects: Dataset = Dataset(REJECTS)
+    datasets: tuple[Dataset, Dataset] | None = None
+
+
+@dataclass(frozen=True)
+class RelationChanges:
+    """Relations that came and went.
+
+    Attributes:
+        gone: (n_gone,) int64 rows of the base's relations, in any order; also of those that are merged again.
+        new: RELATIONS.
+    """
+
+    gone: IntVector
+    new: pa.Table
+
+
+@dataclass(frozen=True)
+class WrittenBaseLayer:
+    """Layer 0 after a change.
+
+    Attributes:
+        entities: with vectors.
+        relations: those within the layer that came and went.
+        mentions, relation_mentions: MENTIONS and RELATION_MENTIONS of now: sorted tables, or, where all are new, as
+            the extraction gave them; None of an imported graph.
+        costs: as of `GraphMentions`.
+        rejects, aliases, claims, cut_ids, imported: as of `BaseLayer`.
+    """
+
+    entities: LayerEntities
+    relations: RelationChanges
+    mentions: pa.Table | Dataset | None
+    relation_mentions: pa.Table | Dataset | None
+    costs: Dataset
+    rejects: Dataset
+    aliases: Dataset
+    claims: Dataset
     cut_ids: frozenset[str]
+    imported: ImportedCommunities | None = None
+
+    def datasets(self, context: BuildContext) -> GraphMentions | None:
+        """Return the mentions as datasets; None of an imported graph."""
+        if self.mentions is None or self.relation_mentions is None:
+            return None
+
+        def dataset(name: str, rows: pa.Table | Dataset) -> Dataset:
+            return context.datasets.put(name, rows) if isinstance(rows, pa.Table) else rows
+
+        mentions = dataset("mentions", self.mentions)
+        return GraphMentions(mentions, dataset("relation_mentions", self.relation_mentions), self.costs)
 
 
-def merge_mentions(context: BuildContext, mentions: GraphMentions, label: str) -> MergedMentions:
-    """Return entities and relations merged by name."""
-    run = context.runner.run
-    entities = run(MergeEntities(), f"{label} entities", mentions=mentions.entities)
-    merge_relations = MergeRelations(context.config.description_tokens)
-    relations = run(merge_relations, f"{label} relations", relation_mentions=mentions.relations)
-    cut_ids: set[str] = set()
-    for cut in (entities.cut, relations.cut):
-        cut_ids.update(context.datasets.read(cut)["id"].to_pylist() if cut.rows else ())
-    if cut_ids:
-        noun = count_noun(len(cut_ids), "entity or relation has", "entities or relations have")
-        logger.warning("%s more descriptions than are merged: only the first ones are", noun)
-    return MergedMentions(entities.entities, relations.relations, frozenset(cut_ids))
+def _new_base_layer(context: BuildContext, base: UpdateBase, layer: BaseLayer) -> WrittenBaseLayer:
+    """Return layer 0 of a build from nothing, or of an imported graph.
+
+    Args:
+        base: nothing.
+        layer: as its stages gave it.
+    """
+    found = layer.mentions
+    return WrittenBaseLayer(
+        new_entities(context, base, layer.entities, layer.vectors),
+        RelationChanges(np.zeros(0, np.int64), base.mapped(context.datasets.tables(layer.relations), RELATIONS)),
+        None if found is None else found.entities,
+        None if found is None else found.relations,
+        Dataset(EXTRACTION_COSTS) if found is None else found.costs,
+        layer.rejects,
+        layer.aliases,
+        layer.claims,
+        layer.cut_ids,
+        layer.imported,
+    )
 
 
-def extract_claims(
+def new_entities(
+    context: BuildContext, base: UpdateBase, entities: Dataset, vectors: Dataset, rejects: Dataset = Dataset(REJECTS)
+) -> LayerEntities:
+    """Return a layer of which the base has nothing.
+
+    Args:
+        entities, vectors: ENTITIES and VECTORS of the layer.
+        rejects: dead letters of the vectors.
+    """
+    table = base.sorted(context.datasets.tables(entities), ENTITIES, ("entity_id",))
+    n_rows = table.num_rows
+    return LayerEntities(
+        table,
+        base.arranged(context.datasets, vectors, table["entity_id"], context.models.dim),
+        np.full(n_rows, -1, np.int64),
+        np.ones(n_rows, bool),
+        np.zeros(n_rows, bool),
+        np.zeros(0, np.int64),
+        rejects,
+        (entities, vectors),
+    )
+
+
+def write_base_layer(
+    context: BuildContext, base: UpdateBase, changed: ChangedDocuments, imported: BaseLayer | None = None
+) -> WrittenBaseLayer:
+    """Return layer 0 of the documents of now.
+
+    Chunks of the base that are dead letters are asked for again: a reply that was refused to the last stays refused,
+    without a call, unless this is a retry.
+
+    Args:
+        imported: layer 0 that another tool extracted, in the place of that of the documents.
+
+    Raises:
+        StageFailed: too many dead letters, or no entity is left.
+    """
+    if base.is_nothing:
+        return _new_base_layer(context, base, imported or extract_base_layer(context, changed.new_chunks))
+    datasets = context.datasets
+    letters = _letters(base)
+    chunks = (changed.new_chunks, _refused_chunks(context, base, changed, letters))
+    asked = datasets.read(chunks[0] + chunks[1], ["chunk_id"])["chunk_id"].combine_chunks()
+    stale = pa.concat_arrays([changed.removed_chunks, asked])
+    found = _extracted(context, *chunks)
+    mentions, keys = _merged_rows(context, base, "mentions", MENTIONS, stale, found.mentions.entities, _ENTITY_KEY)
+    relation_mentions, pairs = _merged_rows(
+        context, base, "relation_mentions", RELATION_MENTIONS, stale, found.mentions.relations, _PAIR_KEY
+    )
+    costs = _kept_costs(context, base, stale) + found.mentions.costs
+    rejects = found.rejects + datasets.put("kept_letters", _of_stages(letters, (ExtractGraph.name,), stale))
+    if context.config.resolution.enabled:
+        now = GraphMentions(
+            datasets.put("mentions", mentions), datasets.put("relation_mentions", relation_mentions), costs
+        )
+        resolved = merge_base_layer(context, changed.documents.chunks, now, rejects)
+        return _resolved_layer(context, base, resolved, mentions, relation_mentions)
+    touched = GraphMentions(
+        datasets.put("touched_mentions", _rows_with(mentions, _ENTITY_KEY, keys)),
+        datasets.put("touched_relation_mentions", _rows_with(relation_mentions, _PAIR_KEY, pairs)),
+    )
+    merged = merge_mentions(context, touched, "merge")
+    described = describe_entities(context, merged.entities, "describe")
+    entity_ids = pa.array([entity_id(0, key) for (key,) in keys], pa.string())
+    before = base.layer_entities(0)[0]
+    gone = rows_with(before["entity_id"], entity_ids)
+    rows = changed_rows(before, gone, datasets.read(described.entities), ("entity_id",), base.rows)
+    check_entities(rows.table.num_rows, context.config)
+    pair_ids = pa.array(
+        [relation_id("extracted", *sorted((entity_id(0, low), entity_id(0, high)))) for low, high in pairs],
+        pa.string(),
+    )
+    relations = RelationChanges(
+        rows_with(base.table("relations", ["relation_id"])["relation_id"], pair_ids),
+        datasets.read(merged.relations),
+    )
+    rejects += described.rejects + datasets.put(
+        "kept_letters", _of_stages(letters, (DescribeEntities.name,), entity_ids)
+    )
+    entities = kept_vectors(context, base, 0, rows, gone, "embed layer 0")
+    layer = WrittenBaseLayer(
+        entities,
+        relations,
+        mentions,
+        relation_mentions,
+        costs,
+        rejects,
+        Dataset(ALIASES),
+        Dataset(CLAIMS),
+        (cut_ids(base.snapshot.manifest) - {*entity_ids.to_pylist(), *pair_ids.to_pylist()}) | merged.cut_ids,
+    )
+    return _with_claims(context, base, layer, chunks, stale, letters) if context.config.claims else layer
+
+
+def kept_vectors(
+    context: BuildContext, base: UpdateBase, layer: int, rows: ChangedRows, gone: IntVector, label: str
+) -> LayerEntities:
+    """Return a layer's entities with their vectors: those of the base where the text is the same, others embedded.
+
+    Texts that the embedder refused before, whose dead letters are in the base, are embedded again.
+
+    Args:
+        rows: ENTITIES of the layer, sorted by id.
+        gone: rows of the base's layer that were removed or replaced.
+    """
+    before, first = base.layer_entities(layer)
+    entities, places = rows.table, rows.origin.copy()
+    replaced = np.flatnonzero(places < 0)
+    was, now = before.take(pa.array(gone)), entities.take(pa.array(replaced))
+    at = rows_of(now["entity_id"], was["entity_id"])
+    known = np.flatnonzero(at >= 0)
+    places[replaced[known]] = gone[at[known]]
+    moved, changed = np.zeros(len(places), bool), np.zeros(len(places), bool)
+    changed[replaced] = True
+    was, now = was.take(pa.array(at[known])), now.take(pa.array(known))
+    same = pc.and_(pc.equal(was["name"], now["name"]), pc.equal(was["description"], now["description"])).to_numpy()
+    moved[replaced[known[~same]]] = True
+    changed[replaced[known]] = ~(same & pc.equal(was["type"], now["type"]).to_numpy())
+    again = rows_with(entities["entity_id"], refused_units(base, EmbedEntities.name))
+    asked = moved | (places < 0)
+    asked[again] = True
+    other, rejects = np.flatnonzero(asked), Dataset(REJECTS)
+    given = np.zeros((0, context.models.dim), np.float32)
+    if len(other):
+        texts = context.datasets.put("embedded_entities", entities.take(pa.array(other)))
+        embedded = embed_entities(context, texts, label)
+        found, rejects = context.datasets.read(embedded.vectors), embedded.rejects
+        order = rows_of(entities["entity_id"].take(pa.array(other)), found["id"])
+        given = vector_rows(found, context.models.dim, order)
+    sources = np.where((places >= 0) & ~moved, first + places, -1)
+    vectors = base.changed_vectors(sources, other, given)
+    moved[again] |= vectors[again].any(axis=1) & (places[again] >= 0)
+    return LayerEntities(entities, vectors, places, changed, moved, gone, rejects)
+
+
+def refused_units(base: UpdateBase, stage: str) -> pa.Array:
+    """Return the units of the base's dead letters of a stage."""
+    letters = base.table("rejects")
+    return letters.filter(pc.equal(letters["stage"], stage))["unit_id"].combine_chunks()
+
+
+def _resolved_layer(
+    context: BuildContext, base: UpdateBase, layer: BaseLayer, mentions: pa.Table, relation_mentions: pa.Table
+) -> WrittenBaseLayer:
+    """Return layer 0 as entity resolution made it, of all mentions."""
+    assert layer.mentions is not None
+    datasets, dim = context.datasets, context.models.dim
+    entities = datasets.read(layer.entities).sort_by("entity_id").combine_chunks()
+    found = datasets.read(layer.vectors)
+    vectors = vector_rows(found, dim, rows_of(entities["entity_id"], found["id"]))
+    before, first = base.layer_entities(0)
+    places = rows_of(entities["entity_id"], before["entity_id"])
+    known = np.flatnonzero(places >= 0)
+    was, now = before.take(pa.array(places[known])), entities.take(pa.array(known))
+    changed = places < 0
+    for name in ("name", "type", "description"):
+        changed[known] |= pc.not_equal(was[name], now[name]).to_numpy()
+    vectors_before = base.vectors_of(np.where(places >= 0, first + places, -1))
+    moved = (places >= 0) & (vectors_before != vectors).any(axis=1)
+    gone = np.setdiff1d(np.arange(before.num_rows), places[~changed])
+    kinds = base.table("relations", ["kind"])["kind"]
+    relations = RelationChanges(rows_with(kinds, pa.array(["extracted"])), datasets.read(layer.relations))
+    return WrittenBaseLayer(
+        LayerEntities(entities, vectors, places, changed, moved, gone),
+        relations,
+        mentions,
+        relation_mentions,
+        layer.mentions.costs,
+        layer.rejects,
+        layer.aliases,
+        layer.claims,
+        layer.cut_ids,
+    )
+
+
+def _letters(base: UpdateBase) -> pa.Table:
+    """Return all dead letters of the base, dropped ones too."""
+    return pa.concat_tables(
+        [base.table("rejects").cast(REJECTS), base.table(layout.DROPPED).select(REJECTS.names).cast(REJECTS)]
+    )
+
+
+def _of_stages(letters: pa.Table, stages: tuple[str, ...], without: pa.Array) -> pa.Table:
+    """Return the dead letters of stages, except those of some units."""
+    own = letters.filter(pc.is_in(letters["stage"], value_set=pa.array(stages)))
+    return own.filter(pc.invert(pc.is_in(own["unit_id"], value_set=without)))
+
+
+def _extracted(context: BuildContext, new: Dataset, refused: Dataset) -> ExtractedMentions:
+    """Return the mentions of new chunks, and of those that were refused before, any number of which may be again."""
+    found = extract_mentions(context, new)
+    return found + extract_refused(context, refused, EXTRACT_AGAIN) if refused.rows else found
+
+
+def _refused_chunks(context: BuildContext, base: UpdateBase, changed: ChangedDocuments, letters: pa.Table) -> Dataset:
+    """Return the chunks that are open dead letters of the base."""
+    still_open = split_letters(letters, context.runner.drops)[0]
+    refused = still_open.filter(
+        pc.is_in(still_open["stage"], value_set=pa.array([ExtractGraph.name, ExtractClaims.name]))
+    )
+    if not refused.num_rows:
+        return Dataset(CHUNKS)
+    chunks = base.table("chunks").cast(CHUNKS)
+    wanted = pc.and_(
+        pc.is_in(chunks["chunk_id"], value_set=refused["unit_id"].combine_chunks()),
+        pc.invert(pc.is_in(chunks["chunk_id"], value_set=changed.removed_chunks)),
+    )
+    return context.datasets.put("refused_chunks", chunks.filter(wanted))
+
+
+def _merged_rows(
     context: BuildContext,
-    chunks: Dataset,
-    mentions: GraphMentions,
-    aliases: Dataset,
-    label: str,
-    any_letters: bool = False,
-) -> ExtractClaims.Outputs:
-    """Return the claims that the extract model finds in chunks about their entities, and dead letters.
+    base: UpdateBase,
+    name: str,
+    schema: pa.Schema,
+    stale: pa.Array,
+    found: Dataset,
+    keys: tuple[str, ...],
+) -> tuple[pa.Table, list[tuple[str, ...]]]:
+    """Return the mentions of now, sorted, and the distinct keys of those that came or went.
 
     Args:
-        any_letters: accept any number of dead letters.
+        stale: chunks whose mentions of the base do not count any more.
+        found: mentions that are new.
     """
-    extract = ExtractClaims(
-        structured=context.models.structured["extract"],
-        same_language=context.same_language,
-        prompts=context.prompts.of("extract-claims"),
-        models=context.models.models["extract"],
+    before, new = base.table(name).cast(schema), context.datasets.read(found)
+    gone = rows_with(before["chunk_id"], stale)
+    now = changed_rows(before, gone, new, (*keys, "chunk_id", "position"), base.rows).table
+    changes = pa.concat_tables([before.select(keys).take(pa.array(gone)), new.select(keys)])
+    columns = [column.to_pylist() for column in changes.columns]
+    return now, sorted(set(zip(*columns, strict=True)))
+
+
+def _kept_costs(context: BuildContext, base: UpdateBase, stale: pa.Array) -> Dataset:
+    """Return EXTRACTION_COSTS of the base's chunks that stay; not of claims where all are extracted again."""
+    before = base.table(layout.EXTRACTION_COSTS).cast(EXTRACTION_COSTS)
+    if context.config.resolution.enabled:
+        before = before.filter(pc.not_equal(before["stage"], ExtractClaims.name))
+    return context.datasets.put("kept_costs", before.filter(pc.invert(pc.is_in(before["chunk_id"], value_set=stale))))
+
+
+def _rows_with(table: pa.Table, keys: tuple[str, ...], values: list[tuple[str, ...]]) -> pa.Table:
+    """Return the rows with some values of the key columns."""
+    first = pc.is_in(table[keys[0]], value_set=pa.array([value[0] for value in values], pa.string()))
+    found = table.filter(first)
+    if len(keys) == 1:
+        return found
+    wanted = set(values)
+    columns = [found[key].to_pylist() for key in keys]
+    return found.filter(pa.array([value in wanted for value in zip(*columns, strict=True)], pa.bool_()))
+
+
+def _with_claims(
+    context: BuildContext,
+    base: UpdateBase,
+    layer: WrittenBaseLayer,
+    chunks: tuple[Dataset, Dataset],
+    stale: pa.Array,
+    letters: pa.Table,
+) -> WrittenBaseLayer:
+    """Return the layer with the base's claims of chunks that stay, and those of new and of refused chunks."""
+    datasets, mentions = context.datasets, layer.datasets(context)
+    assert mentions is not None
+    new, refused = chunks
+    found = extract_claims(context, new, mentions, layer.aliases, "claims")
+    claims, own_letters, costs = found.claims, found.rejects, layer.costs + found.costs
+    if refused.rows:
+        again = extract_claims(context, refused, mentions, layer.aliases, CLAIMS_AGAIN, any_letters=True)
+        claims, own_letters = claims + again.claims, own_letters + again.rejects
+        costs += again.costs
+    before = base.table("claims").cast(CLAIMS)
+    kept = before.filter(pc.invert(pc.is_in(before["chunk_id"], value_set=stale)))
+    rejects = own_letters + datasets.put("kept_letters", _of_stages(letters, (ExtractClaims.name,), stale))
+    return replace(
+        layer,
+        claims=datasets.put("kept_claims", kept) + claims,
+        rejects=layer.rejects + rejects,
+        costs=costs,
     )
-    run = context.runner.run_tolerant if any_letters else context.runner.run
-    return run(extract, label, chunks=chunks, mentions=mentions.entities, aliases=aliases)
-
-
-def find_aliases(context: BuildContext, merged: MergedMentions, mentions: GraphMentions) -> tuple[Dataset, Dataset]:
-    """Return ALIASES, and the dead letters of the questions to the model.
-
-    Args:
-        merged: entities and relations merged by name.
-        mentions: their mentions.
-    """
-    runner, models = context.runner, context.models
-    proposed = runner.run(ProposePairs(), "propose pairs", entities=merged.entities, relations=merged.relations)
-    answers, rejects = Dataset(ANSWERS), Dataset(REJECTS)
-    if proposed.questions.rows:
-        structured, answering = models.structured["summarise"], models.models["summarise"]
-        packing = PackingOptions(context.config.pack_tokens, PAIRS_PER_CALL)
-        ask = AskPairs(structured, packing, context.prompts.of("same-entity"), answering)
-        asked = runner.run(ask, "resolve", questions=proposed.questions)
-        answers, rejects = asked.answers, asked.rejects
-    grouped = runner.run(
-        GroupNames(context.config.resolution.aliases),
-        "group names",
-        pairs=proposed.pairs,
-        answers=answers,
-        entities=merged.entities,
-        mentions=mentions.entities,
-    )
-    return grouped.aliases, rejects
-
-
-def rename(context: BuildContext, mentions: GraphMentions, aliases: Dataset) -> GraphMentions:
-    """Return mentions by resolved names."""
-    run = context.runner.run
-    relations = run(RenameRelations(), "rename relations", relation_mentions=mentions.relations, aliases=aliases)
-    entities = run(RenameMentions(), "rename mentions", mentions=mentions.entities, aliases=aliases)
-    return replace(mentions, entities=entities.mentions, relations=relations.relation_mentions)

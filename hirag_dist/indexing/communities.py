@@ -1,65 +1,153 @@
-"""Communities over all layers, and their reports."""
+"""The graph of all layers, its communities, and the material of their reports."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hirag_dist.config.model import Config
-from hirag_dist.core.reports.selection import MIN_ENTITIES, ReportChoice, ReportOutlines, outlined_rows
+from hirag_dist.core.graph.csr import build_graph, relation_ends, rows_of
+from hirag_dist.core.reports.selection import ReportOutlines, report_outlines
+from hirag_dist.core.row_changes import rows_with
 from hirag_dist.execution.dataset import Dataset
+from hirag_dist.indexing.base import UpdateBase
+from hirag_dist.indexing.base_layer import WrittenBaseLayer
 from hirag_dist.indexing.context import BuildContext
-from hirag_dist.indexing.layers import DESCRIPTION_CHARS, Hierarchy, ImportedCommunities
-from hirag_dist.indexing.stages.communities import (
-    ChooseReports,
-    DetectCommunities,
-    KeepCommunities,
-    NumberRelations,
-    OutlineReports,
+from hirag_dist.indexing.hierarchy import Hierarchy
+from hirag_dist.indexing.report_material import (
+    CommunityMaterial,
+    GraphTables,
+    KnownDigests,
+    report_material,
 )
-from hirag_dist.indexing.stages.packed_calls import PackingOptions
-from hirag_dist.indexing.stages.report import CHILD_REPORTS, WriteReports
-from hirag_dist.indexing.stages.report_text import ClaimLines, EntityLines, RelationLines
-from hirag_dist.schemas import REJECTS
+from hirag_dist.indexing.reports import LostIds
+from hirag_dist.indexing.stages.communities import CHANGED_ENTITIES, ENTITY_ORDER, DetectCommunities, adjacency
+from hirag_dist.schemas import COMMUNITIES
+from hirag_dist.types import CsrGraph
 
 MAX_TREE_REPORTS = 256  # in one task, which holds them in memory
 _MIN_LINE_TOKENS = 6  # of an entity or relation in a prompt, which bounds how many can be shown
 
 
 @dataclass(frozen=True)
-class CommunityReports:
-    """COMMUNITIES, their REPORTS, dead letters, and what reports may show; no outline where they were imported."""
+class ReportedGraph:
+    """The graph after a change.
 
-    communities: Dataset
-    reports: Dataset
-    rejects: Dataset = Dataset(REJECTS)
-    outline: OutlineReports.Outputs | None = None
+    Attributes:
+        tables: of now.
+        links: their graph.
+        detected: its communities.
+        outlines: of the reports of all communities.
+        material: of the reports.
+        lost: ids that the index of now has not.
+    """
+
+    tables: GraphTables
+    links: CsrGraph
+    detected: DetectCommunities.Outputs
+    outlines: ReportOutlines
+    material: CommunityMaterial
+    lost: LostIds
 
 
-@dataclass(frozen=True)
-class GraphRows:
-    """A graph as RELATION_ROWS, or as ADJACENCY and DEGREES of entities that are sorted by (layer, id)."""
+def find_communities(
+    context: BuildContext,
+    base: UpdateBase,
+    layer: WrittenBaseLayer,
+    hierarchy: Hierarchy,
+    changed_before: int,
+) -> ReportedGraph:
+    """Return the graph of all layers with its communities. The base's relations are released.
 
-    relations: Dataset | None = None
-    adjacency: Dataset | None = None
-    degrees: Dataset | None = None
+    Args:
+        layer: 0, of now.
+        changed_before: entities that earlier updates changed since communities were last detected without a base.
+    """
+    put = context.datasets.put
+    tables = _graph_tables(context, base, layer, hierarchy)
+    ids = tables.entities["entity_id"]
+    gone = base.table("relations").take(pa.array(hierarchy.relation_changes.gone))
+    base.release("relations")
+    ends = relation_ends(ids, tables.relations)
+    links = build_graph(ids, tables.relations, ends)
+    order = put("entity_order", tables.entities.select(ENTITY_ORDER.names))
+    if base.is_nothing:
+        detected = detect_communities(context, order, links)
+    else:
+        changed = put("changed_entities", _changed_entities(hierarchy, gone))
+        previous = base.dataset("communities", COMMUNITIES)
+        detected = detect_communities(context, order, links, previous, changed, changed_before)
+    communities = context.datasets.read(detected.communities)
+    max_lines, degree = max_report_lines(context.config), np.diff(links.indptr)
+    outlines = report_outlines(communities, ids, tables.relations, degree, max_lines, MAX_TREE_REPORTS, ends)
+    known = None
+    if not base.is_nothing:
+        known = KnownDigests(
+            base.table("report_inputs"),
+            bool(base.snapshot.manifest.counts.get("claims") or tables.claims.num_rows),
+            np.concatenate([each.changed for each in hierarchy.layers]),
+            hierarchy.relations.origin < 0,
+        )
+    material = report_material(tables, hierarchy.sources, communities, outlines, known)
+    return ReportedGraph(tables, links, detected, outlines, material, _lost_ids(base, hierarchy, gone))
 
 
-def build_communities(context: BuildContext, hierarchy: Hierarchy) -> CommunityReports:
-    """Return the communities of all layers with their reports; imported ones are kept."""
-    if hierarchy.base.imported is not None:
-        return _keep(context, hierarchy, hierarchy.base.imported)
-    entities, relations = hierarchy.entities, hierarchy.relations
-    numbered = context.runner.run(NumberRelations(), "graph", relations=relations, entities=entities).rows
-    detected = detect_communities(context, entities, GraphRows(numbered))
-    return _report(context, hierarchy, detected.communities, numbered)
+def _graph_tables(
+    context: BuildContext, base: UpdateBase, layer: WrittenBaseLayer, hierarchy: Hierarchy
+) -> GraphTables:
+    entities = base.joined([each.table for each in hierarchy.layers])
+    return GraphTables(entities, hierarchy.relations.table, context.datasets.read(layer.claims))
+
+
+def _lost_ids(base: UpdateBase, hierarchy: Hierarchy, relations: pa.Table) -> LostIds:
+    """Return the ids that the index of now has not.
+
+    Args:
+        relations: of the base, those that are gone or were merged again.
+    """
+    now = hierarchy.relation_changes.new["relation_id"].combine_chunks()
+    kept = np.zeros(base.table("entities").num_rows, bool)
+    for number, layer in enumerate(hierarchy.layers):
+        first = base.layer_rows("entities", number)[1]
+        kept[first + layer.places[layer.places >= 0]] = True
+    return LostIds(
+        base.table("entities", ["entity_id"])["entity_id"].filter(pa.array(~kept)).combine_chunks(),
+        relations["relation_id"].filter(pc.invert(pc.is_in(relations["relation_id"], value_set=now))).combine_chunks(),
+    )
+
+
+def _changed_entities(hierarchy: Hierarchy, gone: pa.Table) -> pa.Table:
+    """Return CHANGED_ENTITIES: ends of relations that came, went or have another weight, and new entities.
+
+    Args:
+        gone: RELATIONS of the base, those that are gone or were merged again.
+    """
+    now = hierarchy.relation_changes.new
+    place = rows_of(now["relation_id"], gone["relation_id"])
+    known = place >= 0
+    same = np.zeros(len(place), bool)
+    same[known] = now["weight"].to_numpy()[known] == gone["weight"].to_numpy()[place[known]]
+    kept = np.zeros(gone.num_rows, bool)
+    kept[place[known]] = True
+    some, lost = now.filter(pa.array(~same)), gone.filter(pa.array(~kept))
+    ends = [table[side] for table in (some, lost) for side in ("source_id", "target_id")]
+    new = [layer.table["entity_id"].filter(pa.array(layer.places < 0)) for layer in hierarchy.layers]
+    found = pc.unique(pa.chunked_array([chunk for column in (*ends, *new) for chunk in column.chunks], pa.string()))
+    ids = [layer.table["entity_id"] for layer in hierarchy.layers]
+    there = np.zeros(len(found), bool)
+    for own in ids:
+        at = rows_with(own, found)
+        there |= pc.is_in(found, value_set=own.take(pa.array(at)).combine_chunks()).to_numpy(zero_copy_only=False)
+    return pa.table([found.filter(pa.array(there)).sort()], schema=CHANGED_ENTITIES)
 
 
 def detect_communities(
     context: BuildContext,
     entities: Dataset,
-    graph: GraphRows,
+    graph: CsrGraph,
     previous: Dataset | None = None,
     changed: Dataset | None = None,
     changed_before: int = 0,
@@ -67,169 +155,29 @@ def detect_communities(
     """Return the communities of all layers.
 
     Args:
-        entities: of all layers, at least the columns that the stage reads.
+        entities: ENTITY_ORDER of all layers, in the order of the graph's rows.
         graph: of them.
         previous: COMMUNITIES of the base of an update.
         changed: CHANGED_ENTITIES since the base: new ones, those whose relations changed, and those that were related
             to removed ones.
         changed_before: entities that earlier updates changed since communities were last detected without a base.
     """
-    config = context.config.communities
+    config, put = context.config.communities, context.datasets.put
     stage = DetectCommunities(
         config.max_size, config.resolution, context.config.seed, context.models.kernels, changed_before
     )
+    entries, degrees = adjacency(graph)
     return context.runner.run(
         stage,
         "communities",
         entities=entities,
-        relations=graph.relations,
-        adjacency=graph.adjacency,
-        degrees=graph.degrees,
+        adjacency=put("adjacency", entries),
+        degrees=put("degrees", degrees),
         previous=previous,
         changed=changed,
     )
 
 
-def _keep(context: BuildContext, hierarchy: Hierarchy, imported: ImportedCommunities) -> CommunityReports:
-    kept = context.runner.run(
-        KeepCommunities(),
-        "communities",
-        communities=imported.communities,
-        reports=imported.reports,
-        entities=hierarchy.entities,
-        relations=hierarchy.relations,
-    )
-    return CommunityReports(kept.communities, kept.reports)
-
-
-def _report(context: BuildContext, hierarchy: Hierarchy, communities: Dataset, numbered: Dataset) -> CommunityReports:
-    """Return the reports that are written with the index; `numbered` are RELATION_ROWS."""
-    outline = context.runner.run(
-        OutlineReports(max_report_lines(context.config), MAX_TREE_REPORTS),
-        "report material: outlines",
-        communities=communities,
-        entities=hierarchy.entities,
-        relations=numbered,
-        relation_ids=hierarchy.relations,
-    )
-    texts = ReportTexts(hierarchy.entities, hierarchy.relations, hierarchy.base.claims)
-    reports, rejects = write_reports(context, _chosen(context, outline), texts, Dataset(CHILD_REPORTS))
-    return CommunityReports(communities, reports, rejects, outline)
-
-
-def report_choice(config: Config) -> ReportChoice:
-    """Return the rule that chooses the reports that are written with an index."""
-    return ReportChoice(config.communities.report_share)
-
-
-def _chosen(context: BuildContext, outline: OutlineReports.Outputs) -> OutlineReports.Outputs:
-    """Return the outlines of the reports that are written with the index, with the places of all."""
-    choice = report_choice(context.config)
-    if choice.share == 1:
-        return outline
-    chosen = context.runner.run(
-        ChooseReports(choice),
-        "report material: choice",
-        outlines=outline.outlines,
-        above=outline.above,
-    )
-    return replace(outline, outlines=chosen.outlines, above=chosen.above)
-
-
-@dataclass(frozen=True)
-class ReportTexts:
-    """ENTITIES, RELATIONS and CLAIMS, at least those that the reports to write may show."""
-
-    entities: Dataset
-    relations: Dataset
-    claims: Dataset
-
-
 def max_report_lines(config: Config) -> int:
     """Return the number of entities, and of relations, that a report can show at most."""
     return config.communities.report_tokens // _MIN_LINE_TOKENS
-
-
-def read_outlines(
-    context: BuildContext, outline: OutlineReports.Outputs, entity_ids: pa.ChunkedArray, relation_ids: pa.ChunkedArray
-) -> ReportOutlines:
-    """Return outlines as tables.
-
-    Args:
-        entity_ids, relation_ids: of all entities and relations.
-    """
-    read = context.datasets.read
-    below, above = read(outline.outlines), read(outline.above)
-    rows = pa.concat_tables([below, above])
-    return ReportOutlines(
-        below,
-        above,
-        read(outline.entities),
-        read(outline.relations),
-        outlined_rows(rows, "entity_ids", entity_ids),
-        outlined_rows(rows, "relation_ids", relation_ids),
-    )
-
-
-def write_reports(
-    context: BuildContext,
-    outline: OutlineReports.Outputs,
-    texts: ReportTexts,
-    children: Dataset,
-    suffix: str = "",
-    stand_in: bool = False,
-) -> tuple[Dataset, Dataset]:
-    """Return REPORTS and dead letters: of whole trees of communities, then of those that hold several trees.
-
-    Args:
-        outline: of the communities to report on.
-        texts: of what they show.
-        children: CHILD_REPORTS that are there already.
-        suffix: of the stages' labels.
-        stand_in: by rules, without a call.
-    """
-    run, config = context.runner.run, context.config.communities
-    material = f"report material{suffix}"
-    entity_lines = run(
-        EntityLines(DESCRIPTION_CHARS), f"{material}: entities", places=outline.entities, entities=texts.entities
-    ).lines
-    relation_lines = run(
-        RelationLines(DESCRIPTION_CHARS), f"{material}: relations", places=outline.relations, relations=texts.relations
-    ).lines
-    claim_lines = None
-    if texts.claims.rows:
-        claim_lines = run(
-            ClaimLines(DESCRIPTION_CHARS),
-            f"{material}: claims",
-            places=outline.entities,
-            entities=texts.entities,
-            claims=texts.claims,
-        ).lines
-    write = WriteReports(
-        structured=context.models.structured["report"],
-        max_tokens=config.report_tokens,
-        min_entities=MIN_ENTITIES,
-        tokenizer=context.config.tokenizer,
-        packing=PackingOptions(context.config.pack_tokens),
-        same_language=context.same_language,
-        prompts=context.prompts.of("report"),
-        models=() if stand_in else context.models.models["report"],
-        stand_in=stand_in,
-    )
-
-    def write_outlines(label: str, outlines: Dataset, below: Dataset) -> WriteReports.Outputs:
-        return run(
-            write,
-            label,
-            outlines=outlines,
-            entities=entity_lines,
-            relations=relation_lines,
-            children=below,
-            claims=claim_lines,
-        )
-
-    lower = write_outlines(f"reports{suffix}", outline.outlines, children)
-    if not outline.above.rows:
-        return lower.reports, lower.rejects
-    upper = write_outlines(f"reports above{suffix}", outline.above, children + lower.as_children)
-    return lower.reports + upper.reports, lower.rejects + upper.rejects

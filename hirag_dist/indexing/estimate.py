@@ -38,10 +38,10 @@ from hirag_dist.core.text.normalize import name_key
 from hirag_dist.core.text.tokens import counter, encoding
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.execution.events import CallsExpected
-from hirag_dist.indexing.base_layer import DESCRIBE_PROMPT_TOKENS
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.documents import UnreadRecords
 from hirag_dist.indexing.inputs import read_options
+from hirag_dist.indexing.mentions import DESCRIBE_PROMPT_TOKENS
 from hirag_dist.indexing.stages.meta_types import EXCERPT_CHARS, N_EXCERPTS
 from hirag_dist.indexing.stages.packed_calls import MAX_UNITS
 from hirag_dist.indexing.stages.read import unit_of

@@ -1,204 +1,295 @@
-"""The hierarchy on top of layer 0: cluster, summarise, embed, until the stop rule ends it (paper Algorithm 1)."""
+"""The hierarchy over layer 0: cluster, summarise, embed, until the stop rule ends it (paper Algorithm 1).
+
+Clusters are anchored in those of the base, and summaries written again where enough of them has changed; where the
+base has none, all are new.
+"""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from hirag_dist.config.model import META_TYPES, Config
-from hirag_dist.core.clustering.partition_tree import ClusterSettings
 from hirag_dist.core.clustering.stop_rule import StopLimits, change_rate, stop_after_clustering, stop_before_clustering
+from hirag_dist.core.entities.merging import CHARS_PER_TOKEN
+from hirag_dist.core.key_sets import KeySets, chunk_text_sets
+from hirag_dist.core.row_changes import ChangedRows
+from hirag_dist.core.text.ids import entity_id
+from hirag_dist.core.text.normalize import name_key
 from hirag_dist.execution.dataset import Dataset
+from hirag_dist.indexing.base import UpdateBase
+from hirag_dist.indexing.base_layer import (
+    LayerEntities,
+    RelationChanges,
+    WrittenBaseLayer,
+    kept_vectors,
+    new_entities,
+)
+from hirag_dist.indexing.budget import UpdateBudget
 from hirag_dist.indexing.context import BuildContext
-from hirag_dist.indexing.layer_clustering import LayerClusteringOptions, LayerClusters, cluster_layer
-from hirag_dist.indexing.layers import (
-    BaseLayer,
-    Hierarchy,
-    LayerRecord,
-    SummaryLayer,
-    embed_entities,
-)
+from hirag_dist.indexing.layer_clustering import LayerClusteringOptions, cluster_layer, clustering_options
+from hirag_dist.indexing.layer_clusters import UpdatedClusters, new_clusters, update_clusters
+from hirag_dist.indexing.layers import LayerRecord, embed_entities
+from hirag_dist.indexing.stages.embed import vector_table
 from hirag_dist.indexing.stages.meta_types import EXCERPT_CHARS, N_EXCERPTS, ProposeMetaTypes, SampleChunks
-from hirag_dist.indexing.stages.packed_calls import PackingOptions
-from hirag_dist.indexing.stages.summarise import SummariseClusters
-from hirag_dist.indexing.stages.summary_layer import (
-    LinkMembers,
-    MergeSummaryEntities,
-    MergeSummaryRelations,
-    NormaliseNames,
-    RelateEqualNames,
+from hirag_dist.indexing.summaries import LayerSummaries, UpdateSettings, update_summaries
+from hirag_dist.indexing.summary_entities import (
+    FormerRelations,
+    SummaryEntities,
+    former_relations,
+    update_equal_names,
+    update_summary_entities,
 )
-from hirag_dist.indexing.window_sizes import excerpt_tokens, member_tokens
-from hirag_dist.schemas import REJECTS, RELATIONS
+from hirag_dist.indexing.update_summary import TextCounts
+from hirag_dist.indexing.window_sizes import excerpt_tokens
+from hirag_dist.schemas import CLUSTERS, REJECTS, RELATIONS, SUMMARIES
 
 logger = logging.getLogger(__name__)
-SUMMARY_CHARS = 1200
 _MAX_UNCOVERING_SHARE = 0.3  # a layer with a larger share of summaries that cover no member is discarded
+_PIECE_ROWS = 65_536
+_LOOSE_SHARE = 0.3  # share of the budget's rest that a layer may spend on clusters that have become loose
 
 
-def build_hierarchy(context: BuildContext, base: BaseLayer, chunks: Dataset) -> Hierarchy:
-    """Return layers 0, 1, 2, … up to the layer where the stop rule ends. Paper: Algorithm 1, lines 5–13.
+@dataclass(frozen=True)
+class Hierarchy:
+    """All layers after a change.
+
+    Attributes:
+        layers: entities and vectors of each layer.
+        clusters: CLUSTERS of all layers.
+        relations: RELATIONS of all kinds, sorted by id.
+        relation_changes: those that came and went.
+        records: one for each layer.
+        mentions: SUMMARY_MENTIONS of each summary layer; of all clusters only where documents carry labels.
+        rejects: dead letters above layer 0.
+        state: SUMMARIES of all layers.
+        sources: texts that the entities of each layer derive from.
+        counts: of summaries.
+        meta_types: that summaries were guided by; none where there is no summary.
+    """
+
+    layers: tuple[LayerEntities, ...]
+    clusters: pa.Table
+    relations: ChangedRows
+    relation_changes: RelationChanges
+    records: tuple[LayerRecord, ...]
+    mentions: tuple[Dataset, ...]
+    rejects: Dataset
+    state: pa.Table
+    sources: tuple[KeySets, ...]
+    counts: TextCounts
+    meta_types: tuple[str, ...]
+
+
+def write_hierarchy(
+    context: BuildContext,
+    base: UpdateBase,
+    layer: WrittenBaseLayer,
+    chunks: Dataset,
+    budget: UpdateBudget,
+    settings: UpdateSettings,
+) -> Hierarchy:
+    """Return the hierarchy over layer 0 of now, up to where the stop rule ends it. Paper: Algorithm 1, lines 5–13.
+
+    Layers that the base has stay unless theirs fits one cluster.
 
     Args:
-        chunks: sampled if meta types have to be proposed, which happens before the first layer is summarised.
+        chunks: sampled where meta types have to be proposed, which happens before the first layer is summarised.
     """
-    options, limits = clustering_options(context), stop_limits(context.config)
-    layers: list[BaseLayer | SummaryLayer] = [base]
-    summaries: list[SummaryLayer] = []
-    records: list[LayerRecord] = []
-    rejects = Dataset(REJECTS)
-    meta_types: MetaTypes | None = None
+    former_records = {row["layer"]: row for row in base.table("layers").to_pylist()}
+    limits = stop_limits(context.config)
+    sources = [chunk_text_sets(layer.entities.table["chunk_ids"])]
+    layers, records = [layer.entities], list[LayerRecord]()
+    states: list[pa.Table] = []
+    clusters_of, relations, mentions = [CLUSTERS.empty_table()], [layer.relations], []
+    rejects, counts = Dataset(REJECTS), TextCounts()
+    former = former_relations(base)
+    hints: dict[str, str] = {}
+    meta_types = None if base.is_nothing else MetaTypes(tuple(base.notes["meta_types"]))
     while True:
-        number, top = len(summaries), layers[-1]
-        record = LayerRecord(number, top.entities.rows)
-        n_below = layers[-2].entities.rows if number else None
-        decision = stop_before_clustering(number, record.n_entities, n_below, limits)
+        number, top = len(states), layers[-1]
+        before = former_records.get(number)
+        was_clustered = bool((before or {}).get("n_summaries"))
+        n_below = layers[-2].table.num_rows if number else None
+        decision = _decision(number, top.table.num_rows, n_below, before, limits)
+        record = LayerRecord(number, top.table.num_rows)
         if decision is None:
-            clusters = cluster_layer(context.runner, options, number, top.vectors, top.entities)
-            record = _with_clusters(record, clusters, records)
-            sparsities = [layer.sparsity for layer in (*records, record) if layer.sparsity is not None]
-            decision = stop_after_clustering(sparsities, record.median_cluster, limits)
+            clusters = _clusters(context, base, number, top, hints, was_clustered, budget, settings)
+            record = _with_stats(record, clusters, records)
+            if not was_clustered:
+                sparsities = [each.sparsity for each in (*records, record) if each.sparsity is not None]
+                decision = stop_after_clustering(sparsities, record.median_cluster, limits)
         if decision is None:
             if meta_types is None:
                 meta_types = resolve_meta_types(context, chunks)
                 rejects += meta_types.rejects
-            draft = _summarise(context, number + 1, clusters, meta_types.names)
-            rejects += draft.rejects
-            record = replace(record, n_attached=draft.n_attached, n_unattached=draft.n_unattached)
-            n_new = draft.entities.rows
-            if n_new == 0 or draft.n_uncovering > _MAX_UNCOVERING_SHARE * n_new:
+            names = meta_types.names
+            written = update_summaries(context, base, number, clusters, sources[-1], names, budget, settings)
+            rejects += written.rejects
+            counts += written.counts
+            found = update_summary_entities(
+                context, base, number, top, clusters, written, former, settings.has_provenance
+            )
+            n_new = found.entities.table.num_rows
+            record = replace(record, n_attached=found.n_attached, n_unattached=found.n_unattached)
+            if not n_new or found.n_uncovering > _MAX_UNCOVERING_SHARE * n_new:
                 decision = (
-                    f"layer {number + 1} was dropped: {draft.n_uncovering} of its {n_new} summaries cover no member"
+                    f"layer {number + 1} was dropped: {found.n_uncovering} of its {n_new} summaries cover no member"
                 )
         if decision is not None:
             records.append(replace(record, decision=decision))
             logger.info("the hierarchy ends at layer %d: %s", number, decision)
             break
-        records.append(replace(record, n_summaries=draft.entities.rows))
-        summaries.append(_embed(context, number + 1, clusters, draft))
-        rejects += summaries[-1].rejects
-        layers.append(summaries[-1])
-    names = () if meta_types is None else meta_types.names
-    equal = relate_equal_names(context, base, summaries)
-    return Hierarchy(base, tuple(summaries), equal, tuple(records), rejects, names)
+        above = found.entities.table
+        records.append(replace(record, n_summaries=above.num_rows))
+        hints = _hints(base, number, written, above)
+        layers.append(_embedded(context, base, number + 1, found))
+        sources.append(found.sources)
+        states.append(written.state)
+        clusters_of.append(base.joined([clusters.clusters]))
+        relations.append(found.relations)
+        mentions.append(found.mentions)
+    if states:
+        relations.append(update_equal_names(context, base, tuple(layers), former))
+    changes = _relation_changes(base, former, relations, len(layers), bool(states))
+    before_all = base.table("relations").cast(RELATIONS)
+    return Hierarchy(
+        tuple(layers),
+        pa.concat_tables(clusters_of),
+        base.changed(before_all, changes.gone, _batches(changes.new), RELATIONS, ("relation_id",)),
+        changes,
+        tuple(records),
+        tuple(mentions),
+        rejects,
+        pa.concat_tables([SUMMARIES.empty_table(), *states]),
+        tuple(sources),
+        counts,
+        () if meta_types is None else meta_types.names,
+    )
 
 
-@dataclass(frozen=True)
-class SummaryDraft:
-    """A layer of summary entities before it is embedded, and what its record notes."""
-
-    entities: Dataset
-    relations: Dataset
-    mentions: Dataset
-    names: Dataset
-    replies: Dataset
-    rejects: Dataset
-    n_uncovering: int
-    n_attached: int
-    n_unattached: int
+def _embedded(context: BuildContext, base: UpdateBase, number: int, found: SummaryEntities) -> LayerEntities:
+    """Return the entities of a summary layer with their vectors."""
+    label = f"embed layer {number}"
+    if found.drafted is None:
+        return kept_vectors(context, base, number, found.entities, found.gone, label)
+    embedded = embed_entities(context, found.drafted, label)
+    return new_entities(context, base, found.drafted, embedded.vectors, embedded.rejects)
 
 
-def _with_clusters(record: LayerRecord, clusters: LayerClusters, below: list[LayerRecord]) -> LayerRecord:
-    """Return the record with the figures of the layer's clusters."""
+def _batches(table: pa.Table) -> Iterator[pa.Table]:
+    """Yield a table in pieces of some thousand rows, without a copy."""
+    return (table.slice(first, _PIECE_ROWS) for first in range(0, table.num_rows, _PIECE_ROWS))
+
+
+def _decision(
+    number: int, n_here: int, n_below: int | None, before: Mapping[str, Any] | None, limits: StopLimits
+) -> str | None:
+    """Return why the hierarchy ends at a layer, None where it goes on.
+
+    Args:
+        number: of the layer.
+        n_here, n_below: entities of it, and of the layer below.
+        before: the base's record of it.
+    """
+    was_clustered = bool((before or {}).get("n_summaries"))
+    reason = stop_before_clustering(number, n_here, n_below, limits)
+    if reason is not None and not (was_clustered and n_here > limits.target_cluster_size):
+        return reason
+    if not was_clustered and before is not None and n_here < 2 * before["n_entities"]:
+        return str(before["decision"])
+    return None
+
+
+def _relation_changes(
+    base: UpdateBase, former: FormerRelations, changes: Sequence[RelationChanges], n_layers: int, has_summaries: bool
+) -> RelationChanges:
+    """Return the changes of relations of all kinds as one, `gone` ascending and distinct."""
+    gone = [own.gone for own in changes] + [former.rows[former.above(n_layers)]]
+    if not has_summaries:
+        gone.append(former.rows)
+    return RelationChanges(np.unique(np.concatenate(gone)).astype(np.int64), base.joined([own.new for own in changes]))
+
+
+def _clusters(
+    context: BuildContext,
+    base: UpdateBase,
+    number: int,
+    top: LayerEntities,
+    hints: dict[str, str],
+    anchored: bool,
+    budget: UpdateBudget,
+    settings: UpdateSettings,
+) -> UpdatedClusters:
+    """Return the clusters of a layer: anchored in the base's, or new where the base has none."""
+    options, datasets = clustering_options(context), context.datasets
+    if anchored:
+        max_loose = _max_loose(options, top.table, budget.left, settings)
+        return update_clusters(base, options, number, top, hints, max_loose, settings.is_refresh)
+    if top.datasets is None:
+        vectors = datasets.put("layer_vectors", vector_table(top.table["entity_id"], top.vectors))
+        entities = datasets.put("layer_entities", top.table)
+    else:
+        entities, vectors = top.datasets
+    found = cluster_layer(context.runner, options, number, vectors, entities)
+    clusters = base.sorted(datasets.tables(found.clusters), CLUSTERS, ("cluster_id", "entity_id"))
+    return new_clusters(top.table, clusters, found.stats, options.description_chars, found.members)
+
+
+def _max_loose(
+    options: LayerClusteringOptions, entities: pa.Table, tokens_left: float, settings: UpdateSettings
+) -> int | None:
+    """Return the maximum of clusters to make again, so that their texts fit into the budget; None for no limit.
+
+    A cluster of usual size costs its summary, and about as much for a report: both read its members and write a reply.
+    A budget of twice that allows one in any case, or small indexes that grow by few words would never be repaired.
+    """
+    if np.isinf(tokens_left):
+        return None
+    chars = np.minimum(pc.utf8_length(entities["description"]).to_numpy(), options.description_chars).mean()
+    n_tokens = 2 * options.settings.target_size * chars / CHARS_PER_TOKEN + sum(settings.reply_tokens)
+    return max(int(_LOOSE_SHARE * tokens_left / n_tokens), int(tokens_left >= 2 * n_tokens))
+
+
+def _with_stats(record: LayerRecord, clusters: UpdatedClusters, below: Sequence[LayerRecord]) -> LayerRecord:
     previous = next((layer.sparsity for layer in reversed(below) if layer.sparsity is not None), None)
     rate = None if previous is None else change_rate(previous, clusters.stats.sparsity)
     return replace(record, change_rate=rate, **asdict(clusters.stats))
 
 
-def summary_stage(context: BuildContext, layer: int, meta_types: tuple[str, ...]) -> SummariseClusters:
-    """Return the stage that summarises clusters as entities of a layer."""
-    config = context.config
-    prompts = context.prompts.of("summarise")
-    window = context.models.windows.get("summarise")
-    return SummariseClusters(
-        layer=layer,
-        structured=context.models.structured["summarise"],
-        meta_types=meta_types,
-        packing=PackingOptions(config.pack_tokens),
-        same_language=context.same_language,
-        prompts=prompts,
-        models=context.models.models["summarise"],
-        member_tokens=0 if window is None else member_tokens(window, prompts, meta_types, config.tokenizer),
-    )
+def _hints(base: UpdateBase, number: int, written: LayerSummaries, above: pa.Table) -> dict[str, str]:
+    """Return new summary entity → cluster of the base, at its layer, of the entity that its cluster had before."""
+    if not written.rewritten:
+        return {}
+    links = base.table("clusters")
+    links = links.filter(pc.and_(pc.equal(links["layer"], number + 1), links["best"]))
+    home = dict(zip(links["entity_id"].to_pylist(), links["cluster_id"].to_pylist(), strict=True))
+    former = base.table("summaries", ["layer", "cluster_id", "entities"])
+    former = former.filter(pc.equal(former["layer"], number))
+    changed = pa.array(written.rewritten, pa.string())
+    was = _names_by_cluster(former.filter(pc.is_in(former["cluster_id"], value_set=changed)))
+    now = _names_by_cluster(written.state.filter(pc.is_in(written.state["cluster_id"], value_set=changed)))
+    present = set(above["entity_id"].to_pylist()) - set(home)
+    hints: dict[str, str] = {}
+    for cluster in sorted(now):
+        before = [entity_id(number + 1, name_key(name)) for name in was.get(cluster, ())]
+        homes = [home[own] for own in before if own in home]
+        for place, name in enumerate(now[cluster]):
+            own = entity_id(number + 1, name_key(name))
+            if homes and own in present:
+                hints.setdefault(own, homes[min(place, len(homes) - 1)])
+    return hints
 
 
-def _summarise(context: BuildContext, layer: int, clusters: LayerClusters, meta_types: tuple[str, ...]) -> SummaryDraft:
-    """Return the summaries of clusters as entities and relations of a layer."""
-    stage = summary_stage(context, layer, meta_types)
-    found = context.runner.run(stage, f"summarise layer {layer - 1}", members=clusters.members)
-    return merge_summaries(context, layer, clusters.members, found.summaries, found.rejects)
-
-
-def merge_summaries(
-    context: BuildContext, layer: int, members: Dataset, summaries: Dataset, rejects: Dataset
-) -> SummaryDraft:
-    """Return summaries of clusters as entities and relations of a layer.
-
-    Args:
-        layer: of the summary entities.
-        members: CLUSTER_MEMBERS of all clusters.
-        summaries: CLUSTER_SUMMARIES of those that have one.
-        rejects: dead letters of the others.
-    """
-    run, label = context.runner.run, f"merge layer {layer}"
-    linked = run(LinkMembers(), f"{label}: links", members=members, summaries=summaries)
-    entities = run(MergeSummaryEntities(layer, SUMMARY_CHARS), f"{label}: entities", mentions=linked.mentions)
-    relations = run(MergeSummaryRelations(layer), f"{label}: relations", links=linked.links)
-    return SummaryDraft(
-        entities=entities.entities,
-        relations=relations.relations,
-        mentions=linked.mentions,
-        names=entities.names,
-        replies=summaries,
-        rejects=rejects,
-        n_uncovering=_total(context, entities.stats),
-        n_attached=_total(context, linked.stats),
-        n_unattached=_total(context, relations.stats),
-    )
-
-
-def _embed(context: BuildContext, layer: int, clusters: LayerClusters, draft: SummaryDraft) -> SummaryLayer:
-    embedded = embed_entities(context, draft.entities, f"embed layer {layer}")
-    return SummaryLayer(
-        draft.entities,
-        draft.relations,
-        embedded.vectors,
-        clusters.clusters,
-        draft.mentions,
-        draft.names,
-        clusters.members,
-        draft.replies,
-        embedded.rejects,
-    )
-
-
-def relate_equal_names(context: BuildContext, base: BaseLayer, summaries: list[SummaryLayer]) -> Dataset:
-    """Return relations between entities that have the same name in different layers."""
-    if not summaries:
-        return Dataset(RELATIONS)
-    run = context.runner.run
-    names = run(NormaliseNames(), "equal names: layer 0", entities=base.entities).names
-    all_names = sum((layer.names for layer in summaries), names)
-    return run(RelateEqualNames(), "equal names: relations", names=all_names).relations
-
-
-def _total(context: BuildContext, stats: Dataset) -> int:
-    """Return the sum of a stage's one statistic over its tasks."""
-    (column,) = context.datasets.read(stats).columns
-    return sum(column.to_pylist())
-
-
-def clustering_options(context: BuildContext) -> LayerClusteringOptions:
-    """Return the options of clustering layers."""
-    config = context.config.clustering
-    return LayerClusteringOptions(
-        ClusterSettings(config.target_size, config.max_size, config.threshold, context.config.seed),
-        context.models.dim,
-        config.reduce_dims,
-        config.member_chars,
-        context.models.kernels,
-        config.reduction,
-    )
+def _names_by_cluster(state: pa.Table) -> dict[str, list[str]]:
+    rows = state.select(["cluster_id", "entities"]).to_pylist()
+    return {row["cluster_id"]: [entity["name"] for entity in row["entities"]] for row in rows}
 
 
 def stop_limits(config: Config) -> StopLimits:

@@ -11,6 +11,7 @@ from hirag_dist.core.clustering.partition_tree import ClusterSettings
 from hirag_dist.core.clustering.soft_clusters import layer_height
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.execution.runner import StageRunner
+from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.stages.cluster import ClusterLayer
 from hirag_dist.indexing.stages.memberships import (
     ChooseMemberships,
@@ -140,3 +141,16 @@ def _rows_of_cells(settings: ClusterSettings, n_rows: int) -> int:
     expensive step.
     """
     return min(settings.shard_rows, max(settings.max_cell_rows, n_rows // _CELL_TASKS))
+
+
+def clustering_options(context: BuildContext) -> LayerClusteringOptions:
+    """Return the options of clustering layers."""
+    config = context.config.clustering
+    return LayerClusteringOptions(
+        ClusterSettings(config.target_size, config.max_size, config.threshold, context.config.seed),
+        context.models.dim,
+        config.reduce_dims,
+        config.member_chars,
+        context.models.kernels,
+        config.reduction,
+    )

@@ -10,7 +10,7 @@ import pyarrow as pa
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.stages.embed import EmbedEntities
-from hirag_dist.schemas import ALIASES, CLAIMS, CLUSTERS, EXTRACTION_COSTS, LAYERS, REJECTS
+from hirag_dist.schemas import ALIASES, CLAIMS, EXTRACTION_COSTS, LAYERS
 
 DESCRIPTION_CHARS = 480  # of an entity or relation in the prompt of a report
 
@@ -62,30 +62,6 @@ class BaseLayer:
 
 
 @dataclass(frozen=True)
-class SummaryLayer:
-    """A layer i ≥ 1 of summary entities.
-
-    Attributes:
-        relations: from members in the layer below to the summaries.
-        clusters: of the layer below; each was summarised by one reply.
-        mentions: the summary mentions that the entities were merged from.
-        names: normalised names of the entities.
-        members, replies: the clusters with what was shown of their members, and the replies; None after an update.
-        rejects: dead letters of its vectors.
-    """
-
-    entities: Dataset
-    relations: Dataset
-    vectors: Dataset
-    clusters: Dataset
-    mentions: Dataset
-    names: Dataset
-    members: Dataset | None = None
-    replies: Dataset | None = None
-    rejects: Dataset = Dataset(REJECTS)
-
-
-@dataclass(frozen=True)
 class LayerRecord:
     """A row of LAYERS: the figures of one layer that the stop rule used, and its decision."""
 
@@ -101,47 +77,6 @@ class LayerRecord:
     n_attached: int = 0
     n_unattached: int = 0
     decision: str = "go on"
-
-
-@dataclass(frozen=True)
-class Hierarchy:
-    """All layers of an index.
-
-    Attributes:
-        base: layer 0.
-        summaries: layers 1, 2, …
-        name_relations: between entities of equal names in different layers.
-        records: one for each layer.
-        rejects: dead letters of all stages above layer 0, including those of a layer that was discarded.
-        meta_types: that summaries were guided by; none where there is no summary.
-    """
-
-    base: BaseLayer
-    summaries: tuple[SummaryLayer, ...]
-    name_relations: Dataset
-    records: tuple[LayerRecord, ...]
-    rejects: Dataset
-    meta_types: tuple[str, ...] = ()
-
-    @property
-    def entities(self) -> Dataset:
-        """Entities of all layers."""
-        return sum((layer.entities for layer in self.summaries), self.base.entities)
-
-    @property
-    def vectors(self) -> Dataset:
-        """Vectors of the entities of all layers."""
-        return sum((layer.vectors for layer in self.summaries), self.base.vectors)
-
-    @property
-    def relations(self) -> Dataset:
-        """Relations within layer 0, between adjacent layers, and between equal names (Eq. 9–11)."""
-        return sum((layer.relations for layer in self.summaries), self.base.relations) + self.name_relations
-
-    @property
-    def clusters(self) -> Dataset:
-        """Clusters of all layers that were summarised."""
-        return sum((layer.clusters for layer in self.summaries), Dataset(CLUSTERS))
 
 
 def layer_table(records: Sequence[LayerRecord]) -> pa.Table:

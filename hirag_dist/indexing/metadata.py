@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 
 from hirag_dist.config.sections import MetadataConfig
 from hirag_dist.execution.dataset import Dataset
+from hirag_dist.indexing.base import UpdateBase
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.stages.read import UniqueMetadata, metadata_text
-from hirag_dist.indexing.update.base import UpdateBase
 from hirag_dist.schemas import DOCUMENT_METADATA, METADATA_FIELDS
 from hirag_dist.storage import layout
 

@@ -16,39 +16,38 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hirag_dist import schemas
-from hirag_dist.compute.kernels import gpu_kernels
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import SnapshotError, StageFailed, StoreError
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.execution.events import Publishing
 from hirag_dist.execution.stage_results import split_letters
-from hirag_dist.indexing.access_labels import LabelledGraph, collect_label_provenance
-from hirag_dist.indexing.base_layer import extract_base_layer
-from hirag_dist.indexing.communities import build_communities, report_choice
+from hirag_dist.indexing.base import UpdateBase, check_embedder, content_config, find_base, open_base
+from hirag_dist.indexing.changed_documents import (
+    ChangedDocuments,
+    DocumentSelection,
+    kept_beside,
+    new_documents,
+    selected_documents,
+)
 from hirag_dist.indexing.context import BuildContext
-from hirag_dist.indexing.documents import ChunkedDocuments, ReadInput, chunked, read_input, unique_documents
+from hirag_dist.indexing.documents import ReadInput, read_input, unique_documents
 from hirag_dist.indexing.estimate import announce_calls
-from hirag_dist.indexing.hierarchy import build_hierarchy
+from hirag_dist.indexing.former_snapshots import former_snapshot, returning_summary, same_places, wanted_documents
 from hirag_dist.indexing.imported_graph import imported_base_layer, imported_documents
 from hirag_dist.indexing.layers import BaseLayer
 from hirag_dist.indexing.metadata import kept_metadata
-from hirag_dist.indexing.places import added_places, places_within
-from hirag_dist.indexing.publish import SnapshotContents, publish, publish_vectors
-from hirag_dist.indexing.snapshot_contents import combine
-from hirag_dist.indexing.stages.embed import EmbedChunks
-from hirag_dist.indexing.stages.read import METADATA, ReadDocuments, unit_of
-from hirag_dist.indexing.update.base import UpdateBase, check_embedder, content_config, find_base, open_base
-from hirag_dist.indexing.update.documents import ChangedDocuments, DocumentSelection, kept_beside, selected_documents
-from hirag_dist.indexing.update.former import former_snapshot, returning_summary, same_places, wanted_documents
-from hirag_dist.indexing.update.reembed import embed_again, reembedded_notes, reembedded_summary
-from hirag_dist.indexing.update.run import (
+from hirag_dist.indexing.next_snapshot import (
     UpdateRequest,
     find_changes,
-    fresh_update_state,
     is_unchanged,
-    update_contents,
+    next_snapshot,
 )
-from hirag_dist.indexing.update.summary import UpdateSummary
+from hirag_dist.indexing.places import added_places, places_within
+from hirag_dist.indexing.publish import SnapshotContents, publish, publish_vectors
+from hirag_dist.indexing.reembed import embed_again, reembedded_notes, reembedded_summary
+from hirag_dist.indexing.reports import report_choice
+from hirag_dist.indexing.stages.read import METADATA, ReadDocuments, unit_of
+from hirag_dist.indexing.update_summary import UpdateSummary
 from hirag_dist.interop.importers import ImportedGraph
 from hirag_dist.schemas import DOCUMENTS, REJECTS
 from hirag_dist.storage.layout import DROPPED, PLACES
@@ -112,7 +111,7 @@ class Build:
             force_current: make its snapshot current even if `current` was set back from that very snapshot.
             require_complete: publish nothing while there are dead letters.
             base_id: the snapshot that an update starts from; None builds from nothing; empty: the current one.
-            spill: Folder from which an update maps large tables; None: they are in memory.
+            spill: Folder from which large tables are mapped; None: they are in memory.
         """
         self.context = context
         self._force_current = force_current
@@ -131,14 +130,9 @@ class Build:
         """
         found = read_input(self.context, inputs)
         base, reason = self._base()
-        if base is not None:
-            return self._update(base, UpdateRequest(self._with_unread(base, found)))
         if reason:
             logger.warning("the index is built from nothing: %s", reason)
-        documents = chunked(self.context, found)
-        announce_calls(self.context, documents.chunks)
-        layer = extract_base_layer(self.context, documents.chunks)
-        return replace(self._finish(documents, layer), rebuilt_because=reason)
+        return replace(self._update(base, UpdateRequest(self._with_unread(base, found))), rebuilt_because=reason)
 
     def add(self, inputs: Sequence[str]) -> BuildResult:
         """Add the documents of INPUT to the index; one of the same place replaces the former.
@@ -223,7 +217,9 @@ class Build:
             StageFailed: too many dead letters in a stage.
         """
         documents = imported_documents(self.context, graph)
-        return self._finish(documents, imported_base_layer(self.context, graph))
+        found = ReadInput(documents.documents, documents.places, documents.rejects, documents.metadata)
+        layer = imported_base_layer(self.context, graph)
+        return self._written(UpdateBase(spill=self._spill), new_documents(documents), UpdateRequest(found), layer)
 
     def decisive(self) -> dict[str, Any]:
         """Return all that decides the content of the index, except INPUT and the ledger, as JSON."""
@@ -240,7 +236,7 @@ class Build:
         """Refuse an update with another embedder than that of the index, before anything is read.
 
         Raises:
-            ConfigError: see `indexing.update.base.check_embedder`.
+            ConfigError: see `indexing.base.check_embedder`.
         """
         store = self.context.runner.store
         snapshot_id = current_id(store) if self._base_id == "" else self._base_id
@@ -248,8 +244,8 @@ class Build:
             if snapshot_id is not None:
                 check_embedder(open_snapshot(store, snapshot_id), self.decisive())
 
-    def _base(self, *, any_embedder: bool = False) -> tuple[UpdateBase | None, str]:
-        """Return the base of an update, or None and why there is none.
+    def _base(self, *, any_embedder: bool = False) -> tuple[UpdateBase, str]:
+        """Return the base of an update, or nothing and why there is none.
 
         Args:
             any_embedder: accept a base with vectors of another embedder.
@@ -258,25 +254,23 @@ class Build:
             ConfigError: the base has vectors of another embedder.
         """
         store, decisive = self.context.runner.store, self.decisive()
-        if self._base_id is None:
-            return None, ""
-        base, reason = open_base(store, self._base_id, decisive) if self._base_id else find_base(store, decisive)
-        if base is None:
-            return None, reason
-        if not any_embedder:
+        base, reason = None, ""
+        if self._base_id is not None:
+            base, reason = open_base(store, self._base_id, decisive) if self._base_id else find_base(store, decisive)
+        if base is not None and not any_embedder:
             check_embedder(base.snapshot, decisive)
-        return replace(base, spill=self._spill), ""
+        return replace(base or UpdateBase(), spill=self._spill), reason
 
     def _required_base(self, *, any_embedder: bool = False) -> UpdateBase:
         base, reason = self._base(any_embedder=any_embedder)
         store = self.context.runner.store
-        if base is not None and base.snapshot.fallback:
+        if not base.is_nothing and base.snapshot.fallback:
             raise SnapshotError(
                 f"{store.uri} cannot be updated: {base.snapshot.fallback}. Snapshot {base.snapshot_id} is whole, and "
                 "lacks what was changed since: run `hirag-dist index INPUT` with all documents, or write that id into "
                 f"{store.uri}/current to go on from it"
             )
-        if base is None:
+        if base.is_nothing:
             raise SnapshotError(
                 f"{store.uri} cannot be updated: {reason or 'it holds no index'}; use the configuration that it was "
                 f"built with, or run `hirag-dist index INPUT --index {store.uri}` with all of its documents"
@@ -339,6 +333,9 @@ class Build:
 
     def _update(self, base: UpdateBase, request: UpdateRequest) -> BuildResult:
         changed = find_changes(self.context, base, request.found)
+        if base.is_nothing:
+            announce_calls(self.context, changed.new_chunks)
+            return self._written(base, changed, request)
         if not request.refresh and is_unchanged(self.context, base, changed) and not self.context.runner.retry:
             return self._unchanged(base)
         if not request.refresh and not self.context.runner.retry and (former := self._former(base, changed)):
@@ -346,12 +343,22 @@ class Build:
             result = self._go_live(former.snapshot.manifest)
             summary = returning_summary(base, former, changed.counts)
             return replace(result, update=summary, fallback=base.snapshot.fallback)
-        context = _resolve_kernels(self.context)
-        outcome = update_contents(context, base, changed, request, self.decisive())
-        result = self._complete(context, outcome.contents)
+        result = self._written(base, changed, request)
         with suppress(StoreError):  # the update is published; what is left goes with the next one
-            context.runner.remove_unused()
-        return replace(result, update=outcome.summary, fallback=base.snapshot.fallback)
+            self.context.runner.remove_unused()
+        return replace(result, fallback=base.snapshot.fallback)
+
+    def _written(
+        self, base: UpdateBase, changed: ChangedDocuments, request: UpdateRequest, imported: BaseLayer | None = None
+    ) -> BuildResult:
+        """Return the result of the next snapshot, which is published.
+
+        Args:
+            imported: layer 0 that another tool extracted.
+        """
+        outcome = next_snapshot(self.context, base, changed, request, self.decisive(), imported)
+        result = self._complete(outcome.context, outcome.contents)
+        return result if base.is_nothing else replace(result, update=outcome.summary)
 
     def _former(self, base: UpdateBase, changed: ChangedDocuments) -> UpdateBase | None:
         """Return the former snapshot with the documents of now, None without one."""
@@ -390,18 +397,6 @@ class Build:
             fallback=base.snapshot.fallback,
         )
 
-    def _finish(self, documents: ChunkedDocuments, base: BaseLayer) -> BuildResult:
-        models, chunks = self.context.models, documents.chunks
-        embed = EmbedChunks(models.embedder, models.dim)
-        chunk_vectors = self.context.runner.run_tolerant(embed, "chunk vectors", chunks=chunks)
-        context = _resolve_kernels(self.context)
-        hierarchy = build_hierarchy(context, base, chunks)
-        communities = build_communities(context, hierarchy)
-        provenance = collect_label_provenance(context, documents, LabelledGraph.of(hierarchy))
-        contents = combine(documents, chunk_vectors, hierarchy, communities, provenance)
-        state = fresh_update_state(context, hierarchy, communities, documents, self.decisive())
-        return self._complete(context, replace(contents, state=state))
-
     def _complete(self, context: BuildContext, contents: SnapshotContents) -> BuildResult:
         if self._require_complete:
             _check_complete(context, contents.rejects)
@@ -430,17 +425,6 @@ class Build:
         counts = manifest.counts
         n_dropped = counts.get(DROPPED, 0)
         return BuildResult(manifest, changed, runner.stages_run, counts["rejects"], n_dropped, kept_current_id)
-
-
-def _resolve_kernels(context: BuildContext) -> BuildContext:
-    """Return the context with the kernels' name, which workers with a GPU may have to give.
-
-    They are asked before the first stage whose key names the kernels and not at the start of the build: such a worker
-    may be a node that has to be provisioned, and would idle while models are called.
-    """
-    if context.models.kernels:
-        return context
-    return context.with_kernels(context.runner.ask_kernels(gpu_kernels, "gpu"))
 
 
 def _check_complete(context: BuildContext, rejects: Dataset) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,7 @@ from hirag_dist.execution.stage_results import Drops, split_letters
 from hirag_dist.indexing.content_remarks import NOTE, content_notes, cut_ids
 from hirag_dist.indexing.metadata import NO_METADATA, DocumentMetadata
 from hirag_dist.indexing.stages.access_labels import part_rows
-from hirag_dist.indexing.stages.embed import vector_matrix
+from hirag_dist.indexing.stages.embed import vector_blocks
 from hirag_dist.indexing.stages.report import WriteReports
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.schemas import REJECTS, SUMMARY_SOURCES, USAGE
@@ -358,7 +358,7 @@ def _part_arrays(
     """Return the arrays of `layout.PART_ARRAYS`, sorted by (entity row, label set); none where there are no parts."""
     if not vectors.rows:
         return {}
-    ids, matrix = _arrived(datasets, folder, vectors, dim)
+    ids, matrix = vector_blocks(folder, datasets.tables(vectors), dim)
     owners, sets = part_rows(ids)
     rows, numbers = rows_of(owners, entity_ids), sets.to_numpy()
     order = np.lexsort((numbers, rows))
@@ -423,20 +423,5 @@ def _aligned(
     if isinstance(vectors, VectorRows):
         matrix = vectors.blocks[0] if len(vectors.blocks) == 1 else folder.matrix(vectors.blocks, dim)
         return matrix if order.equals(vectors.ids) else folder.ordered(matrix, rows_of(order, vectors.ids))
-    ids, matrix = _arrived(datasets, folder, vectors, dim)
+    ids, matrix = vector_blocks(folder, datasets.tables(vectors), dim)
     return folder.ordered(matrix, rows_of(order, ids))
-
-
-def _arrived(
-    datasets: DatasetStore, folder: SpillFile, vectors: Dataset, dim: int
-) -> tuple[pa.ChunkedArray, NDArray[np.float32]]:
-    """Return the ids of VECTORS and the vectors, mapped, in the order of the parts."""
-    ids: list[pa.Array] = []
-
-    def matrices() -> Iterator[NDArray[np.float32]]:
-        for part in datasets.tables(vectors):
-            ids.extend(part["id"].chunks)
-            yield vector_matrix(part, dim)
-
-    matrix = folder.matrix(matrices(), dim)
-    return pa.chunked_array(ids, pa.string()), matrix

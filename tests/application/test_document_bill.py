@@ -6,7 +6,7 @@ import pytest
 
 from hirag_dist.application.document_bill import REMOVED, DocumentBill, document_bill
 from hirag_dist.storage.snapshot.reader import Snapshot
-from tests.indexing.update.test_run import LivingBench, corpus, living, text
+from tests.indexing.test_updates import LivingBench, corpus, living, text
 
 __all__ = ["living"]
 

@@ -129,13 +129,13 @@ class MortalStore(Store):
         self._count(path)
 
 
-def test_killed_after_every_second_change_it_is_continued(template: Index, tmp_path: Path) -> None:
+def test_killed_after_every_third_change_it_is_continued(template: Index, tmp_path: Path) -> None:
     n_kills = 0
     while True:
         folder = tmp_path / str(n_kills)
         shutil.copytree(template.bench.folder / "index", folder / "index")
         index = replace(template, bench=RemovalBench(folder, template.bench.config))
-        store = MortalStore(index.bench.store.root, 2 * n_kills + 1)
+        store = MortalStore(index.bench.store.root, 3 * n_kills + 1)
         try:
             with BuildLock(Store(store.root)) as lock:
                 forget(store, index.bench.config, lock, [index.gone], 0.0)
@@ -144,7 +144,7 @@ def test_killed_after_every_second_change_it_is_continued(template: Index, tmp_p
             n_kills += 1
         if pending_forget(index.bench.store) is not None:
             assert run_forget(store.uri, index.bench.config, [], now=True).complete
-        assert index.verify(), f"killed after change {2 * n_kills - 1}"
+        assert index.verify(), f"killed after change {3 * n_kills - 2}"
         assert pending_forget(index.bench.store) is None
         shutil.rmtree(folder)
     assert n_kills > 4

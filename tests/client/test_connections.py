@@ -182,6 +182,13 @@ async def test_the_addresses_of_a_name_are_used_in_turn(start: fakes.Start, conn
     assert min(seen["s1"], seen["s2"]) >= 8  # the rotation may restart while addresses connect
 
 
+async def test_the_other_address_takes_over(start: fakes.Start, connect: Any, free_address: str) -> None:
+    engine = fakes.FakeEngine()
+    client = connect(f"ipv4:{free_address},{(await start(engine)).address}")
+    for _ in range(4):
+        assert await client.call("retrieve", "q") == engine.whole
+
+
 async def test_a_reply_larger_than_the_client_takes(start: fakes.Start, engine: fakes.FakeEngine, connect: Any) -> None:
     engine.whole = replace(engine.whole, context="x" * 100_000)
     address = (await start(engine)).address

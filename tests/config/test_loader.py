@@ -120,14 +120,6 @@ def test_a_variable_that_is_not_set_is_named(load: Loader) -> None:
             "llm: {endpoints: {gpt: {base_ur: x, kind: extractive}}}",
             "unknown key llm.endpoints.gpt.base_ur; did you mean base_url?",
         ),
-        (
-            "llm: {endpoints: {model: {base_ur: x, kind: extractive}}}",
-            "unknown key llm.endpoints.model.base_ur; did you mean base_url?",
-        ),
-        (
-            "llm: {endpoints: {gpt: {price: {imput: 1}, kind: extractive}}}",
-            "unknown key llm.endpoints.gpt.price.imput; did you mean input?",
-        ),
         ("vectors: {zzz: 1}", "unknown key vectors.zzz; there are: backend, uri, token"),
     ],
 )
@@ -152,17 +144,12 @@ def test_all_mistakes_are_said_at_once(load: Loader) -> None:
             "llm.endpoints.gpt: base_url and model are required for an endpoint of kind openai",
         ),
         (
-            "llm: {roles: {answer: gpt}}",
-            "Invalid llm.roles.answer: 'gpt' is not defined; defined are: builtin, builtin-embedder",
-        ),
-        (
             "llm: {roles: {embed: builtin}}",
             "Invalid llm.roles.embed: 'builtin' is of kind extractive, which cannot do it",
         ),
         ("[1, 2]", "FILE must hold keys and values, not a list"),
         ("a: b: c", "FILE is not YAML: mapping values are not allowed here in line 1, column 5"),
         ("seed: &a [*a]", "FILE has an anchor that holds itself"),
-        ("retrieval: {mode: best}", "retrieval.mode: Input should be 'hirag'"),
     ],
 )
 def test_mistakes_are_said_in_one_line(load: Loader, text: str, said: str) -> None:

@@ -8,7 +8,7 @@ from hirag_dist.config.loader import load_config
 from hirag_dist.config.model import Config
 from hirag_dist.config.sections import ExtractionConfig
 from hirag_dist.errors import ConfigError
-from hirag_dist.indexing.update.base import content_config, differences
+from hirag_dist.indexing.base import content_config, differences
 
 
 def test_the_short_form_names_the_calls(tmp_path: Any) -> None:

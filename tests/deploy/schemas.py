@@ -16,7 +16,7 @@ import pytest
 import yaml
 from referencing import Registry, Resource
 
-from tests.deploy import crds, gateway, kuberay
+from tests.deploy import gateway, kuberay
 from tests.deploy.charts import SOURCE, Object, pod_templates
 
 kubernetes = pytest.importorskip("kubernetes_validate.utils")
@@ -54,10 +54,6 @@ def faults(found: Object, version: str) -> list[str]:
 @cache
 def _faults(text: str, version: str) -> tuple[str, ...]:
     found = json.loads(text)
-    return (*_by_kind(found, version), *crds.faults(found))
-
-
-def _by_kind(found: Object, version: str) -> tuple[str, ...]:
     if found["kind"] == "RayJob":
         pods = [_of_kubernetes(_as_object(template), version) for _, template in pod_templates(found)]
         return (*kuberay.faults(found), *(fault for each in pods for fault in each))

@@ -172,7 +172,7 @@ class TestQuery:
     def test_wrong_questions_are_usage_errors(self, cli: Any, built: Any, tmp_path: Path) -> None:
         assert "there is no 'globl'" in cli("query", QUESTION, "-i", built.folder, "--mode", "globl", code=2).stderr
         assert "it is empty" in cli("query", "  ", "-i", built.folder, code=2).stderr
-        assert "top_n" in cli("query", QUESTION, "-i", built.folder, "--top-n", "0", code=2).stderr
+        assert "--top-n" in cli("query", QUESTION, "-i", built.folder, "--top-n", "0", code=2).stderr
         assert "--index" in cli("query", QUESTION, code=2).stderr
         assert "holds no index" in cli("query", QUESTION, "-i", tmp_path / "nowhere", code=1).stderr
         other = ("--set", "llm.endpoints.small={kind: hashing, dim: 64}", "--set", "llm.roles.embed=small")

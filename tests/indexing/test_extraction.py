@@ -10,7 +10,7 @@ import pytest
 from hirag_dist.core.text.ids import entity_id
 from hirag_dist.errors import StageFailed
 from hirag_dist.storage.snapshot.reader import Snapshot
-from tests.indexing.update.test_run import LivingBench
+from tests.indexing.test_updates import LivingBench
 from tests.toy_builds import between
 
 PEOPLE = ("Ada Lovelace", "Alan Turing", "Grace Hopper", "Mary Somerville", "John Herschel", "Emmy Noether")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.indexing.update.documents import DocumentSelection
+from hirag_dist.indexing.changed_documents import DocumentSelection
 from hirag_dist.storage import layout
 from hirag_dist.storage.snapshot.documents import list_documents
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot

@@ -104,30 +104,25 @@ def test_a_layer_whose_summaries_cover_nobody_is_dropped(bench: Bench) -> None:
     assert max(row["layer"] for row in rows(kept, "entities")) >= 1
 
 
-def test_a_dead_summary_leaves_its_members_unattached_and_counted(bench: Bench) -> None:
-    refused: set[str] = set()
-
+def test_a_dead_summary_is_written_by_rules_until_it_is_asked_for_again(bench: Bench) -> None:
     def one_refused(request: ChatRequest) -> str | None:
-        if task_of(request) != "summarise" or "wordaa" not in members(request):
-            return None
-        refused.update(members(request))
-        return "I'm sorry, but I cannot help with that."
+        is_asked = task_of(request) == "summarise" and "wordaa" in members(request)
+        return "I'm sorry, but I cannot help with that." if is_asked else None
 
     snapshot = bench.build([LONG], one_refused, max_layers=1)
     names = {row["entity_id"]: row["name"] for row in rows(snapshot, "entities")}
     attached = {names[row["source_id"]] for row in rows(snapshot, "relations") if row["kind"] == "summary"}
-    everyone = {name for name in names.values() if name.startswith("word")}
-    assert "wordaa" not in attached
-    assert everyone - attached <= refused
-    assert rows(snapshot, "layers")[0]["n_unattached"] == len(everyone - attached)
+    assert {name for name in names.values() if name.startswith("word")} == attached
     dead = rows(snapshot, "rejects")
     assert {(row["stage"], row["attempts"]) for row in dead} == {("summarise", 2)}
-    assert {row["unit_id"] for row in dead} <= {row["cluster_id"] for row in rows(snapshot, "clusters")}
+    by_rules = {row["cluster_id"] for row in rows(snapshot, "summaries") if row["origin"] == "stand-in"}
+    assert {row["unit_id"] for row in dead} == by_rules
+    assert snapshot.manifest.notes["update"]["debt"]["summaries"]["units"] == len(by_rules)
     assert not snapshot.manifest.complete
     assert bench.result.rejects == len(dead)
 
 
-def test_a_dead_report_is_absent(bench: Bench) -> None:
+def test_a_dead_report_is_written_by_rules(bench: Bench) -> None:
     def no_reports(request: ChatRequest) -> str | None:
         return "no JSON here" if task_of(request) == "report" else None
 
@@ -135,7 +130,7 @@ def test_a_dead_report_is_absent(bench: Bench) -> None:
     dead = {row["unit_id"] for row in rows(snapshot, "rejects")}
     large = {row["community_id"] for row in rows(snapshot, "communities") if row["n_entities"] >= 4}
     assert dead == large
-    assert not dead & {row["community_id"] for row in rows(snapshot, "reports")}
+    assert dead == {row["community_id"] for row in rows(snapshot, "reports") if row["origin"] == "stand-in"}
     assert not snapshot.manifest.complete
 
 
@@ -165,8 +160,8 @@ def test_a_stage_whose_units_are_all_refused_says_why_and_what_to_change(bench: 
     assert isinstance(bench.events[-1], StageFailedEvent)  # its record does not say that it still runs
 
 
-def test_a_last_layer_whose_summaries_are_all_refused_is_left_out(bench: Bench) -> None:
-    """Of few clusters: the build goes on without them, and the letters can be asked again."""
+def test_a_last_layer_whose_summaries_are_all_refused_is_written_by_rules(bench: Bench) -> None:
+    """Of few clusters: the build goes on, and the letters can be asked again."""
     text = " ".join(LONG.split()[:33])
     whole = bench.build([text])
     top = max(row["layer"] for row in rows(whole, "layers"))
@@ -180,7 +175,7 @@ def test_a_last_layer_whose_summaries_are_all_refused_is_left_out(bench: Bench) 
     other = Bench(bench.folder / "other")
     other.folder.mkdir()
     snapshot = other.build([text], script, max_reject_ratio=0.2)
-    assert max(row["layer"] for row in rows(snapshot, "entities")) == top - 1
+    assert {row["origin"] for row in rows(snapshot, "summaries") if row["layer"] == top - 1} == {"stand-in"}
     assert not snapshot.manifest.complete
     assert {row["stage"].split(".")[0] for row in rows(snapshot, "rejects")} == {"summarise"}
     healed = other.build([text], retry=True, max_reject_ratio=0.2)

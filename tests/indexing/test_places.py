@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from hirag_dist import schemas
+from hirag_dist.indexing.changed_documents import DocumentSelection
 from hirag_dist.indexing.places import added_places
 from hirag_dist.indexing.stages.read import READ_PLACES
-from hirag_dist.indexing.update.documents import DocumentSelection
 from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.storage.snapshot.documents import document_content
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot

@@ -15,7 +15,7 @@ from hirag_dist.llm.chat import EndpointPool
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.rate_limiter import RateLimiter
-from hirag_dist.llm.refusals import MIN_UNITS, NotSent, SystematicRefusals
+from hirag_dist.llm.refusals import MIN_SLOW_UNITS, MIN_UNITS, SLOW_S, NotSent, SystematicRefusals
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected
 
@@ -138,6 +138,22 @@ def refused(refusals: SystematicRefusals, n_units: int) -> bool:
     except NotSent:
         return True
     return False
+
+
+@pytest.mark.parametrize(("seconds", "n_units"), [(0.0, MIN_UNITS), (SLOW_S, MIN_SLOW_UNITS)])
+def test_a_slow_model_is_stopped_after_fewer_units(seconds: float, n_units: int) -> None:
+    def begun() -> SystematicRefusals:
+        now = [0.0]
+        refusals = SystematicRefusals(lambda: now[0])
+        refusals.note_refused("extract", "0", "empty")
+        now[0] = seconds
+        return refusals
+
+    assert not refused(begun(), n_units - 1)
+    assert refused(begun(), n_units)
+    with_success = begun()
+    with_success.note_accepted("extract")
+    assert not refused(with_success, 10 * n_units)
 
 
 async def test_stored_refusals_do_not_stop_new_calls(ledger: Replies) -> None:

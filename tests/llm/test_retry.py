@@ -114,6 +114,17 @@ def down(endpoint: str) -> ModelUnavailable:
     return ModelUnavailable(f"{endpoint} is out of reach")
 
 
+async def test_calls_are_shared_by_weight() -> None:
+    gate = asyncio.Event()
+    world = World(lambda endpoint, n: gate, RetryPolicy(), Endpoint("a", 3.0), Endpoint("b", 1.0))
+    calls = [asyncio.ensure_future(world.call()) for _ in range(40)]
+    for _ in range(400):
+        await asyncio.sleep(0)
+    gate.set()
+    await asyncio.gather(*calls)
+    assert Counter(world.asked) == {"a": 30, "b": 10}
+
+
 async def test_an_endpoint_that_fails_is_replaced_and_comes_back() -> None:
     well = {"a": False}
     world = World(

@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 from hirag_dist.application.stored_replies import offline_context
 from hirag_dist.composition.models import cut_as_index
 from hirag_dist.config.model import Config
+from hirag_dist.indexing.changed_documents import DocumentSelection, selected_documents
 from hirag_dist.indexing.context import ResolvedModels
 from hirag_dist.indexing.documents import read_documents
-from hirag_dist.indexing.update.documents import DocumentSelection, selected_documents
 from hirag_dist.llm.replay import NoVectors, ReadOnlyLedger
 from hirag_dist.storage.layout import FORGET
 from hirag_dist.storage.snapshot.reader import open_snapshot

@@ -201,19 +201,6 @@ def report_outlines(
     )
 
 
-def outlined_rows(outlines: pa.Table, name: str, ids: pa.ChunkedArray) -> KeySets:
-    """Return the rows of what outlines show, by row of OUTLINES; in the order shown.
-
-    Args:
-        name: column of the ids that are shown.
-        ids: of all entities, or relations, in row order.
-    """
-    lists = outlines[name].combine_chunks()
-    sizes = pc.list_value_length(lists).to_numpy(zero_copy_only=False)
-    found = rows_of(pa.chunked_array([lists.flatten()]), ids)
-    return KeySets(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), found)
-
-
 def _rows_by_owner(owner: IntVector, rows: IntVector, n_owners: int) -> KeySets:
     sizes = np.bincount(owner, minlength=n_owners)
     return KeySets(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), rows)

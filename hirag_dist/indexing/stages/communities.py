@@ -12,28 +12,15 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hirag_dist.core.graph.communities import community_table, renamed_reports, with_summaries
-from hirag_dist.core.graph.csr import build_graph, rows_of
 from hirag_dist.core.graph.hierarchy_metrics import modularity
 from hirag_dist.core.graph.leiden import visiting_keys
 from hirag_dist.core.graph.warm_start import warm_start
-from hirag_dist.core.reports.selection import ENTITY_PLACES, OUTLINES, RELATION_PLACES, ReportChoice, report_outlines
 from hirag_dist.execution.dataset import Dataset, TableSet
-from hirag_dist.execution.stage import ByRows, Services, Split, Tables, Whole, output_schemas
+from hirag_dist.execution.stage import Services, Split, Tables, Whole
 from hirag_dist.schemas import COMMUNITIES, ENTITIES, RELATIONS, REPORTS
 from hirag_dist.types import CsrGraph, WarmStart
 
 ENTITY_ORDER = pa.schema([ENTITIES.field(name) for name in ("entity_id", "layer")])
-RELATION_ENDS = pa.schema([RELATIONS.field(name) for name in ("relation_id", "source_id", "target_id", "weight")])
-RELATION_ROWS = pa.schema(  # of the entities at both ends in the order of a snapshot's rows, −1 for an unknown one
-    [
-        pa.field("source", pa.int32(), nullable=False),
-        pa.field("target", pa.int32(), nullable=False),
-        RELATIONS.field("weight"),
-    ]
-)
-RELATION_IDS = pa.schema([RELATIONS.field("relation_id")])
-_WEIGHTED_IDS = ["relation_id", "weight"]
-_NUMBERED_ROWS = 2_000_000
 RELATION_KINDS = pa.schema([RELATIONS.field(name) for name in ("source_id", "target_id", "kind")])
 ADJACENCY = pa.schema(  # the entries of a graph's rows, in order
     [pa.field("neighbour", pa.int32(), nullable=False), pa.field("weight", pa.float32(), nullable=False)]
@@ -58,28 +45,6 @@ _LIMIT = "one process, ids and numbers only: about 1 million entities and 5 mill
 
 
 @dataclass(frozen=True)
-class NumberRelations:
-    """Relations → their ends as row numbers, in which a graph of any size has room: 16 bytes a relation."""
-
-    name: ClassVar[str] = "relation_rows"
-    version: ClassVar[int] = 1
-    split: ClassVar[Split] = ByRows(_NUMBERED_ROWS)
-
-    class Inputs(TableSet):
-        relations: Annotated[Dataset, RELATION_ENDS]
-        entities: Annotated[Dataset, ENTITY_ORDER]
-
-    class Outputs(TableSet):
-        rows: Annotated[Dataset, RELATION_ROWS]
-
-    async def run(self, tables: Tables, services: Services) -> Tables:
-        """Return a row for each relation, in their order."""
-        relations, ids = tables["relations"], _in_order(tables["entities"])["entity_id"]
-        ends = [rows_of(relations[name], ids).astype(np.int32) for name in ("source_id", "target_id")]
-        return {"rows": pa.table([*ends, relations["weight"]], schema=RELATION_ROWS)}
-
-
-@dataclass(frozen=True)
 class DetectCommunities:
     """Entities and relations of all layers → hierarchical Leiden communities. Paper: §4.1, end.
 
@@ -91,14 +56,13 @@ class DetectCommunities:
     """
 
     name: ClassVar[str] = "communities"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     split: ClassVar[Split] = Whole(_LIMIT)
 
     class Inputs(TableSet):
         entities: Annotated[Dataset, ENTITY_ORDER]
-        relations: Annotated[Dataset | None, RELATION_ROWS] = None
-        adjacency: Annotated[Dataset | None, ADJACENCY] = None  # instead of relations; `entities` are then in order
-        degrees: Annotated[Dataset | None, DEGREES] = None  # with `adjacency`
+        adjacency: Annotated[Dataset, ADJACENCY]  # of entities in their order
+        degrees: Annotated[Dataset, DEGREES]
         previous: Annotated[Dataset | None, COMMUNITIES] = None
         changed: Annotated[Dataset | None, CHANGED_ENTITIES] = None  # None with `previous`: all count as changed
 
@@ -178,75 +142,6 @@ class KeepCommunities:
         return {"communities": communities, "reports": renamed_reports(tables["reports"], ids)}
 
 
-@dataclass(frozen=True)
-class OutlineReports:
-    """Communities → what each one's report may show, by id, and which reports are written together."""
-
-    name: ClassVar[str] = "report_outlines"
-    version: ClassVar[int] = 1
-    split: ClassVar[Split] = Whole(_LIMIT)
-
-    class Inputs(TableSet):
-        communities: Annotated[Dataset, COMMUNITIES]
-        entities: Annotated[Dataset, ENTITY_ORDER]
-        relations: Annotated[Dataset, RELATION_ROWS]
-        relation_ids: Annotated[Dataset, RELATION_IDS]  # of these, in their order
-
-    class Outputs(TableSet):
-        outlines: Annotated[Dataset, OUTLINES]
-        above: Annotated[Dataset, OUTLINES]
-        entities: Annotated[Dataset, ENTITY_PLACES]
-        relations: Annotated[Dataset, RELATION_PLACES]
-
-    max_lines: int
-    max_tree: int
-
-    async def run(self, tables: Tables, services: Services) -> Tables:
-        """Return the outlines, and which tree needs the text of which entity and relation."""
-        if tables["communities"].num_rows == 0:
-            return {name: schema.empty_table() for name, schema in output_schemas(self).items()}
-        ids, by_id = _in_order(tables["entities"])["entity_id"], pc.sort_indices(tables["relation_ids"]["relation_id"])
-        degree = np.diff(_row_graph(ids, tables["relations"]).indptr)
-        relations = tables["relations"].take(by_id)
-        ends = relations["source"].to_numpy(), relations["target"].to_numpy()
-        relations = pa.table([tables["relation_ids"]["relation_id"].take(by_id), relations["weight"]], _WEIGHTED_IDS)
-        found = report_outlines(tables["communities"], ids, relations, degree, self.max_lines, self.max_tree, ends)
-        return {
-            "outlines": found.below,
-            "above": found.above,
-            "entities": found.entities,
-            "relations": found.relations,
-        }
-
-
-@dataclass(frozen=True)
-class ChooseReports:
-    """Outlines of all reports → those of the reports that are written with the index."""
-
-    name: ClassVar[str] = "report_choice"
-    version: ClassVar[int] = 1
-    split: ClassVar[Split] = Whole(_LIMIT)
-
-    class Inputs(TableSet):
-        outlines: Annotated[Dataset, OUTLINES]
-        above: Annotated[Dataset, OUTLINES]
-
-    class Outputs(TableSet):
-        outlines: Annotated[Dataset, OUTLINES]
-        above: Annotated[Dataset, OUTLINES]
-
-    choice: ReportChoice
-
-    async def run(self, tables: Tables, services: Services) -> Tables:
-        """Return the chosen outlines, in their order."""
-        below, above = tables["outlines"], tables["above"]
-        chosen = self.choice.chosen(pa.concat_tables([below, above]))
-        return {
-            "outlines": below.filter(pa.array(chosen[: below.num_rows])),
-            "above": above.filter(pa.array(chosen[below.num_rows :])),
-        }
-
-
 def adjacency(graph: CsrGraph) -> tuple[pa.Table, pa.Table]:
     """Return ADJACENCY and DEGREES of a graph."""
     return (
@@ -257,21 +152,8 @@ def adjacency(graph: CsrGraph) -> tuple[pa.Table, pa.Table]:
 
 def _graph(tables: Tables) -> tuple[pa.ChunkedArray, CsrGraph]:
     """Return the ids of entities in the order of a snapshot's rows, and their graph."""
-    if "adjacency" not in tables:
-        ids = _in_order(tables["entities"])["entity_id"]
-        return ids, _row_graph(ids, tables["relations"])
     entries = tables["adjacency"]
     indptr = np.concatenate([[0], np.cumsum(tables["degrees"]["degree"].to_numpy())]).astype(np.int64)
     neighbours, weights = entries["neighbour"].to_numpy(), entries["weight"].to_numpy()
     graph = CsrGraph(indptr, neighbours, weights, np.zeros(len(neighbours), np.int32))
     return tables["entities"]["entity_id"], graph
-
-
-def _row_graph(ids: pa.ChunkedArray, relations: pa.Table) -> CsrGraph:
-    """Return the graph of RELATION_ROWS; its `relation_rows` are numbers of their rows."""
-    return build_graph(ids, relations, (relations["source"].to_numpy(), relations["target"].to_numpy()))
-
-
-def _in_order(entities: pa.Table) -> pa.Table:
-    """Return entities in the order of a snapshot's rows."""
-    return entities.sort_by([("layer", "ascending"), ("entity_id", "ascending")])

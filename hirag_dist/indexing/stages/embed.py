@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from hirag_dist.errors import StageFailed
 from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.stage import ByRows, Services, Split, Tables, reject_row
 from hirag_dist.llm.embedding import TextsRefused
 from hirag_dist.schemas import CHUNKS, ENTITIES, REJECTS, VECTORS
+from hirag_dist.storage.spill import SpillFile
 from hirag_dist.types import FloatMatrix, IntVector, Rejected
 
 _BLOCK_ROWS = 16_384  # that are put in order at a time
@@ -49,6 +51,21 @@ def vector_rows(table: pa.Table, dim: int, rows: IntVector) -> FloatMatrix:
             result[block] = part[rows[block] - first]
         first += len(part)
     return result
+
+
+def vector_blocks(
+    folder: SpillFile, parts: Iterable[pa.Table], dim: int
+) -> tuple[pa.ChunkedArray, NDArray[np.float32]]:
+    """Return the ids of VECTORS and the (n, dim) vectors, mapped from a file, in the order of the parts."""
+    ids: list[pa.Array] = []
+
+    def matrices() -> Iterator[NDArray[np.float32]]:
+        for part in parts:
+            ids.extend(part["id"].chunks)
+            yield vector_matrix(part, dim)
+
+    matrix = folder.matrix(matrices(), dim)
+    return pa.chunked_array(ids, pa.string()), matrix
 
 
 def _matrix(vectors: pa.BinaryArray, dim: int) -> FloatMatrix:

@@ -19,12 +19,11 @@ from hirag_dist.core.entities.summaries import (
     link_members,
     merge_summary_links,
     merge_summary_mentions,
-    names_of,
     relate_equal_names,
 )
 from hirag_dist.core.prompts.reply_parsing import EntityRecord, MemberLink, SummaryReply
 from hirag_dist.execution.dataset import Dataset, TableSet
-from hirag_dist.execution.stage import ByKey, ByRows, Services, Split, Tables
+from hirag_dist.execution.stage import ByKey, Services, Split, Tables
 from hirag_dist.indexing.stages.memberships import CLUSTER_MEMBERS
 from hirag_dist.indexing.stages.summarise import CLUSTER_SUMMARIES
 from hirag_dist.schemas import ENTITIES, RELATIONS
@@ -81,7 +80,7 @@ class MergeSummaryEntities:
     """Mentions of summary entities → the entities of a layer. Paper: Eq. 10."""
 
     name: ClassVar[str] = "merge_summary_entities"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     split: ClassVar[Split] = ByKey("name_key", _ROWS)
 
     class Inputs(TableSet):
@@ -89,7 +88,6 @@ class MergeSummaryEntities:
 
     class Outputs(TableSet):
         entities: Annotated[Dataset, ENTITIES]
-        names: Annotated[Dataset, NAMES]
         stats: Annotated[Dataset, UNCOVERING]
 
     layer: int
@@ -99,7 +97,7 @@ class MergeSummaryEntities:
         """Return the entities of this partition of names, and the number of those that cover no member."""
         entities, n_uncovering = merge_summary_mentions(tables["mentions"], self.layer, self.max_description_chars)
         stats = pa.table([[n_uncovering]], schema=UNCOVERING)
-        return {"entities": entities, "names": names_of(entities), "stats": stats}
+        return {"entities": entities, "stats": stats}
 
 
 @dataclass(frozen=True)
@@ -126,25 +124,6 @@ class MergeSummaryRelations:
         """Return the relations of this partition of members, and how many of these have none."""
         relations, n_unattached = merge_summary_links(tables["links"], self.layer)
         return {"relations": relations, "stats": pa.table([[n_unattached]], schema=UNATTACHED)}
-
-
-@dataclass(frozen=True)
-class NormaliseNames:
-    """Entities → what their names are compared by."""
-
-    name: ClassVar[str] = "normalise_names"
-    version: ClassVar[int] = 1
-    split: ClassVar[Split] = ByRows(_ROWS)
-
-    class Inputs(TableSet):
-        entities: Annotated[Dataset, _NAMED]
-
-    class Outputs(TableSet):
-        names: Annotated[Dataset, NAMES]
-
-    async def run(self, tables: Tables, services: Services) -> Tables:
-        """Return the names."""
-        return {"names": names_of(tables["entities"])}
 
 
 @dataclass(frozen=True)

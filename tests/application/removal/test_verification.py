@@ -27,7 +27,7 @@ from hirag_dist.application.removal.verification import VerificationResult, veri
 from hirag_dist.config.model import Config, VectorsConfig
 from hirag_dist.core.text.ids import text_key
 from hirag_dist.execution.stage_results import DroppedLetter
-from hirag_dist.indexing.update.documents import DocumentSelection
+from hirag_dist.indexing.changed_documents import DocumentSelection
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.reply_store.block_format import Record, pack_value
 from hirag_dist.llm.reply_store.segment import write_segment

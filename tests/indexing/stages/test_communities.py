@@ -17,12 +17,12 @@ from hirag_dist.indexing.stages.communities import (
     CHANGED_ENTITIES,
     DETECTION_STATS,
     ENTITY_ORDER,
-    RELATION_ENDS,
     DetectCommunities,
-    NumberRelations,
+    adjacency,
 )
-from hirag_dist.schemas import COMMUNITIES
+from hirag_dist.schemas import COMMUNITIES, RELATIONS
 
+RELATION_ENDS = pa.schema([RELATIONS.field(name) for name in ("relation_id", "source_id", "target_id", "weight")])
 GRAPH = nx.planted_partition_graph(8, 20, 0.5, 0.01, seed=2)
 NAMES = [f"{node:024x}" for node in GRAPH]
 
@@ -44,7 +44,9 @@ def services() -> Services:
 async def detected(
     given: dict[str, pa.Table], previous: pa.Table | None = None, changed: list[str] | None = None, before: int = 0
 ) -> tuple[pa.Table, dict[str, Any]]:
-    given = given | {"relations": (await NumberRelations().run(given, services()))["rows"]}
+    entities = given["entities"].sort_by("entity_id")
+    entries, degrees = adjacency(build_graph(entities["entity_id"], given["relations"]))
+    given = {"entities": entities, "adjacency": entries, "degrees": degrees}
     if previous is not None:
         given["previous"] = previous
     if changed is not None:

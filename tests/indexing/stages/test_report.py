@@ -9,11 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+import numpy as np
 import pyarrow as pa
 
+from hirag_dist.core.graph.csr import build_graph
 from hirag_dist.core.prompts.templates import Prompts
+from hirag_dist.core.reports.selection import report_outlines
 from hirag_dist.execution.stage import Services, Tables
-from hirag_dist.indexing.stages.communities import NumberRelations, OutlineReports
 from hirag_dist.indexing.stages.packed_calls import PackingOptions
 from hirag_dist.indexing.stages.report import CHILD_REPORTS, WriteReports
 from hirag_dist.indexing.stages.report_text import EntityLines, RelationLines
@@ -104,11 +106,22 @@ async def material(max_tree: int = 100) -> Tables:
         ),
     }
     services: Services = None  # type: ignore[assignment]
-    numbered = {
-        "relations": (await NumberRelations().run(tables, services))["rows"],
-        "relation_ids": tables["relations"],
+    tables["entities"] = tables["entities"].sort_by("entity_id")
+    graph = build_graph(tables["entities"]["entity_id"], tables["relations"])
+    outlines = report_outlines(
+        tables["communities"],
+        tables["entities"]["entity_id"],
+        tables["relations"],
+        np.diff(graph.indptr),
+        max_lines=50,
+        max_tree=max_tree,
+    )
+    outline = {
+        "outlines": outlines.below,
+        "above": outlines.above,
+        "entities": outlines.entities,
+        "relations": outlines.relations,
     }
-    outline = await OutlineReports(max_lines=50, max_tree=max_tree).run(tables | numbered, services)
     lines = {}
     for name, stage in (("entities", EntityLines(480)), ("relations", RelationLines(480))):
         texts = tables[name].select(stage.Inputs.schemas[name].names)

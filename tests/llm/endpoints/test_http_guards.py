@@ -126,6 +126,17 @@ async def test_a_redirect_on_the_same_host_is_followed_with_its_body_and_key(sta
     assert headers["Authorization"] == f"Bearer {KEY}"
 
 
+@pytest.mark.parametrize("status", [303])
+async def test_a_redirect_that_drops_the_body_is_refused(status: int) -> None:
+    async def move(request: web.Request) -> web.StreamResponse:
+        return web.Response(status=status, headers={"Location": "http://user:pass@127.0.0.1/v2\r\n".strip()})
+
+    async with hosting(move) as home:
+        outcomes = await asked(home.url)
+    assert "without the request's body" in str(outcomes[0])
+    assert "pass" not in str(outcomes[0])
+
+
 @pytest.mark.parametrize(
     ("base", "there", "allowed"),
     [

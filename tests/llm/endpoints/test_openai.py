@@ -471,6 +471,27 @@ async def test_another_size_says_what_to_set() -> None:
             await embedder.embed(["a"])
 
 
+async def test_takes_the_size_that_it_finds() -> None:
+    async with embedding(vectors, 0) as (embedder, _):
+        assert (await embedder.embed(["a", "b"])).shape == (2, 3)
+        assert embedder.dim == 3
+
+
+@pytest.mark.parametrize(
+    ("items", "error"),
+    [
+        ([], ModelUnavailable),
+        ([{"index": 0, "embedding": "%%%"}], ModelUnavailable),
+        ([{"index": 0, "embedding": None}], RequestRejected),
+        ([{"index": 0, "embedding": "AADAfwAAgD8AAIA/"}], RequestRejected),
+    ],
+)
+async def test_vectors_that_are_none(items: list[Any], error: type[HiragError]) -> None:
+    async with embedding(lambda body: web.json_response({"data": items}), 3) as (embedder, _):
+        with pytest.raises(error):
+            await embedder.embed(["a"])
+
+
 def all_alike(row: list[float]) -> Script:
     return lambda body: web.json_response({"data": [{"embedding": row}] * len(body["input"])})
 
@@ -486,6 +507,13 @@ async def test_vectors_that_are_all_equal_mean_nothing(row: list[float], said: s
             await embedder.embed([f"text {number}" for number in range(12)])
     assert caught.value.fatal
     assert "for different texts" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [1e30, 1e-30, 1e300])
+async def test_absurd_magnitudes_are_refused(value: float) -> None:
+    async with embedding(all_alike([value, 0.0, value]), 3) as (embedder, _):
+        with pytest.raises(RequestRejected):
+            await embedder.embed(["a"])
 
 
 @pytest.mark.parametrize(

@@ -117,6 +117,15 @@ def test_replies_that_get_slower_without_getting_more_stop_the_search() -> None:
     assert allowance.window <= 40
 
 
+def test_time_outs_halve_the_window_nearly_and_once() -> None:
+    allowance = EndpointLimits(None, None, 100)
+    for _ in range(50):
+        allowance.slow(10.0)
+    assert allowance.window == pytest.approx(70)
+    allowance.slow(20.0)
+    assert allowance.window == pytest.approx(49)
+
+
 @pytest.mark.parametrize("limit", [{"rpm": 600.0}, {"tpm": 60_000.0}, {"max_concurrent": 9}])
 @pytest.mark.parametrize("latency_s", [0.05])
 def test_an_unknown_limit_is_found_with_few_refusals(limit: dict[str, float], latency_s: float) -> None:
@@ -172,3 +181,14 @@ def test_a_limit_with_which_no_build_would_end_is_not_believed(named: tuple[floa
     assert limits.wait_s(1.0) == 0.0
     believable = {kind: value for kind, value in zip(("requests", "tokens"), named, strict=True) if value and value > 0}
     assert limits.disbelieved == believable
+
+
+@given(st.lists(st.tuples(st.floats(0, 100), st.floats(0, 1e308), st.floats(0, 1e308)), max_size=8))
+@settings(max_examples=50, deadline=None)
+def test_no_headers_stall_for_more_than_some_minutes(headers: list[tuple[float, float, float]]) -> None:
+    limits = EndpointLimits(None, None, 8)
+    for at, requests, tokens in sorted(headers):
+        limits.on_rate_limits(at, requests, tokens)
+        if limits.wait_s(at) == 0.0:
+            limits.take(at, 1, 4000)
+    assert limits.wait_s(100.0) <= 320.0  # 4,000 tokens at 1,000 a minute, and a request a minute

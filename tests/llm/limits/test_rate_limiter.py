@@ -12,7 +12,7 @@ from hirag_dist.errors import BudgetReached, StageFailed
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.protocol import CallDemand, Grant, WorkerReport
-from hirag_dist.llm.limits.rate_limiter import Permit, RateLimiter
+from hirag_dist.llm.limits.rate_limiter import EndpointPaused, Permit, RateLimiter
 from tests.llm.limits.virtual_time import virtual_time
 
 
@@ -189,6 +189,17 @@ async def test_a_paused_endpoint_is_left_alone_by_every_worker() -> None:
     await asyncio.sleep(0.001)
     await asyncio.gather(one.acquire("e", 1, 0.0), other.acquire("e", 500, 0.0))
     assert clock() - limited_at >= 0.15
+
+
+@virtual_time
+async def test_a_call_does_not_wait_for_a_pause_that_is_too_long() -> None:
+    quota = coordinator(8)
+    one, other = limiter(quota, "1"), limiter(quota, "2")
+    (await one.acquire("e", 1, 0.0)).limited(3600.0, "requests")
+    await asyncio.sleep(0.001)
+    for each in (one, other):
+        with pytest.raises(EndpointPaused, match=r"asks to be left alone for 3[56]"):
+            await each.acquire("e", 1, 0.0, max_pause_s=5.0)
 
 
 @virtual_time

@@ -173,6 +173,14 @@ class TestSealing:
         assert await ledger.get(key("a")) == {"n": 1}
         assert await there(store, key("a")) == {key("a"): {"n": 1}}
 
+    async def test_closing_waits_for_what_is_not_written_yet(self, store: Store) -> None:
+        ledger = Ledger(store)
+        putting = asyncio.ensure_future(ledger.put(key("a"), {}))
+        await asyncio.sleep(0)
+        await ledger.close()
+        assert putting.done()
+        assert len(files(store, ".seg")) == 1
+
 
 class TestLookingUp:
     async def test_a_record_costs_one_block_the_first_time_and_nothing_after(self, store: Store) -> None:

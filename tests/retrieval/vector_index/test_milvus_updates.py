@@ -139,6 +139,16 @@ def test_an_update_inserts_what_changed_and_both_snapshots_are_searched(
     new.close()
 
 
+def test_a_removed_base_is_passed_over(place: Place, vectors: Vectors) -> None:
+    base = place.publish(vectors)
+    update = place.publish(updated(vectors), base)
+    place.store.delete(f"snapshots/{base.manifest.snapshot_id}")
+    index = place.open(update)
+    assert_exact(index, update)
+    assert place.collection(update).startswith(name_of(update))
+    index.close()
+
+
 def test_too_large_a_change_is_a_collection_of_its_own(place: Place, vectors: Vectors) -> None:
     base = place.publish(vectors)
     old = place.open(base)

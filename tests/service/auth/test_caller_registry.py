@@ -198,3 +198,15 @@ def test_a_file_without_callers_refuses_all_of_them_after_a_while(
     assert value.refresh()
     assert len(value.value) == 1
     assert not value.failed
+
+
+def test_whatever_loading_raises_the_watching_goes_on(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path.write_text("1")
+    value = ReloadingValue([str(path)], lambda: 1 / int(path.read_text()))
+    path.write_text("0")
+    assert [value.refresh(), value.refresh()] == [False, False]
+    (record,) = caplog.records
+    assert "ZeroDivisionError" in record.getMessage()
+    path.write_text("2")
+    assert value.refresh()
+    assert value.value == 0.5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import gzip
 import json
 from collections.abc import Callable
@@ -10,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from google.rpc import error_details_pb2
 
-from hirag_dist.errors import ModelUnavailable
+from hirag_dist.errors import BackendUnavailable, InvalidQuery, ModelUnavailable
 from hirag_dist.service.request_gate import SERVICE_NAME
+from hirag_dist.wire.error_status import QuotaExceeded
 from tests.service import fakes
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -83,6 +86,29 @@ async def test_an_answer_in_events(serve: Serve, http: Any) -> None:
     assert [next(iter(event)) for event in events] == ["retrieval", "text", "text", "answer"]
     (citation,) = events[-1]["answer"]["citations"]
     assert {"ref": "E2", "kind": "entity", "id": "e2", "title": "Wärterin"}.items() <= citation.items()
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code", "after"),
+    [
+        (InvalidQuery("top_n must be at least 1"), 400, "invalid_argument", None),
+        (QuotaExceeded("spent", retry_after_s=7.5), 429, "resource_exhausted", "8"),
+        (BackendUnavailable("no Milvus"), 503, "unavailable", None),
+    ],
+)
+async def test_errors(serve: Serve, http: Any, error: Any, status: int, code: str, after: str | None) -> None:
+    served = await serve()
+    served.engine.error = error
+    async with http.post(url(served, "Retrieve"), json=ASK) as response:
+        assert response.status == status
+        assert response.headers.get("Retry-After") == after
+        found = await response.json()
+    assert (found["code"], found["message"]) == (code, str(error).replace("top_n", "topN"))  # the name in JSON
+    info = next(each for each in found["details"] if each["type"] == "google.rpc.ErrorInfo")
+    assert info["debug"]["domain"] == "hirag_dist"
+    padded = info["value"] + "=" * (-len(info["value"]) % 4)
+    assert error_details_pb2.ErrorInfo.FromString(base64.b64decode(padded)).reason == info["debug"]["reason"]
+    assert len(served.engine.queries) == 1, "the client decides whether to ask again"
 
 
 async def test_an_error_after_the_first_event_is_the_last_event(serve: Serve, http: Any) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hirag_dist.execution.events import StageFinished, UsageBill
-from hirag_dist.indexing.update.budget import DueTexts, UpdateBudget, affordable, chat_tokens
+from hirag_dist.indexing.budget import DueTexts, UpdateBudget, affordable, chat_tokens
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.types import ChatReply
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,16 +12,16 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.key_sets import KeySets, key_sets
-from hirag_dist.core.row_changes import changed_rows
 from hirag_dist.execution.dataset import Dataset
+from hirag_dist.indexing.base import UpdateBase
+from hirag_dist.indexing.budget import DueTexts, UpdateBudget, affordable
 from hirag_dist.indexing.context import BuildContext
-from hirag_dist.indexing.hierarchy import summary_stage
-from hirag_dist.indexing.stages.summarise import SummariseClusters
-from hirag_dist.indexing.update.base import UpdateBase
-from hirag_dist.indexing.update.budget import DueTexts, UpdateBudget, affordable
-from hirag_dist.indexing.update.counts import TextCounts
-from hirag_dist.indexing.update.layer_clusters import UpdatedClusters
-from hirag_dist.indexing.update.written import (
+from hirag_dist.indexing.layer_clusters import UpdatedClusters
+from hirag_dist.indexing.stages.packed_calls import PackingOptions
+from hirag_dist.indexing.stages.summarise import CLUSTER_SUMMARIES, SummariseClusters
+from hirag_dist.indexing.update_summary import TextCounts
+from hirag_dist.indexing.window_sizes import member_tokens
+from hirag_dist.indexing.written import (
     MODEL,
     STAND_IN,
     changed_share,
@@ -72,6 +73,7 @@ class LayerSummaries:
         rejects: dead letters.
         counts: of summaries.
         rewritten: clusters whose text is new.
+        replies: CLUSTER_SUMMARIES, where all of them were written now.
     """
 
     state: pa.Table
@@ -79,6 +81,7 @@ class LayerSummaries:
     rejects: Dataset
     counts: TextCounts
     rewritten: tuple[str, ...]
+    replies: Dataset | None = None
 
 
 @dataclass(frozen=True)
@@ -113,25 +116,30 @@ def update_summaries(
     stale = _staleness(clusters, state, at, sources, settings)
     due = stale.urgent | stale.unwritten | is_stale(stale.share, settings.staleness)
     wanted = np.flatnonzero(due)
-    tokens = np.zeros(n_clusters)
-    tokens[wanted] = _tokens(clusters.members(wanted)) + settings.reply_tokens[0]
-    weight: FloatVector = stale.share.astype(np.float64) * clusters.sizes
-    chosen = affordable(
-        DueTexts(stale.urgent[wanted], stale.since[wanted], weight[wanted], tokens[wanted]),
-        budget.left * _REPLY_SHARE,
-    )
+    chosen, tokens = np.ones(len(wanted), bool), np.zeros(n_clusters)
+    if np.isfinite(budget.left):
+        tokens[wanted] = _tokens(clusters.members(wanted)) + settings.reply_tokens[0]
+        weight: FloatVector = stale.share.astype(np.float64) * clusters.sizes
+        chosen = affordable(
+            DueTexts(stale.urgent[wanted], stale.since[wanted], weight[wanted], tokens[wanted]),
+            budget.left * _REPLY_SHARE,
+        )
     stage = summary_stage(context, number + 1, meta_types)
     writer = _Writer(context, clusters, sources, number, settings.number)
-    new, rejects = writer.write(stage, label, wanted[chosen], MODEL)
+    runner = context.runner
+    run = runner.run if base.is_nothing else runner.run_tolerant
+    new, rejects, replies = writer.write(run, stage, label, wanted[chosen], MODEL)
     done = writer.mask(new)
     replaced = np.flatnonzero(due & ~done & (stale.urgent | (at < 0)))
     rules = replace(stage, stand_in=True, models=())
-    stood, _ = writer.write(rules, f"{label}: stand-ins", replaced, STAND_IN)
+    stood, _, others = writer.write(runner.run_tolerant, rules, f"{label}: stand-ins", replaced, STAND_IN)
     gone = done | writer.mask(stood)
     stays = np.flatnonzero(~gone & (at >= 0) & ~stale.urgent)
     removed = np.setdiff1d(np.arange(state.num_rows), at[stays])
-    rows = changed_rows(state, removed, pa.concat_tables([new, stood]), ("cluster_id",), base.rows)
+    rows = base.changed(state, removed, (new, stood), SUMMARIES, ("cluster_id",))
     left = due & ~done
+    if not np.isfinite(budget.left) and left.any():
+        tokens[left] = _tokens(clusters.members(np.flatnonzero(left))) + settings.reply_tokens[0]
     counts = TextCounts(
         new.num_rows,
         int((~due).sum()),
@@ -146,7 +154,8 @@ def update_summaries(
         table = _with_column(table, name, np.where(kept, values[own], table[name].to_numpy()))
     table = _with_column(table, "n_turned", clusters.n_turned[own])
     rewritten = tuple(new["cluster_id"].to_pylist() + stood["cluster_id"].to_pylist())
-    return LayerSummaries(table, rows.origin, rejects, counts, rewritten)
+    all_replies = replies + others if not len(stays) else None
+    return LayerSummaries(table, rows.origin, rejects, counts, rewritten, all_replies)
 
 
 def is_stale(share: NDArray[np.float32], staleness: float) -> NDArray[np.bool_]:
@@ -203,22 +212,42 @@ class _Writer:
     layer: int
     number: int  # of the update
 
-    def write(self, stage: SummariseClusters, label: str, rows: IntVector, origin: str) -> tuple[pa.Table, Dataset]:
-        """Return SUMMARIES of some clusters, written now, and dead letters."""
+    def write(
+        self,
+        run: Callable[..., SummariseClusters.Outputs],
+        stage: SummariseClusters,
+        label: str,
+        rows: IntVector,
+        origin: str,
+    ) -> tuple[pa.Table, Dataset, Dataset]:
+        """Return SUMMARIES of some clusters, written now, dead letters, and CLUSTER_SUMMARIES.
+
+        Args:
+            run: runs a stage.
+        """
         if not len(rows):
-            return SUMMARIES.empty_table(), Dataset(REJECTS)
-        some = self.clusters.members(rows)
-        given = self.context.datasets.put("due_clusters", some)
-        found = self.context.runner.run_tolerant(stage, label, members=given)
-        replies = self.context.datasets.read(found.summaries)
-        ids = self.clusters.entities["entity_id"]
-        return summary_rows(self.layer, some, replies, self.sources, ids, origin, self.number), found.rejects
+            return SUMMARIES.empty_table(), Dataset(REJECTS), Dataset(CLUSTER_SUMMARIES)
+        datasets, given = self.context.datasets, self.clusters.shown
+        if given is None or len(rows) < len(self.clusters.ids):
+            given = datasets.put("due_clusters", self.clusters.members(rows))
+        found = run(stage, label, members=given)
+        replies, ids = datasets.read(found.summaries), self.clusters.entities["entity_id"]
+        states = [
+            summary_rows(self.layer, members, _of(replies, members), self.sources, ids, origin, self.number)
+            for members in datasets.tables(given)
+        ]
+        return pa.concat_tables(states), found.rejects, found.summaries
 
     def mask(self, state: pa.Table) -> NDArray[np.bool_]:
         """Return (n_clusters,) whether a cluster is in SUMMARIES."""
         found = np.zeros(len(self.clusters.ids), bool)
         found[rows_of(state["cluster_id"], pa.chunked_array([self.clusters.ids]))] = True
         return found
+
+
+def _of(replies: pa.Table, members: pa.Table) -> pa.Table:
+    """Return CLUSTER_SUMMARIES of the clusters in CLUSTER_MEMBERS."""
+    return replies.filter(pc.is_in(replies["cluster_id"], value_set=members["cluster_id"].combine_chunks()))
 
 
 def _with_column(table: pa.Table, name: str, values: NDArray[np.generic]) -> pa.Table:
@@ -238,3 +267,20 @@ def _tokens(members: pa.Table) -> FloatVector:
         sums = np.concatenate([[0], np.cumsum(lengths)])
         total += (sums[bounds[1:]] - sums[bounds[:-1]]) / 4 + sizes
     return total
+
+
+def summary_stage(context: BuildContext, layer: int, meta_types: tuple[str, ...]) -> SummariseClusters:
+    """Return the stage that summarises clusters as entities of a layer."""
+    config = context.config
+    prompts = context.prompts.of("summarise")
+    window = context.models.windows.get("summarise")
+    return SummariseClusters(
+        layer=layer,
+        structured=context.models.structured["summarise"],
+        meta_types=meta_types,
+        packing=PackingOptions(config.pack_tokens),
+        same_language=context.same_language,
+        prompts=prompts,
+        models=context.models.models["summarise"],
+        member_tokens=0 if window is None else member_tokens(window, prompts, meta_types, config.tokenizer),
+    )

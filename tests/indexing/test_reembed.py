@@ -12,13 +12,13 @@ import pytest
 from hirag_dist.config.model import Config
 from hirag_dist.errors import BackendUnavailable, ConfigError, StageFailed
 from hirag_dist.indexing.pipeline import Build, BuildResult
+from hirag_dist.indexing.reembed import estimate_reembedding
 from hirag_dist.indexing.stages.embed import EmbedChunks, EmbedEntities, entity_texts
-from hirag_dist.indexing.update.reembed import estimate_reembedding
 from hirag_dist.llm.embedding import TextsRefused
 from hirag_dist.llm.endpoints.hashing import HashingEmbedder
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
 from hirag_dist.types import FloatMatrix
-from tests.indexing.update.test_run import PAID, LivingBench, check_base_layer, check_consistent, corpus, text
+from tests.indexing.test_updates import PAID, LivingBench, check_base_layer, check_consistent, corpus, text
 from tests.labelled_builds import build as build_labelled
 from tests.toy_builds import Bench
 

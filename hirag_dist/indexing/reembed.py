@@ -17,17 +17,17 @@ from hirag_dist.config.model import Config
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.access_labels import LabelledGraph, collect_label_provenance
+from hirag_dist.indexing.base import UpdateBase
+from hirag_dist.indexing.changed_documents import DocumentCounts
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.documents import ChunkedDocuments
 from hirag_dist.indexing.estimate import StageEstimate, Work, stages_of
+from hirag_dist.indexing.former_snapshots import returning_summary
 from hirag_dist.indexing.layers import GraphMentions, embed_entities
+from hirag_dist.indexing.next_snapshot import CLUSTERED_WITH, update_notes
 from hirag_dist.indexing.publish import NewVectors
 from hirag_dist.indexing.stages.embed import EmbedChunks, EmbedEntities, entity_texts
-from hirag_dist.indexing.update.base import UpdateBase
-from hirag_dist.indexing.update.documents import DocumentCounts
-from hirag_dist.indexing.update.former import returning_summary
-from hirag_dist.indexing.update.run import CLUSTERED_WITH, update_notes
-from hirag_dist.indexing.update.summary import UpdateSummary
+from hirag_dist.indexing.update_summary import UpdateSummary
 from hirag_dist.llm.usage import total_cost
 from hirag_dist.schemas import (
     ALIASES,

@@ -18,18 +18,17 @@ from hirag_dist.core.key_sets import chunk_text_sets
 from hirag_dist.core.prompts.templates import DONE
 from hirag_dist.core.reports.selection import report_outlines
 from hirag_dist.execution.stage import Services
-from hirag_dist.indexing.hierarchy import SUMMARY_CHARS
+from hirag_dist.indexing import report_material as report_material_module
 from hirag_dist.indexing.layers import DESCRIPTION_CHARS
+from hirag_dist.indexing.report_material import GraphTables, report_material
 from hirag_dist.indexing.stages.memberships import NAMED_LINKS, described, grouped
 from hirag_dist.indexing.stages.summary_layer import LinkMembers
-from hirag_dist.indexing.update import report_material as report_material_module
-from hirag_dist.indexing.update.report_material import GraphTables, report_material
-from hirag_dist.indexing.update.summary_entities import sources_above
-from hirag_dist.indexing.update.written import as_summaries, changed_share, member_inputs, written_inputs
+from hirag_dist.indexing.summary_entities import SUMMARY_CHARS, sources_above
+from hirag_dist.indexing.written import as_summaries, changed_share, member_inputs, written_inputs
 from hirag_dist.schemas import CLUSTERS, ENTITIES, RELATIONS, SUMMARIES
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import ChatRequest
-from tests.indexing.update.test_run import TOPICS, LivingBench, check_consistent, corpus, text
+from tests.indexing.test_updates import TOPICS, LivingBench, check_consistent, corpus, text
 from tests.toy_builds import members, task_of
 
 NO_SERVICES = cast(Services, None)

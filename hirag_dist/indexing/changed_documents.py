@@ -14,9 +14,9 @@ from hirag_dist.core.row_changes import rows_of_table
 from hirag_dist.core.text.ids import text_keys
 from hirag_dist.errors import InputError
 from hirag_dist.execution.dataset import Dataset
+from hirag_dist.indexing.base import UpdateBase
 from hirag_dist.indexing.context import BuildContext
-from hirag_dist.indexing.documents import ChunkedDocuments, ReadInput, chunk_documents
-from hirag_dist.indexing.update.base import UpdateBase
+from hirag_dist.indexing.documents import ChunkedDocuments, ReadInput, chunk_documents, chunked
 from hirag_dist.schemas import CHUNKS
 from hirag_dist.storage.layout import EXTRACTION_COSTS
 from hirag_dist.types import IntVector
@@ -125,7 +125,12 @@ def changed_documents(context: BuildContext, base: UpdateBase, found: ReadInput)
 
     Args:
         found: the documents of now, each once, sorted by id.
+
+    Raises:
+        InputError: the index is new, and they hold no text.
     """
+    if base.is_nothing:
+        return new_documents(chunked(context, found))
     datasets, documents = context.datasets, found.documents
     now = datasets.read(documents, ["document_id", "uri", "record"])
     before = base.table("documents", ["document_id", "uri", "record"])
@@ -173,6 +178,13 @@ def changed_documents(context: BuildContext, base: UpdateBase, found: ReadInput)
         extraction_tokens(base, removed_chunks.filter(pa.array(~is_replaced))),
         int(removed_chunks["n_tokens"].to_numpy()[~is_replaced].sum()),
     )
+
+
+def new_documents(documents: ChunkedDocuments) -> ChangedDocuments:
+    """Return documents that are all new."""
+    nothing = np.zeros(0, np.int64)
+    counts = DocumentCounts(added=documents.documents.rows)
+    return ChangedDocuments(documents, counts, documents.chunks, pa.array([], pa.string()), nothing, {}, 0, 0)
 
 
 def extraction_tokens(base: UpdateBase, chunks: pa.Table) -> int:

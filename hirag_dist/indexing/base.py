@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -11,10 +11,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from hirag_dist import schemas
 from hirag_dist.config.model import MEMBER_CHARS, Config
-from hirag_dist.core.row_changes import rows_between, rows_of_table
+from hirag_dist.core.graph.csr import rows_of
+from hirag_dist.core.row_changes import ChangedRows, changed_rows, rows_between, rows_of_table
 from hirag_dist.errors import ConfigError, HiragError, SnapshotCorrupt, SnapshotNotFound
-from hirag_dist.execution.dataset import Dataset, DatasetPart
+from hirag_dist.execution.dataset import Dataset, DatasetPart, DatasetStore
+from hirag_dist.indexing.stages.embed import vector_blocks, vector_rows
 from hirag_dist.schemas import ENTITIES
 from hirag_dist.storage.layout import MENTIONS, REPORT_INPUTS, SUMMARIES
 from hirag_dist.storage.snapshot.fallback import in_place_of_current, whole_snapshots
@@ -44,17 +47,29 @@ _VECTOR_ROWS = 65_536  # copied at a time
 
 @dataclass(frozen=True)
 class UpdateBase:
-    """An open snapshot with update state.
+    """An open snapshot with update state, or nothing: a build is an update of an index without a document.
 
     Attributes:
-        notes: `notes["update"]` of its manifest.
+        opened: the snapshot; None for nothing, whose tables are all empty.
+        notes: `notes["update"]` of its manifest; none for nothing.
         spill: Folder from which large tables are mapped; None: they are in memory.
     """
 
-    snapshot: Snapshot
-    notes: Mapping[str, Any]
+    opened: Snapshot | None = None
+    notes: Mapping[str, Any] = field(default_factory=dict)
     spill: SpillFile | None = None
     _tables: dict[str, pa.Table] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether there is no snapshot."""
+        return self.opened is None
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The snapshot, where there is one."""
+        assert self.opened is not None
+        return self.opened
 
     @property
     def snapshot_id(self) -> str:
@@ -63,8 +78,8 @@ class UpdateBase:
 
     @property
     def number(self) -> int:
-        """Number of updates since it was built from nothing."""
-        return int(self.notes["number"])
+        """Number of updates since it was built from nothing; −1 of nothing."""
+        return int(self.notes.get("number", -1))
 
     @property
     def embedder(self) -> tuple[str, int]:
@@ -74,11 +89,14 @@ class UpdateBase:
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
         """Return a table of the snapshot. Those that several steps need are kept; large ones are mapped from a file."""
+        if self.opened is None:
+            empty: pa.Table = getattr(schemas, name.upper()).empty_table()
+            return empty if columns is None else empty.select(columns)
         if name not in self._tables:
             is_large = self._is_large(name)
             if name not in _KEPT and (columns is not None or not is_large):
                 return self.snapshot.table(name, columns).combine_chunks()
-            self._tables[name] = self._mapped(name) if is_large else self.snapshot.table(name).combine_chunks()
+            self._tables[name] = self._read_mapped(name) if is_large else self.snapshot.table(name).combine_chunks()
         return self._tables[name] if columns is None else self._tables[name].select(columns)
 
     def _is_large(self, name: str) -> bool:
@@ -88,7 +106,7 @@ class UpdateBase:
         file = self.snapshot.manifest.files.get(f"{name}.parquet")
         return file is not None and file.bytes * _COMPRESSION > _MAX_BYTES
 
-    def _mapped(self, name: str) -> pa.Table:
+    def _read_mapped(self, name: str) -> pa.Table:
         assert self.spill is not None
         pieces = self.snapshot.pieces(name)
         first = next(pieces)
@@ -106,8 +124,37 @@ class UpdateBase:
             return pa.concat_tables(tables).combine_chunks()
         return self.spill.whole(tables, tables[0].schema)
 
+    def sorted(self, parts: Iterable[pa.Table], schema: pa.Schema, by: Sequence[str]) -> pa.Table:
+        """Return tables as one, sorted by some columns, each column one array; mapped from a file."""
+        if self.spill is None:
+            whole = pa.concat_tables([schema.empty_table(), *parts])
+            return whole.sort_by([(name, "ascending") for name in by]).combine_chunks()
+        table = self.spill.table(parts, schema, by)
+        return table if all(column.num_chunks <= 1 for column in table.columns) else self.spill.rows(table, None)
+
+    def mapped(self, parts: Iterable[pa.Table], schema: pa.Schema) -> pa.Table:
+        """Return tables one after another as one, each column one array; mapped from a file."""
+        if self.spill is None:
+            return pa.concat_tables([schema.empty_table(), *parts]).combine_chunks()
+        return self.spill.whole(parts, schema)
+
+    def changed(
+        self, before: pa.Table, gone: IntVector, new: Iterable[pa.Table], schema: pa.Schema, by: Sequence[str]
+    ) -> ChangedRows:
+        """Return a sorted table of the snapshot without some of its rows and with new ones (`changed_rows`).
+
+        Args:
+            new: tables; where `before` is empty, one is in memory at a time.
+        """
+        if not before.num_rows:
+            table = self.sorted(new, schema, by)
+            return ChangedRows(table, np.full(table.num_rows, -1, np.int64))
+        return changed_rows(before, gone, pa.concat_tables([schema.empty_table(), *new]), by, self.rows)
+
     def dataset(self, name: str, schema: pa.Schema) -> Dataset:
         """Return a table of the snapshot as a dataset, read where it lies."""
+        if self.opened is None:
+            return Dataset(schema)
         manifest = self.snapshot.manifest
         rows = manifest.counts.get(name, 0)
         path = f"{self.snapshot.folder}/{name}.parquet"
@@ -128,6 +175,22 @@ class UpdateBase:
         """Return ENTITIES of a layer, sorted by id, and the row of the first one in the snapshot."""
         found, first = self.layer_rows("entities", layer)
         return found.cast(ENTITIES), first
+
+    def chunk_vectors(self, dim: int) -> FloatMatrix:
+        """Return (n_chunks, dim) vectors of the snapshot's chunks."""
+        return np.zeros((0, dim), np.float32) if self.opened is None else np.asarray(self.opened.chunk_vectors)
+
+    def arranged(self, datasets: DatasetStore, vectors: Dataset, ids: pa.ChunkedArray, dim: int) -> FloatMatrix:
+        """Return (len(ids), dim) vectors of a dataset in the order of ids, mapped from a file.
+
+        Args:
+            vectors: VECTORS of these ids, in any order.
+        """
+        if self.spill is None:
+            found = datasets.read(vectors)
+            return vector_rows(found, dim, rows_of(ids, found["id"]))
+        own, matrix = vector_blocks(self.spill, datasets.tables(vectors), dim)
+        return self.spill.ordered(matrix, rows_of(ids, own))
 
     def vectors_of(self, rows: IntVector) -> FloatMatrix:
         """Return the vectors of rows of the snapshot's entities; zeros for row −1."""

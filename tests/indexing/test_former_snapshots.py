@@ -8,7 +8,7 @@ import pytest
 
 from hirag_dist.storage.snapshot.history import record_current, rolled_back_to
 from hirag_dist.storage.snapshot.reader import current_id
-from tests.indexing.update.test_run import PAID, LivingBench, corpus, text
+from tests.indexing.test_updates import PAID, LivingBench, corpus, text
 
 MORE = {"x.txt": text("iron", 70), "y.txt": text("sea", 71)}
 

@@ -14,7 +14,7 @@ from hirag_dist.core.key_sets import KeySets
 from hirag_dist.core.reports.selection import ReportOutlines
 from hirag_dist.core.text.normalize import one_line, shorten
 from hirag_dist.indexing.layers import DESCRIPTION_CHARS
-from hirag_dist.indexing.update.written import Inputs, digests_of, written_inputs
+from hirag_dist.indexing.written import Inputs, digests_of, written_inputs
 from hirag_dist.schemas import COMMUNITIES, REPORT_INPUTS
 from hirag_dist.types import IntVector
 

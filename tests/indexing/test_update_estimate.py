@@ -11,12 +11,12 @@ import pytest
 from hirag_dist.application.build import run_add, run_build
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
-from hirag_dist.indexing.update.documents import DocumentCounts
-from hirag_dist.indexing.update.estimate import UpdateEstimate, estimate_update
+from hirag_dist.indexing.changed_documents import DocumentCounts
+from hirag_dist.indexing.update_estimate import UpdateEstimate, estimate_update
 from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
 
-SAMPLES = Path(__file__).parents[3] / "hirag_dist" / "samples" / "corpus"
+SAMPLES = Path(__file__).parents[2] / "hirag_dist" / "samples" / "corpus"
 SETTINGS = {"execution": {"executor": "inline"}, "clustering": {"target_size": 4}}
 FILES = ("melville-brit-and-squid.md", "monroe-1823-doctrine.md", "newton-whiteness-from-colours.md")
 CHAT = {"base_url": "http://127.0.0.1:9", "model": "m", "price": {"input": 2.0, "output": 8.0}}

@@ -9,20 +9,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from hirag_dist.config.model import Config
 from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.key_sets import KeySets, distinct_keys, key_sets
-from hirag_dist.core.reports.selection import MIN_ENTITIES, ReportOutlines
+from hirag_dist.core.reports.selection import MIN_ENTITIES, ReportChoice, ReportOutlines
 from hirag_dist.execution.dataset import Dataset
-from hirag_dist.indexing.communities import ReportTexts, report_choice, write_reports
+from hirag_dist.indexing.base import UpdateBase
+from hirag_dist.indexing.budget import DueTexts, UpdateBudget, affordable
 from hirag_dist.indexing.context import BuildContext
-from hirag_dist.indexing.stages.communities import OutlineReports
-from hirag_dist.indexing.stages.report import CHILD_REPORTS
-from hirag_dist.indexing.update.base import UpdateBase
-from hirag_dist.indexing.update.budget import DueTexts, UpdateBudget, affordable
-from hirag_dist.indexing.update.counts import TextCounts
-from hirag_dist.indexing.update.report_material import CommunityMaterial
-from hirag_dist.indexing.update.summaries import UpdateSettings, is_stale
-from hirag_dist.indexing.update.written import STAND_IN, changed_share, input_lists
+from hirag_dist.indexing.layers import DESCRIPTION_CHARS
+from hirag_dist.indexing.report_material import CommunityMaterial
+from hirag_dist.indexing.stages.packed_calls import PackingOptions
+from hirag_dist.indexing.stages.report import CHILD_REPORTS, WriteReports
+from hirag_dist.indexing.stages.report_text import ClaimLines, EntityLines, RelationLines
+from hirag_dist.indexing.summaries import UpdateSettings, is_stale
+from hirag_dist.indexing.update_summary import TextCounts
+from hirag_dist.indexing.written import STAND_IN, changed_share, input_lists
 from hirag_dist.schemas import REJECTS, REPORT_INPUTS, REPORTS
 from hirag_dist.types import FloatVector, IntVector
 
@@ -39,19 +41,14 @@ class UpdatedReports:
         state: REPORT_INPUTS.
         rejects: dead letters.
         counts: of reports, those that are their members' names and descriptions left out.
+        communities: COMMUNITIES, where they were imported with their reports.
     """
 
     reports: Dataset
     state: pa.Table
     rejects: Dataset
     counts: TextCounts
-
-
-def fresh_report_state(material: CommunityMaterial) -> pa.Table:
-    """Return REPORT_INPUTS of reports that were all just written."""
-    n_rows = material.rows.num_rows
-    everything = np.arange(n_rows)
-    return _state(material, everything, material.sources(everything), np.zeros(n_rows), np.zeros(n_rows, np.int64))
+    communities: Dataset | None = None
 
 
 def update_reports(
@@ -77,12 +74,13 @@ def update_reports(
     missing = np.zeros(n_rows, bool) if settings.all_reports else optional & (due | (at < 0))
     due &= ~missing
     wanted = np.flatnonzero(due)
-    tokens = np.zeros(n_rows)
-    tokens[wanted] = _tokens(context, material, wanted) + settings.reply_tokens[1]
-    tokens[found.is_small] = 0.0
-    weight = found.share * material.rows["n_entities"].to_numpy()
-    chosen = affordable(DueTexts(urgent[wanted], found.since[wanted], weight[wanted], tokens[wanted]), budget.left)
-    chosen |= found.is_small[wanted]
+    chosen, tokens = np.ones(len(wanted), bool), np.zeros(n_rows)
+    if np.isfinite(budget.left):
+        tokens[wanted] = _tokens(context, material, wanted) + settings.reply_tokens[1]
+        tokens[found.is_small] = 0.0
+        weight = found.share * material.rows["n_entities"].to_numpy()
+        chosen = affordable(DueTexts(urgent[wanted], found.since[wanted], weight[wanted], tokens[wanted]), budget.left)
+        chosen |= found.is_small[wanted]
     writer = _Writer(context, material, outlines)
     is_kept = ~missing & (~due | (~urgent & (at >= 0)))
     stays = np.flatnonzero(is_kept)
@@ -103,6 +101,8 @@ def update_reports(
     share = np.where(fresh | missing, 0.0, np.where(replaced, 1.0, found.share))
     since = np.where(due & ~fresh, found.since, 0)
     left = due & ~fresh & ~found.is_small
+    if not np.isfinite(budget.left) and left.any():
+        tokens[left] = _tokens(context, material, np.flatnonzero(left)) + settings.reply_tokens[1]
     counts = TextCounts(
         int((fresh & ~found.is_small).sum()),
         int((~due & ~found.is_small & ~missing).sum()),
@@ -240,7 +240,7 @@ class _Writer:
         entities, relations = self._places(given)
         below = given.filter(pa.array(~material.is_above[rows]))
         above = given.filter(pa.array(material.is_above[rows]))
-        outline = OutlineReports.Outputs(
+        outline = OutlineSets(
             datasets.put("due_outlines", below),
             datasets.put("due_outlines", above),
             datasets.put("due_entities", entities),
@@ -375,6 +375,9 @@ def _tokens(context: BuildContext, material: CommunityMaterial, rows: IntVector)
 
 
 def _with_ids(table: pa.Table, key: str, wanted: pa.ChunkedArray) -> pa.Table:
+    """Return the rows with some ids; where most are wanted, all: a copy in memory costs more than the others."""
+    if 2 * len(wanted) > table.num_rows:
+        return table
     return table.filter(pc.is_in(table[key], value_set=pc.unique(_strings(wanted))))
 
 
@@ -391,3 +394,96 @@ def _mask(n_rows: int, rows: IntVector) -> NDArray[np.bool_]:
 def _strings(column: pa.ChunkedArray) -> pa.Array:
     found = column.combine_chunks()
     return pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found
+
+
+@dataclass(frozen=True)
+class OutlineSets:
+    """What the reports to write show, as datasets.
+
+    Attributes:
+        outlines, above: OUTLINES of communities in trees of limited size, and of those that hold several such trees.
+        entities, relations: ENTITY_PLACES and RELATION_PLACES.
+    """
+
+    outlines: Dataset
+    above: Dataset
+    entities: Dataset
+    relations: Dataset
+
+
+def report_choice(config: Config) -> ReportChoice:
+    """Return the rule that chooses the reports that are written with an index."""
+    return ReportChoice(config.communities.report_share)
+
+
+@dataclass(frozen=True)
+class ReportTexts:
+    """ENTITIES, RELATIONS and CLAIMS, at least those that the reports to write may show."""
+
+    entities: Dataset
+    relations: Dataset
+    claims: Dataset
+
+
+def write_reports(
+    context: BuildContext,
+    outline: OutlineSets,
+    texts: ReportTexts,
+    children: Dataset,
+    suffix: str = "",
+    stand_in: bool = False,
+) -> tuple[Dataset, Dataset]:
+    """Return REPORTS and dead letters: of whole trees of communities, then of those that hold several trees.
+
+    Args:
+        outline: of the communities to report on.
+        texts: of what they show.
+        children: CHILD_REPORTS that are there already.
+        suffix: of the stages' labels.
+        stand_in: by rules, without a call.
+    """
+    run, config = context.runner.run, context.config.communities
+    material = f"report material{suffix}"
+    entity_lines = run(
+        EntityLines(DESCRIPTION_CHARS), f"{material}: entities", places=outline.entities, entities=texts.entities
+    ).lines
+    relation_lines = run(
+        RelationLines(DESCRIPTION_CHARS), f"{material}: relations", places=outline.relations, relations=texts.relations
+    ).lines
+    claim_lines = None
+    if texts.claims.rows:
+        claim_lines = run(
+            ClaimLines(DESCRIPTION_CHARS),
+            f"{material}: claims",
+            places=outline.entities,
+            entities=texts.entities,
+            claims=texts.claims,
+        ).lines
+    write = WriteReports(
+        structured=context.models.structured["report"],
+        max_tokens=config.report_tokens,
+        min_entities=MIN_ENTITIES,
+        tokenizer=context.config.tokenizer,
+        packing=PackingOptions(context.config.pack_tokens),
+        same_language=context.same_language,
+        prompts=context.prompts.of("report"),
+        models=() if stand_in else context.models.models["report"],
+        stand_in=stand_in,
+    )
+
+    def write_outlines(label: str, outlines: Dataset, below: Dataset) -> WriteReports.Outputs:
+        return run(
+            write,
+            label,
+            outlines=outlines,
+            entities=entity_lines,
+            relations=relation_lines,
+            children=below,
+            claims=claim_lines,
+        )
+
+    lower = write_outlines(f"reports{suffix}", outline.outlines, children)
+    if not outline.above.rows:
+        return lower.reports, lower.rejects
+    upper = write_outlines(f"reports above{suffix}", outline.above, children + lower.as_children)
+    return lower.reports + upper.reports, lower.rejects + upper.rejects

@@ -16,6 +16,9 @@ from hirag_dist.core.clustering.pca import moments, principal_axes, project
 from hirag_dist.core.clustering.soft_clusters import soft_clusters
 from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.key_sets import KeySets
+from hirag_dist.execution.dataset import Dataset
+from hirag_dist.indexing.base import UpdateBase
+from hirag_dist.indexing.base_layer import LayerEntities
 from hirag_dist.indexing.layer_clustering import LayerClusteringOptions
 from hirag_dist.indexing.stages.memberships import (
     NAMED_LINKS,
@@ -26,8 +29,6 @@ from hirag_dist.indexing.stages.memberships import (
     grouped,
 )
 from hirag_dist.indexing.stages.reduce import n_axes
-from hirag_dist.indexing.update.base import UpdateBase
-from hirag_dist.indexing.update.base_layer import LayerEntities
 from hirag_dist.schemas import CLUSTERS
 from hirag_dist.types import FloatMatrix, IntVector
 
@@ -53,6 +54,7 @@ class UpdatedClusters:
         n_turned: (n_clusters,) members that joined or left since each cluster was founded.
         entities: ENTITIES of the layer.
         description_chars: of a member that are shown.
+        shown: CLUSTER_MEMBERS of all clusters, of a layer that was clustered from nothing.
     """
 
     clusters: pa.Table
@@ -64,6 +66,7 @@ class UpdatedClusters:
     n_turned: IntVector
     entities: pa.Table
     description_chars: int
+    shown: Dataset | None = None
 
     @property
     def sizes(self) -> IntVector:
@@ -131,17 +134,17 @@ def update_clusters(
 
 
 def new_clusters(
-    entities: pa.Table, clusters: pa.Table, stats: ClusterStats, description_chars: int
+    entities: pa.Table, clusters: pa.Table, stats: ClusterStats, description_chars: int, shown: Dataset
 ) -> UpdatedClusters:
     """Return the clusters of a layer that the base has not clustered.
 
     Args:
         entities: ENTITIES of the layer, sorted by id.
-        clusters: CLUSTERS.
+        clusters: CLUSTERS, sorted by (cluster, entity).
         stats: figures of the layer.
         description_chars: of a member that are shown.
+        shown: CLUSTER_MEMBERS.
     """
-    clusters = clusters.sort_by([("cluster_id", "ascending"), ("entity_id", "ascending")]).combine_chunks()
     ids = pc.unique(clusters["cluster_id"].combine_chunks())
     sizes = np.bincount(rows_of(clusters["cluster_id"], pa.chunked_array([ids])), minlength=len(ids))
     return UpdatedClusters(
@@ -154,6 +157,7 @@ def new_clusters(
         np.zeros(len(ids), np.int64),
         entities,
         description_chars,
+        shown,
     )
 
 

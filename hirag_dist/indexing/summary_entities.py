@@ -19,20 +19,22 @@ from hirag_dist.core.row_changes import ChangedRows, changed_rows, rows_with
 from hirag_dist.core.text.ids import entity_id
 from hirag_dist.core.text.normalize import name_keys
 from hirag_dist.execution.dataset import Dataset
+from hirag_dist.indexing.base import UpdateBase
+from hirag_dist.indexing.base_layer import LayerEntities, RelationChanges
 from hirag_dist.indexing.context import BuildContext
-from hirag_dist.indexing.hierarchy import SUMMARY_CHARS
+from hirag_dist.indexing.layer_clusters import UpdatedClusters
 from hirag_dist.indexing.stages.summary_layer import (
     LinkMembers,
     MergeSummaryEntities,
     MergeSummaryRelations,
     RelateEqualNames,
 )
-from hirag_dist.indexing.update.base import UpdateBase
-from hirag_dist.indexing.update.base_layer import LayerEntities, RelationChanges
-from hirag_dist.indexing.update.layer_clusters import UpdatedClusters
-from hirag_dist.indexing.update.summaries import LayerSummaries
-from hirag_dist.indexing.update.written import as_summaries
+from hirag_dist.indexing.summaries import LayerSummaries
+from hirag_dist.indexing.written import as_summaries
+from hirag_dist.schemas import ENTITIES, RELATIONS
 from hirag_dist.types import IntVector
+
+SUMMARY_CHARS = 1200  # of the description of a summary entity
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,10 @@ class SummaryEntities:
         relations: those from the layer below that came and went.
         sources: texts that each entity derives from.
         mentions: SUMMARY_MENTIONS, those of all clusters where that was asked.
-        n_attached, n_unattached: as of `SummaryDraft`.
+        n_attached: members of summarised clusters that their summaries do not name, which were attached by words.
+        n_unattached: members without a summary.
+        n_uncovering: of the entities that were merged now, those that cover no member.
+        drafted: ENTITIES of a layer that is new as a whole, as the stage gave them.
     """
 
     entities: ChangedRows
@@ -55,6 +60,8 @@ class SummaryEntities:
     mentions: Dataset
     n_attached: int
     n_unattached: int
+    n_uncovering: int = 0
+    drafted: Dataset | None = None
 
 
 @dataclass(frozen=True)
@@ -134,6 +141,8 @@ def update_summary_entities(
     """
     run, put, read, label = context.runner.run, context.datasets.put, context.datasets.read, f"merge layer {number + 1}"
     state = written.state
+    if clusters.shown is not None and written.replies is not None:
+        return _new_entities(context, base, number, clusters.shown, written.replies, state)
     place = rows_of(pa.chunked_array([clusters.ids]), state["cluster_id"])
     changes = _changes(base, number, below, clusters, written.origin, place)
     names = _Names.of(state)
@@ -185,6 +194,41 @@ def update_summary_entities(
         n_attached,
         n_unattached,
     )
+
+
+def _new_entities(
+    context: BuildContext, base: UpdateBase, number: int, members: Dataset, replies: Dataset, state: pa.Table
+) -> SummaryEntities:
+    """Return the entities that all summaries of a layer name, which the base has not clustered.
+
+    Args:
+        number: of the layer.
+        members, replies: CLUSTER_MEMBERS and CLUSTER_SUMMARIES of its clusters.
+        state: SUMMARIES of its clusters.
+    """
+    run, tables, label = context.runner.run, context.datasets.tables, f"merge layer {number + 1}"
+    linked = run(LinkMembers(), f"{label}: links", members=members, summaries=replies)
+    merged = run(MergeSummaryEntities(number + 1, SUMMARY_CHARS), f"{label}: entities", mentions=linked.mentions)
+    relations = run(MergeSummaryRelations(number + 1), f"{label}: relations", links=linked.links)
+    none = np.zeros(0, np.int64)
+    table = base.sorted(tables(merged.entities), ENTITIES, ("entity_id",))
+    return SummaryEntities(
+        ChangedRows(table, np.full(table.num_rows, -1, np.int64)),
+        none,
+        RelationChanges(none, base.mapped(tables(relations.relations), RELATIONS)),
+        sources_above(state, table, number + 1),
+        linked.mentions,
+        _total(context, linked.stats),
+        _total(context, relations.stats),
+        _total(context, merged.stats),
+        merged.entities,
+    )
+
+
+def _total(context: BuildContext, stats: Dataset) -> int:
+    """Return the sum of a stage's one statistic over its tasks."""
+    (column,) = context.datasets.read(stats).columns
+    return sum(column.to_pylist())
 
 
 def update_equal_names(

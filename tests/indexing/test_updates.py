@@ -16,8 +16,8 @@ from hirag_dist.application.drift import measure_drift
 from hirag_dist.core.key_sets import key_sets
 from hirag_dist.core.text.ids import text_keys
 from hirag_dist.errors import InputError, SnapshotError
-from hirag_dist.indexing.update import base as update_base
-from hirag_dist.indexing.update.documents import DocumentSelection
+from hirag_dist.indexing import base as update_base
+from hirag_dist.indexing.changed_documents import DocumentSelection
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
 from hirag_dist.types import ChatRequest
 from tests.indexing.stages.test_claims import claim

@@ -4,53 +4,55 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hirag_dist.compute.kernels import gpu_kernels
 from hirag_dist.config.model import META_TYPES
 from hirag_dist.errors import InputError
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.execution.events import UsageBill
 from hirag_dist.execution.task import one_thread
 from hirag_dist.indexing.access_labels import LabelledGraph, collect_label_provenance
-from hirag_dist.indexing.communities import CommunityReports, read_outlines
+from hirag_dist.indexing.base import UpdateBase
+from hirag_dist.indexing.base_layer import WrittenBaseLayer, refused_units, write_base_layer
+from hirag_dist.indexing.budget import UpdateBudget, is_unbounded, least_extraction
+from hirag_dist.indexing.changed_documents import ChangedDocuments, changed_documents
+from hirag_dist.indexing.communities import ReportedGraph, find_communities
 from hirag_dist.indexing.context import BuildContext
-from hirag_dist.indexing.documents import ChunkedDocuments, ReadInput
-from hirag_dist.indexing.layers import Hierarchy, layer_table
+from hirag_dist.indexing.documents import ReadInput
+from hirag_dist.indexing.former_snapshots import same_places
+from hirag_dist.indexing.hierarchy import Hierarchy, write_hierarchy
+from hirag_dist.indexing.layers import BaseLayer, layer_table
 from hirag_dist.indexing.publish import LabelProvenance, SnapshotContents, UpdateState, VectorRows
+from hirag_dist.indexing.report_material import GraphTables
+from hirag_dist.indexing.reports import UpdatedReports, update_reports
+from hirag_dist.indexing.stages.communities import ENTITY_ORDER, RELATION_KINDS, KeepCommunities
 from hirag_dist.indexing.stages.embed import EmbedChunks, vector_matrix
 from hirag_dist.indexing.stages.read import METADATA, ReadDocuments
-from hirag_dist.indexing.update.base import UpdateBase
-from hirag_dist.indexing.update.base_layer import UpdatedBaseLayer, refused_units, update_base_layer
-from hirag_dist.indexing.update.budget import UpdateBudget, chat_tokens, is_unbounded, least_extraction
-from hirag_dist.indexing.update.documents import ChangedDocuments, changed_documents
-from hirag_dist.indexing.update.former import same_places
-from hirag_dist.indexing.update.graph import update_graph
-from hirag_dist.indexing.update.hierarchy import UpdatedHierarchy, fresh_state, update_hierarchy
-from hirag_dist.indexing.update.report_material import GraphTables, report_material
-from hirag_dist.indexing.update.reports import fresh_report_state, update_reports
-from hirag_dist.indexing.update.summaries import UpdateSettings
-from hirag_dist.indexing.update.summary import UpdateSummary
-from hirag_dist.indexing.update.written_bill import EARLIER_BILL, bill_rows
-from hirag_dist.schemas import DOCUMENTS, REJECTS
+from hirag_dist.indexing.summaries import UpdateSettings
+from hirag_dist.indexing.update_summary import EARLIER_BILL, TextCounts, UpdateSummary, bill_rows
+from hirag_dist.schemas import DOCUMENTS, REJECTS, REPORT_INPUTS
 from hirag_dist.storage.layout import DROPPED
 from hirag_dist.types import FloatMatrix
 
 logger = logging.getLogger(__name__)
 CLUSTERED_WITH: Final = "clustered_with"  # in a note `update`: embedder of the hierarchy, where vectors are another's
+_KEPT_NOTES = ("meta_types", "extraction_per_token", "reply_tokens", CLUSTERED_WITH)
 _REPLY_TOKENS = (350.0, 600.0)  # of a summary and of a report, where a build gives no average
 
 
 @dataclass(frozen=True)
-class UpdateOutcome:
-    """Content of the next snapshot, and what the update did."""
+class NextSnapshot:
+    """Content of the next snapshot, what the update did, and the context with the kernels' name."""
 
     contents: SnapshotContents
     summary: UpdateSummary
+    context: BuildContext
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ def find_changes(context: BuildContext, base: UpdateBase, found: ReadInput) -> C
         InputError: nothing would be left.
     """
     changed = changed_documents(context, base, found)
-    if changed.documents.chunks.rows == 0:
+    if not base.is_nothing and changed.documents.chunks.rows == 0:
         raise InputError("no document with text would be left: an index needs one; to remove all, delete the index")
     return changed
 
@@ -115,33 +117,36 @@ def _units(letters: pa.Table) -> set[tuple[str, str]]:
     return set(zip(letters["stage"].to_pylist(), letters["unit_id"].to_pylist(), strict=True))
 
 
-def update_contents(
+def next_snapshot(
     context: BuildContext,
     base: UpdateBase,
     changed: ChangedDocuments,
     request: UpdateRequest,
     decisive: Mapping[str, Any],
-) -> UpdateOutcome:
-    """Return the content of the snapshot after a change of documents.
+    imported: BaseLayer | None = None,
+) -> NextSnapshot:
+    """Return the content of the snapshot after a change of documents: all of it, where the base is nothing.
 
     Args:
         changed: as `find_changes` gave it.
         decisive: `Build.decisive`, for the next update.
+        imported: layer 0 that another tool extracted, in the place of that of the documents.
 
     Raises:
         StageFailed: too many dead letters in a stage.
     """
     one_thread()  # the bits of products must not depend on whether a task ran here before
-    notes = base.notes
     replaced = _replaced_texts(base, changed)
     settings = replace(_settings(context, base, changed), all_reports=request.all_reports, is_refresh=request.refresh)
     budget = _budget(context, base, changed, request)
-    layer = update_base_layer(context, base, changed)
-    hierarchy = update_hierarchy(context, base, layer, tuple(notes["meta_types"]), budget, settings)
-    graph = update_graph(context, base, layer, hierarchy, int(notes["changed_since_detection"]))
-    reports = update_reports(context, base, graph.material, graph.outlines, graph.lost, budget, settings)
+    layer = write_base_layer(context, base, changed, imported)
+    chunk_vectors, refused_chunks = _chunk_vectors(context, base, changed)
+    context = _with_kernels(context)
+    hierarchy = write_hierarchy(context, base, layer, changed.documents.chunks, budget, settings)
+    graph = find_communities(context, base, layer, hierarchy, int(base.notes.get("changed_since_detection", 0)))
+    reports = _reports(context, base, layer, graph, budget, settings)
     summary = UpdateSummary(
-        base.snapshot_id,
+        None if base.is_nothing else base.snapshot_id,
         settings.number,
         changed.counts,
         hierarchy.counts,
@@ -151,90 +156,75 @@ def update_contents(
         None if np.isinf(budget.total) else int(budget.total),
         other_changes=() if changed.counts else other_changes(context, base, changed),
     )
-    stats = context.datasets.read(graph.detected.stats).to_pylist()[0]
-    state = UpdateState(
-        layer.mentions,
-        layer.relation_mentions,
-        layer.costs,
-        hierarchy.state,
-        reports.state,
-        update_notes(base, summary, stats["changed_since_cold"], decisive)
-        | {"replaced": _still_used(replaced, hierarchy.state, reports.state)},
-    )
-    chunk_vectors, refused_chunks = _chunk_vectors(context, base, changed)
+    state = None
+    if layer.mentions is not None and layer.relation_mentions is not None:
+        stats = context.datasets.read(graph.detected.stats).to_pylist()[0]
+        notes = update_notes(base, summary, stats["changed_since_cold"], decisive)
+        notes["replaced"] = _still_used(replaced, hierarchy.state, reports.state)
+        if base.is_nothing:
+            notes |= _averages(context, summary, hierarchy, changed.documents.chunks)
+        state = UpdateState(layer.mentions, layer.relation_mentions, layer.costs, hierarchy.state, reports.state, notes)
     labelled = None
     rejects = changed.documents.rejects + layer.rejects + hierarchy.rejects + reports.rejects + refused_chunks
     if settings.has_provenance:
         labelled = _label_provenance(context, changed, layer, hierarchy, graph.tables)
         rejects += Dataset(REJECTS) if labelled is None else labelled.rejects
-    return UpdateOutcome(
-        SnapshotContents(
-            documents=changed.documents.documents,
-            chunks=changed.documents.chunks,
-            entities=graph.tables.entities,
-            relations=graph.tables.relations,
-            clusters=hierarchy.clusters,
-            layers=layer_table(hierarchy.records),
-            communities=graph.detected.communities,
-            reports=reports.reports,
-            rejects=sum((each.rejects for each in hierarchy.layers), rejects),
-            entity_vectors=VectorRows(graph.tables.entities["entity_id"], [each.vectors for each in hierarchy.layers]),
-            chunk_vectors=chunk_vectors,
-            aliases=layer.aliases,
-            claims=layer.claims,
-            places=changed.documents.places,
-            labelled=labelled,
-            metadata=changed.documents.metadata,
-            state=state,
-            cut_ids=layer.cut_ids,
-            graph=graph.links,
-        ),
-        summary,
+    contents = SnapshotContents(
+        documents=changed.documents.documents,
+        chunks=changed.documents.chunks,
+        entities=graph.tables.entities,
+        relations=graph.tables.relations,
+        clusters=hierarchy.clusters,
+        layers=layer_table(hierarchy.records),
+        communities=reports.communities or graph.detected.communities,
+        reports=reports.reports,
+        rejects=sum((each.rejects for each in hierarchy.layers), rejects),
+        entity_vectors=VectorRows(graph.tables.entities["entity_id"], [each.vectors for each in hierarchy.layers]),
+        chunk_vectors=chunk_vectors,
+        aliases=layer.aliases,
+        claims=layer.claims,
+        places=changed.documents.places,
+        labelled=labelled,
+        metadata=changed.documents.metadata,
+        state=state,
+        cut_ids=layer.cut_ids,
+        graph=graph.links,
     )
+    return NextSnapshot(contents, summary, context)
 
 
-def fresh_update_state(
+def _with_kernels(context: BuildContext) -> BuildContext:
+    """Return the context with the kernels' name, which workers with a GPU may have to give.
+
+    They are asked before the first stage whose key names the kernels and not at the start of the build: such a worker
+    may be a node that has to be provisioned, and would idle while models are called.
+    """
+    if context.models.kernels:
+        return context
+    return context.with_kernels(context.runner.ask_kernels(gpu_kernels, "gpu"))
+
+
+def _reports(
     context: BuildContext,
-    hierarchy: Hierarchy,
-    found: CommunityReports,
-    documents: ChunkedDocuments,
-    decisive: Mapping[str, Any],
-) -> UpdateState | None:
-    """Return the state that a first update starts from, of an index built from nothing; None for an imported graph."""
-    if hierarchy.base.mentions is None or found.outline is None:
-        return None
-    summaries, sources = fresh_state(context, hierarchy)
-    read = context.datasets.read
-    entities = read(hierarchy.entities).sort_by([("layer", "ascending"), ("entity_id", "ascending")]).combine_chunks()
-    graph = GraphTables(entities, read(hierarchy.relations), read(hierarchy.base.claims))
-    outlines = read_outlines(context, found.outline, entities["entity_id"], graph.relations["relation_id"])
-    material = report_material(graph, sources, read(found.communities), outlines)
-    bill = context.runner.bill
-    n_tokens = pc.sum(context.datasets.read(documents.chunks, ["n_tokens"])["n_tokens"]).as_py() or 1
-    n_reports = int(pc.sum(pc.equal(context.datasets.read(found.reports, ["origin"])["origin"], "model")).as_py() or 0)
-    extraction = sum(chat_tokens(bill, label) for label in ("extract", "claims"))
-    notes: dict[str, Any] = {
-        "number": 0,
-        "base": None,
-        "documents": {"added": documents.documents.rows, "changed": 0, "removed": 0},
-        "meta_types": list(hierarchy.meta_types or _configured_types(context)),
-        "changed_since_detection": 0,
-        "debt": {name: {"units": 0, "stand_ins": 0, "tokens": 0} for name in ("summaries", "reports")},
-        "cost": {
-            "extraction_tokens": extraction,
-            "spent_tokens": sum(chat_tokens(bill, label) for label in bill.by_stage),
-            "budget_tokens": None,
-        },
-        "decisive": decisive,
-        "extraction_per_token": extraction / n_tokens,
-        "reply_tokens": [
-            _reply_tokens(bill, "summarise layer", summaries.num_rows, _REPLY_TOKENS[0]),
-            _reply_tokens(bill, "reports", n_reports, _REPLY_TOKENS[1]),
-        ],
-    }
-    mentions = hierarchy.base.mentions
-    reports = fresh_report_state(material)
-    return UpdateState(mentions.entities, mentions.relations, mentions.costs, summaries, reports, notes)
+    base: UpdateBase,
+    layer: WrittenBaseLayer,
+    graph: ReportedGraph,
+    budget: UpdateBudget,
+    settings: UpdateSettings,
+) -> UpdatedReports:
+    """Return the reports of all communities; imported communities and reports are kept as they are."""
+    if layer.imported is None:
+        return update_reports(context, base, graph.material, graph.outlines, graph.lost, budget, settings)
+    put, tables = context.datasets.put, graph.tables
+    kept = context.runner.run(
+        KeepCommunities(),
+        "imported communities",
+        communities=layer.imported.communities,
+        reports=layer.imported.reports,
+        entities=put("entity_order", tables.entities.select(ENTITY_ORDER.names)),
+        relations=put("relation_kinds", tables.relations.select(RELATION_KINDS.names)),
+    )
+    return UpdatedReports(kept.reports, REPORT_INPUTS.empty_table(), Dataset(REJECTS), TextCounts(), kept.communities)
 
 
 def _settings(context: BuildContext, base: UpdateBase, changed: ChangedDocuments) -> UpdateSettings:
@@ -242,7 +232,7 @@ def _settings(context: BuildContext, base: UpdateBase, changed: ChangedDocuments
     removed = set(changed.removed_keys.tolist())
     labels = context.datasets.read(changed.documents.documents, ["labels"])["labels"]
     labelled = bool(pc.sum(pc.list_value_length(labels)).as_py())
-    summary, report = base.notes["reply_tokens"]
+    summary, report = base.notes.get("reply_tokens", _REPLY_TOKENS)
     return UpdateSettings(
         number=base.number + 1,
         staleness=config.staleness,
@@ -254,6 +244,8 @@ def _settings(context: BuildContext, base: UpdateBase, changed: ChangedDocuments
 
 
 def _budget(context: BuildContext, base: UpdateBase, changed: ChangedDocuments, request: UpdateRequest) -> UpdateBudget:
+    if base.is_nothing:
+        return UpdateBudget(context.runner.bill, None)
     new_tokens = pc.sum(context.datasets.read(changed.new_chunks, ["n_tokens"])["n_tokens"]).as_py() or 0
     return UpdateBudget(
         context.runner.bill,
@@ -283,6 +275,19 @@ def _still_used(replaced: Mapping[str, list[int]], *states: pa.Table) -> dict[st
     return {place: keys for place, keys in kept.items() if keys}
 
 
+def _averages(context: BuildContext, summary: UpdateSummary, hierarchy: Hierarchy, chunks: Dataset) -> dict[str, Any]:
+    """Return what a build from nothing notes for updates: its meta types, and the averages that they estimate by."""
+    bill = context.runner.bill
+    n_tokens = pc.sum(context.datasets.read(chunks, ["n_tokens"])["n_tokens"]).as_py() or 1
+    summary_tokens = _reply_tokens(bill, "summarise layer", hierarchy.state.num_rows, _REPLY_TOKENS[0])
+    report_tokens = _reply_tokens(bill, "reports", summary.reports.written, _REPLY_TOKENS[1])
+    return {
+        "meta_types": list(hierarchy.meta_types or _configured_types(context)),
+        "extraction_per_token": summary.extraction_tokens / n_tokens,
+        "reply_tokens": [summary_tokens, report_tokens],
+    }
+
+
 def update_notes(
     base: UpdateBase, summary: UpdateSummary, changed_since_detection: int, decisive: Mapping[str, Any]
 ) -> dict[str, Any]:
@@ -292,18 +297,11 @@ def update_notes(
         changed_since_detection: entities that changed since communities were last detected without a base.
         decisive: `Build.decisive`, for the next update.
     """
-    before = base.notes
-    kept = {name: before[name] for name in ("meta_types", "extraction_per_token", "reply_tokens")}
-    if CLUSTERED_WITH in before:
-        kept[CLUSTERED_WITH] = before[CLUSTERED_WITH]
+    kept = {name: base.notes[name] for name in _KEPT_NOTES if name in base.notes}
     return kept | {
         "number": summary.number,
         "base": summary.base,
-        "documents": {
-            "added": summary.documents.added,
-            "changed": summary.documents.changed,
-            "removed": summary.documents.removed,
-        },
+        "documents": asdict(summary.documents),
         "other_changes": list(summary.other_changes),
         "changed_since_detection": changed_since_detection,
         "debt": summary.debt(),
@@ -317,7 +315,7 @@ def update_notes(
 
 def _earlier_bill(base: UpdateBase) -> dict[str, Any]:
     """Return the note of what was paid before this update; empty where that is not known."""
-    rows = bill_rows(base.snapshot)
+    rows = None if base.is_nothing else bill_rows(base.snapshot)
     return {} if rows is None else {EARLIER_BILL: rows}
 
 
@@ -336,8 +334,8 @@ def _configured_types(context: BuildContext) -> tuple[str, ...]:
 def _label_provenance(
     context: BuildContext,
     changed: ChangedDocuments,
-    layer: UpdatedBaseLayer,
-    hierarchy: UpdatedHierarchy,
+    layer: WrittenBaseLayer,
+    hierarchy: Hierarchy,
     graph: GraphTables,
 ) -> LabelProvenance | None:
     put = context.datasets.put
@@ -351,11 +349,16 @@ def _label_provenance(
     )
 
 
-def _chunk_vectors(context: BuildContext, base: UpdateBase, changed: ChangedDocuments) -> tuple[VectorRows, Dataset]:
+def _chunk_vectors(
+    context: BuildContext, base: UpdateBase, changed: ChangedDocuments
+) -> tuple[VectorRows | Dataset, Dataset]:
     """Return the vectors of all chunks, and dead letters: the base's, and those of new chunks and of refused ones."""
     models, datasets = context.models, context.datasets
     embed = EmbedChunks(models.embedder, models.dim)
     chunks = changed.new_chunks
+    if base.is_nothing:
+        embedded = context.runner.run_tolerant(embed, "chunk vectors", chunks=chunks)
+        return embedded.vectors, embedded.rejects
     before = base.table("chunks", ["chunk_id"])["chunk_id"]
     refused = refused_units(base, EmbedChunks.name)
     if len(refused):
@@ -364,7 +367,7 @@ def _chunk_vectors(context: BuildContext, base: UpdateBase, changed: ChangedDocu
         chunks += datasets.put("refused_chunks", kept.filter(pc.is_in(kept["chunk_id"], value_set=before)))
     embedded = context.runner.run_tolerant(embed, "chunk vectors", chunks=chunks)
     found = datasets.read(embedded.vectors)
-    own: FloatMatrix = np.asarray(base.snapshot.chunk_vectors)
+    own = base.chunk_vectors(models.dim)
     if len(refused):
         left = pc.invert(pc.is_in(before, value_set=found["id"])).to_numpy()
         before, own = before.filter(pa.array(left)), own[left]

@@ -18,6 +18,9 @@ from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.text.ids import text_keys
 from hirag_dist.errors import SnapshotError
+from hirag_dist.indexing.base import UpdateBase, check_embedder, open_configured
+from hirag_dist.indexing.budget import is_unbounded, least_extraction
+from hirag_dist.indexing.changed_documents import DocumentCounts, extraction_tokens
 from hirag_dist.indexing.estimate import (
     NO_SPEEDS,
     REPORT_IN_PER_ENTITY,
@@ -39,10 +42,7 @@ from hirag_dist.indexing.estimate import (
     units_per_call,
     works_of_build,
 )
-from hirag_dist.indexing.update.base import UpdateBase, check_embedder, open_configured
-from hirag_dist.indexing.update.budget import is_unbounded, least_extraction
-from hirag_dist.indexing.update.documents import DocumentCounts, extraction_tokens
-from hirag_dist.indexing.update.former import WantedDocuments, former_snapshot
+from hirag_dist.indexing.former_snapshots import WantedDocuments, former_snapshot
 from hirag_dist.llm.usage import total_cost
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.types import IntVector

@@ -8,7 +8,7 @@ import pytest
 
 from hirag_dist.core.text.ids import document_id
 from hirag_dist.errors import InputError
-from hirag_dist.indexing.update.documents import DocumentSelection, kept_beside, selected_documents
+from hirag_dist.indexing.changed_documents import DocumentSelection, kept_beside, selected_documents
 from hirag_dist.schemas import DOCUMENTS
 
 

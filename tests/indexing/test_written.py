@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hirag_dist.core.key_sets import LIST, key_sets
+from hirag_dist.indexing import written
 from hirag_dist.indexing.stages.memberships import CLUSTER_MEMBERS
 from hirag_dist.indexing.stages.summarise import CLUSTER_SUMMARIES
-from hirag_dist.indexing.update import written
-from hirag_dist.indexing.update.written import (
+from hirag_dist.indexing.written import (
     MODEL,
     STAND_IN,
     Inputs,

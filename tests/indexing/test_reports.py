@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hirag_dist.storage.snapshot.reader import Snapshot
-from tests.indexing.update.test_run import LivingBench, corpus, living, text
+from tests.indexing.test_updates import LivingBench, corpus, living, text
 from tests.toy_builds import task_of
 
 __all__ = ["living"]

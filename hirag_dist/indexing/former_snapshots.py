@@ -11,11 +11,10 @@ import pyarrow as pa
 from hirag_dist.config.model import Config
 from hirag_dist.errors import SnapshotError
 from hirag_dist.execution.dataset import Dataset, DatasetStore
+from hirag_dist.indexing.base import NOTES, UpdateBase
+from hirag_dist.indexing.changed_documents import DocumentCounts
 from hirag_dist.indexing.metadata import NO_METADATA, DocumentMetadata
-from hirag_dist.indexing.update.base import NOTES, UpdateBase
-from hirag_dist.indexing.update.counts import TextCounts
-from hirag_dist.indexing.update.documents import DocumentCounts
-from hirag_dist.indexing.update.summary import UpdateSummary
+from hirag_dist.indexing.update_summary import TextCounts, UpdateSummary
 from hirag_dist.schemas import DOCUMENTS, PLACES
 from hirag_dist.storage import layout
 from hirag_dist.storage.digest import table_digest

@@ -13,7 +13,7 @@ from hirag_dist.core.prompts.templates import DONE
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import ChatRequest
 from tests.indexing.stages.test_claims import claim
-from tests.indexing.update.test_run import CLAIMING, LivingBench, corpus
+from tests.indexing.test_updates import CLAIMING, LivingBench, corpus
 from tests.toy_builds import extract, task_of
 
 LONG_WORDS = " ".join(f"{'rather' * 9}{at}" for at in range(9))  # more characters a token than the others

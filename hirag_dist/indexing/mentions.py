@@ -1,0 +1,265 @@
+"""Chunks → mentions → entities and relations of layer 0: extracted, merged, resolved, described (paper Algorithm 1)."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+
+from hirag_dist.config.model import Config
+from hirag_dist.core.prompts.templates import Prompts
+from hirag_dist.core.text.normalize import count_noun
+from hirag_dist.errors import StageFailed
+from hirag_dist.execution.dataset import Dataset
+from hirag_dist.indexing.context import BuildContext
+from hirag_dist.indexing.layers import BaseLayer, GraphMentions, embed_entities
+from hirag_dist.indexing.stages.claims import ExtractClaims
+from hirag_dist.indexing.stages.extract import ExtractGraph
+from hirag_dist.indexing.stages.extract_nlp import ExtractNames
+from hirag_dist.indexing.stages.merge import DescribeEntities, MergeEntities, MergeRelations
+from hirag_dist.indexing.stages.packed_calls import PackingOptions
+from hirag_dist.indexing.stages.resolve import (
+    ANSWERS,
+    PAIRS_PER_CALL,
+    AskPairs,
+    GroupNames,
+    ProposePairs,
+    RenameMentions,
+    RenameRelations,
+)
+from hirag_dist.indexing.window_sizes import described_tokens
+from hirag_dist.schemas import ALIASES, REJECTS
+
+
+@dataclass(frozen=True)
+class ExtractedMentions:
+    """Mentions in chunks, and dead letters of the extraction."""
+
+    mentions: GraphMentions
+    rejects: Dataset
+
+    def __add__(self, other: ExtractedMentions) -> ExtractedMentions:
+        return ExtractedMentions(
+            GraphMentions(
+                self.mentions.entities + other.mentions.entities,
+                self.mentions.relations + other.mentions.relations,
+                self.mentions.costs + other.mentions.costs,
+            ),
+            self.rejects + other.rejects,
+        )
+
+
+def extract_mentions(context: BuildContext, chunks: Dataset, label: str = "extract") -> ExtractedMentions:
+    """Return the mentions of entities and relations in chunks.
+
+    Args:
+        label: label of the stage.
+
+    Raises:
+        StageFailed: too many dead letters.
+    """
+    by = _by_model if context.config.extraction.method == "llm" else _by_rules
+    return by(context, chunks, label)
+
+
+def extract_refused(context: BuildContext, chunks: Dataset, label: str) -> ExtractedMentions:
+    """Return the mentions in chunks that were dead letters; any number of them may be again."""
+    return _by_model(context, chunks, label, any_letters=True)
+
+
+def _by_model(context: BuildContext, chunks: Dataset, label: str, any_letters: bool = False) -> ExtractedMentions:
+    """Return the mentions that the extract model finds."""
+    config = context.config
+    extract = ExtractGraph(
+        method=config.extraction.calls,
+        structured=context.models.structured["extract"],
+        gleaning_rounds=config.gleaning_rounds,
+        entity_types=config.entity_types,
+        same_language=context.same_language,
+        prompts=context.prompts.of("extract-graph", "extract-entities", "extract-relations"),
+        models=context.models.models["extract"],
+    )
+    run = context.runner.run_tolerant if any_letters else context.runner.run
+    found = run(extract, label, chunks=chunks)
+    return ExtractedMentions(GraphMentions(found.mentions, found.relation_mentions, found.costs), found.rejects)
+
+
+def _by_rules(context: BuildContext, chunks: Dataset, label: str) -> ExtractedMentions:
+    """Return the mentions that are found without a call."""
+    extract = ExtractNames(context.config.entity_types)
+    found = context.runner.run(extract, label, chunks=chunks)
+    return ExtractedMentions(GraphMentions(found.mentions, found.relation_mentions, found.costs), Dataset(REJECTS))
+
+
+logger = logging.getLogger(__name__)
+DESCRIBE_PROMPT_TOKENS = 6000  # descriptions in one describe call
+
+
+def extract_base_layer(context: BuildContext, chunks: Dataset) -> BaseLayer:
+    """Return the graph that is extracted from chunks.
+
+    Raises:
+        StageFailed: there is no entity in any chunk.
+    """
+    extracted = extract_mentions(context, chunks)
+    return merge_base_layer(context, chunks, extracted.mentions, extracted.rejects)
+
+
+def merge_base_layer(context: BuildContext, chunks: Dataset, mentions: GraphMentions, rejects: Dataset) -> BaseLayer:
+    """Return the graph that mentions are merged to, resolved if that is configured, described and embedded.
+
+    Args:
+        chunks: asked for claims, if these are configured.
+        rejects: dead letters of the extraction.
+
+    Raises:
+        StageFailed: there is no entity.
+    """
+    config = context.config
+    merged = merge_mentions(context, mentions, "merge")
+    check_entities(merged.entities.rows, config)
+    aliases = Dataset(ALIASES)
+    if config.resolution.enabled:
+        aliases, letters = find_aliases(context, merged, mentions)
+        rejects += letters
+        if aliases.rows:
+            merged = merge_mentions(context, rename(context, mentions, aliases), "merge resolved")
+    layer = describe_base_layer(context, merged)
+    layer = replace(layer, rejects=rejects + layer.rejects, mentions=mentions, aliases=aliases)
+    if not config.claims:
+        return layer
+    found = extract_claims(context, chunks, mentions, layer.aliases, "claims")
+    mentions = replace(mentions, costs=mentions.costs + found.costs)
+    return replace(layer, claims=found.claims, rejects=layer.rejects + found.rejects, mentions=mentions)
+
+
+def check_entities(n_entities: int, config: Config) -> None:
+    """Raise StageFailed where there is no entity at all."""
+    if n_entities:
+        return
+    if config.extraction.method == "nlp":
+        raise StageFailed(
+            "no entity was found in any chunk by extraction.method: nlp, which goes by capitals and by what recurs in "
+            "a chunk; very short chunks may need extraction.method: llm"
+        )
+    target = config.llm.roles.extract
+    names = [target] if isinstance(target, str) else [share.endpoint for share in target]
+    if all(config.llm.endpoints[name].kind == "extractive" for name in names):
+        raise StageFailed(
+            "no entity was found in any chunk: the built-in model goes by words between spaces and by capitals, and "
+            "finds nothing in numbers alone, or in writing without both, as in Thai; set llm.roles.extract to an "
+            "endpoint with a language model"
+        )
+    raise StageFailed(
+        "no entity was found in any chunk; look at the extract model's replies, and at its prompt if you replaced it"
+    )
+
+
+def describe_base_layer(context: BuildContext, merged: MergedMentions) -> BaseLayer:
+    """Return layer 0 with one description and one vector for each entity."""
+    described = describe_entities(context, merged.entities, "describe")
+    embedded = embed_entities(context, described.entities, "embed layer 0")
+    rejects = described.rejects + embedded.rejects
+    return BaseLayer(described.entities, merged.relations, embedded.vectors, rejects, cut_ids=merged.cut_ids)
+
+
+def describe_entities(context: BuildContext, entities: Dataset, label: str) -> DescribeEntities.Outputs:
+    """Return entities with one description each, and dead letters."""
+    prompts = context.prompts.of("describe")
+    describe = DescribeEntities(
+        context.config.description_tokens,
+        _described_at_once(context, prompts),
+        context.config.tokenizer,
+        prompts,
+        context.models.models["summarise"],
+    )
+    return context.runner.run(describe, label, entities=entities)
+
+
+def _described_at_once(context: BuildContext, prompts: Prompts) -> int:
+    """Return the tokens of descriptions that one call makes one of."""
+    window = context.models.windows.get("summarise")
+    if window is None:
+        return DESCRIBE_PROMPT_TOKENS
+    return min(DESCRIBE_PROMPT_TOKENS, described_tokens(window, prompts, context.config.tokenizer))
+
+
+@dataclass(frozen=True)
+class MergedMentions:
+    """Entities and relations merged by name, and the ids of those with more descriptions than are merged."""
+
+    entities: Dataset
+    relations: Dataset
+    cut_ids: frozenset[str]
+
+
+def merge_mentions(context: BuildContext, mentions: GraphMentions, label: str) -> MergedMentions:
+    """Return entities and relations merged by name."""
+    run = context.runner.run
+    entities = run(MergeEntities(), f"{label} entities", mentions=mentions.entities)
+    merge_relations = MergeRelations(context.config.description_tokens)
+    relations = run(merge_relations, f"{label} relations", relation_mentions=mentions.relations)
+    cut_ids: set[str] = set()
+    for cut in (entities.cut, relations.cut):
+        cut_ids.update(context.datasets.read(cut)["id"].to_pylist() if cut.rows else ())
+    if cut_ids:
+        noun = count_noun(len(cut_ids), "entity or relation has", "entities or relations have")
+        logger.warning("%s more descriptions than are merged: only the first ones are", noun)
+    return MergedMentions(entities.entities, relations.relations, frozenset(cut_ids))
+
+
+def extract_claims(
+    context: BuildContext,
+    chunks: Dataset,
+    mentions: GraphMentions,
+    aliases: Dataset,
+    label: str,
+    any_letters: bool = False,
+) -> ExtractClaims.Outputs:
+    """Return the claims that the extract model finds in chunks about their entities, and dead letters.
+
+    Args:
+        any_letters: accept any number of dead letters.
+    """
+    extract = ExtractClaims(
+        structured=context.models.structured["extract"],
+        same_language=context.same_language,
+        prompts=context.prompts.of("extract-claims"),
+        models=context.models.models["extract"],
+    )
+    run = context.runner.run_tolerant if any_letters else context.runner.run
+    return run(extract, label, chunks=chunks, mentions=mentions.entities, aliases=aliases)
+
+
+def find_aliases(context: BuildContext, merged: MergedMentions, mentions: GraphMentions) -> tuple[Dataset, Dataset]:
+    """Return ALIASES, and the dead letters of the questions to the model.
+
+    Args:
+        merged: entities and relations merged by name.
+        mentions: their mentions.
+    """
+    runner, models = context.runner, context.models
+    proposed = runner.run(ProposePairs(), "propose pairs", entities=merged.entities, relations=merged.relations)
+    answers, rejects = Dataset(ANSWERS), Dataset(REJECTS)
+    if proposed.questions.rows:
+        structured, answering = models.structured["summarise"], models.models["summarise"]
+        packing = PackingOptions(context.config.pack_tokens, PAIRS_PER_CALL)
+        ask = AskPairs(structured, packing, context.prompts.of("same-entity"), answering)
+        asked = runner.run(ask, "resolve", questions=proposed.questions)
+        answers, rejects = asked.answers, asked.rejects
+    grouped = runner.run(
+        GroupNames(context.config.resolution.aliases),
+        "group names",
+        pairs=proposed.pairs,
+        answers=answers,
+        entities=merged.entities,
+        mentions=mentions.entities,
+    )
+    return grouped.aliases, rejects
+
+
+def rename(context: BuildContext, mentions: GraphMentions, aliases: Dataset) -> GraphMentions:
+    """Return mentions by resolved names."""
+    run = context.runner.run
+    relations = run(RenameRelations(), "rename relations", relation_mentions=mentions.relations, aliases=aliases)
+    entities = run(RenameMentions(), "rename mentions", mentions=mentions.entities, aliases=aliases)
+    return replace(mentions, entities=entities.mentions, relations=relations.relation_mentions)

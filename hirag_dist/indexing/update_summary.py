@@ -1,0 +1,114 @@
+"""Outcome of an update: documents, texts and tokens, and the bill over all updates of an index."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from hirag_dist.indexing.changed_documents import DocumentCounts
+from hirag_dist.llm.usage import UsageMeter, usage_rows
+from hirag_dist.storage.snapshot.reader import Snapshot
+
+
+@dataclass(frozen=True)
+class TextCounts:
+    """Numbers of texts of one kind after an update.
+
+    Attributes:
+        written: by a model in this update.
+        kept: as they were.
+        deferred: due, and put off.
+        stand_ins: of the deferred ones, those by rules.
+        deferred_tokens: what writing the deferred ones would cost, about.
+        missing: reports that the policy of reports leaves to questions.
+    """
+
+    written: int = 0
+    kept: int = 0
+    deferred: int = 0
+    stand_ins: int = 0
+    deferred_tokens: int = 0
+    missing: int = 0
+
+    def __add__(self, other: TextCounts) -> TextCounts:
+        pairs = zip(asdict(self).values(), asdict(other).values(), strict=True)
+        return TextCounts(*(mine + theirs for mine, theirs in pairs))
+
+
+@dataclass(frozen=True)
+class UpdateSummary:
+    """Outcome of an update.
+
+    Attributes:
+        base: id of the snapshot that it started from; None of a build from nothing.
+        number: of the update, since the index was built from nothing.
+        documents: added, changed and removed.
+        summaries, reports: written, kept and deferred.
+        extraction_tokens: of the extraction of changed documents; of removed ones, what it has cost.
+        spent_tokens: of all chat replies that the update rests on, whenever they were paid.
+        budget_tokens: that it may have spent; None for no limit.
+        returned: whether the documents are those of a former snapshot, which is the result.
+        other_changes: what differs where no document was added, changed or removed: titles, places, metadata.
+    """
+
+    base: str | None
+    number: int
+    documents: DocumentCounts
+    summaries: TextCounts
+    reports: TextCounts
+    extraction_tokens: int
+    spent_tokens: int
+    budget_tokens: int | None
+    returned: bool = False
+    other_changes: tuple[str, ...] = ()
+
+    @property
+    def debt_tokens(self) -> int:
+        """Estimated tokens of the summaries and reports that were put off."""
+        return self.summaries.deferred_tokens + self.reports.deferred_tokens
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values."""
+        return asdict(self) | {"debt": self.debt()}
+
+    def debt(self) -> dict[str, dict[str, int]]:
+        """Return units and tokens that were put off, by kind."""
+        kinds = {"summaries": self.summaries, "reports": self.reports}
+        return {
+            name: {"units": counts.deferred, "stand_ins": counts.stand_ins, "tokens": counts.deferred_tokens}
+            for name, counts in kinds.items()
+        }
+
+    def cost(self) -> dict[str, int | None]:
+        """Return tokens, for the manifest."""
+        return {
+            "extraction_tokens": self.extraction_tokens,
+            "spent_tokens": self.spent_tokens,
+            "budget_tokens": self.budget_tokens,
+        }
+
+
+EARLIER_BILL: Final = "earlier_bill"  # in the note `update` of an updated snapshot: rows of USAGE, added up
+
+
+def bill_rows(snapshot: Snapshot) -> list[dict[str, Any]] | None:
+    """Return rows of USAGE since the index was built from nothing; None where what was paid before is not known."""
+    note = snapshot.manifest.notes.get("update") or {}
+    own = usage_rows(snapshot.table("usage"))
+    if not int(note.get("number", 0)):
+        return own
+    earlier: Sequence[Mapping[str, Any]] | None = note.get(EARLIER_BILL)
+    return None if earlier is None else added([*map(dict, earlier), *own])
+
+
+def added(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows of USAGE with those of one stage, role, model and endpoint added up."""
+    stages: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        stages.setdefault(row["stage"], []).append(dict(row))
+    return [
+        {"stage": stage} | {name: value for name, value in row.items() if not name.startswith("sent_")}
+        for stage, own in stages.items()
+        for row in UsageMeter.from_rows(own).rows()
+    ]
