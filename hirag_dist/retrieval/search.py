@@ -16,7 +16,7 @@ from hirag_dist.config.model import RetrievalConfig as RetrievalConfig
 from hirag_dist.core.retrieval.context import MakeText, render_context
 from hirag_dist.core.retrieval.graphrag_local import community_order, text_order
 from hirag_dist.core.retrieval.levels import RankedCommunity, ranked_communities
-from hirag_dist.core.retrieval.source_ranking import NEAREST, WORDS, SeedSet
+from hirag_dist.core.retrieval.source_ranking import CANDIDATES, WORDS, SeedSet
 from hirag_dist.core.retrieval.vector_scoring import AT_ONCE
 from hirag_dist.errors import ModelError
 from hirag_dist.protocols import Embedder, Reranker, VectorIndex
@@ -116,7 +116,7 @@ async def _searched(
         if mode.fuses_sources and not limits.follows_paper:
             found = replace(
                 found,
-                near_chunks=await _chunks(view, partial(view.nearest_chunks, vector, NEAREST)),
+                near_chunks=await _chunks(view, partial(view.nearest_chunks, vector, CANDIDATES)),
                 word_chunks=await _chunks(view, partial(view.chunks_with_words, question.text, WORDS)),
             )
         rows, scores = await vectors.search(vector, limits.top_n, mode.max_layer, view.access, view.is_by_row)
@@ -191,7 +191,8 @@ async def _walked_sources(view: MappedIndex, question: Question, found: Found, l
     seeds.of_names(question.names.rows)
     seeds.of_chunks(found.near_chunks)
     seeds.of_words(found.word_chunks)
-    return await question.deadline.run_to_end(seeds.ranked_steps(limit))
+    similarities = None if question.limits.follows_paper else partial(view.chunk_similarities, query=question.vector)
+    return await question.deadline.run_to_end(seeds.ranked_steps(limit, similarities))
 
 
 async def _nearest_sources(view: MappedIndex, question: Question, found: Found, limit: int) -> Scored:

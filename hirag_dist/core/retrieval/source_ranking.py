@@ -11,19 +11,24 @@ In each group the few best are seeds, weighted by how much better they are than 
 chunks mention says little about each of them, so its weight is divided by their number. The group of a caller or a
 configuration that has none leaves its share to the others.
 
-The constants are those that `python -m benchmarks.source_ranking --choose` finds on the sets that
-docs/research/source-ranking.md names.
+The chunks that the walk reaches most are then put in order by three facts more, which multiply their shares: how much
+a walk from the named entities alone reaches them, how near they are to the question, and whether they mention a rare
+entity together with the best of them that the question does not name. Such an entity is where a question over two
+documents leads from the first to the second.
+
+docs/research/source-ranking.md says how the constants were chosen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.access.filter import spans
+from hirag_dist.core.access.labels import HIDDEN
 from hirag_dist.core.cooperative import Steps
 from hirag_dist.core.graph.pagerank import TOLERANCE, VisibleEdges, WalkBuffers, WalkGraph, pagerank_steps
 from hirag_dist.types import AccessFilter, FloatVector, IntVector
@@ -33,8 +38,14 @@ WORDS: Final = 10  # seeds by words
 SHARES: Final[Mapping[str, float]] = {"named": 1.0, "retrieved": 1.0, "near": 2.0, "words": 2.0}
 FULL_TOLERANCE: Final = 7  # chunks that `TOLERANCE` is small enough for
 MIN_TOLERANCE: Final = 5e-6
+CANDIDATES: Final = 20  # chunks that are put in order after the walk, and nearest chunks that closeness is measured by
+CLOSENESS: Final = 0.3  # logarithm of the factor of the nearest chunk; 0 of the last of the nearest
+NAMED: Final = 0.1  # power of the share of a walk from the named entities alone
+_LEAST_NAMED: Final = 1e-5  # share that a chunk has in that walk at least
+LINK: Final = 2.5  # logarithm of the factor of a link by an entity that is worth 1 (`link_worth`)
 
 Scored = Sequence[tuple[int, float]]
+Similarities = Callable[[IntVector], NDArray[np.float32]]  # chunk rows → similarity of each to the question
 _Group = tuple[IntVector, FloatVector]  # nodes, and the weight of each
 
 
@@ -81,6 +92,7 @@ class SeedSet:
         self._retrieved: list[_Group] = []
         self._near: list[_Group] = []
         self._words: list[_Group] = []
+        self._similarity_range = (0.0, 0.0)  # of the nearest chunks
 
     def of_names(self, rows: Sequence[int]) -> None:
         """Add entities that the question names."""
@@ -100,7 +112,9 @@ class SeedSet:
         self._retrieved.append((chunks + len(self._walk_graph.layers), (excess(scores) / np.maximum(stated, 1))[owner]))
 
     def of_chunks(self, scored: Scored) -> None:
-        """Add chunks near the question, weighted by their similarity to it."""
+        """Add the nearest `CANDIDATES` chunks, the best of them as seeds, weighted by their similarity."""
+        values = [score for _, score in scored]
+        self._similarity_range = (min(values, default=0.0), max(values, default=0.0))
         rows, scores = _columns(scored)
         self._near.append((rows + len(self._walk_graph.layers), excess(scores)))
 
@@ -109,26 +123,107 @@ class SeedSet:
         rows, scores = _columns(scored, WORDS)
         self._words.append((rows + len(self._walk_graph.layers), excess(scores)))
 
-    def ranked_steps(self, limit: int) -> Steps[list[tuple[int, float]]]:
-        """Return (chunk row, share of the walk), best first, ties by row, step by step.
+    def ranked_steps(self, limit: int, similarities: Similarities | None = None) -> Steps[list[tuple[int, float]]]:
+        """Return (chunk row, score), best first, ties by row, step by step.
 
-        The lower a rank, the smaller the differences of the shares there, so the tolerance of the walk shrinks with the
-        limit (`tolerance_of`).
+        The score is the share of the walk, times the factors of names, closeness and link. The lower a rank, the
+        smaller the differences of the shares there, so the tolerance of the walk shrinks with the limit
+        (`tolerance_of`).
+
+        Args:
+            limit: chunks at most.
+            similarities: of chunks to the question; None: the walk alone decides.
         """
-        groups = [self._named, self._retrieved, self._near, self._words]
-        nodes, shares = shared(list(map(shared, groups)), list(SHARES.values()))
-        rows, mass = yield from pagerank_steps(
+        if similarities is None:
+            rows, scores, _ = yield from self._walked(limit, tolerance_of(limit), apart=False)
+            return list(zip(rows.tolist(), scores.tolist(), strict=True))
+        rows, scores, named = yield from self._walked(max(limit, CANDIDATES), tolerance_of(limit), apart=True)
+        if not len(rows):
+            return []
+        scores = scores * (named + _LEAST_NAMED) ** NAMED * np.exp(CLOSENESS * self._closeness(similarities(rows)))
+        first = int(np.lexsort((rows, -scores))[0])
+        scores = scores * np.exp(LINK * self._links(rows, first))
+        best = np.lexsort((rows, -scores))[:limit]
+        return list(zip(rows[best].tolist(), scores[best].tolist(), strict=True))
+
+    def _walked(
+        self, limit: int, tolerance: float, *, apart: bool
+    ) -> Steps[tuple[IntVector, FloatVector, FloatVector]]:
+        """Return the chunks that the walk reaches most, its share at each, and that of a walk from the names alone.
+
+        A walk is the sum of walks from parts of its seeds, so telling the names apart costs no more.
+
+        Args:
+            limit: chunks at most.
+            tolerance: of the walk.
+            apart: walk from the named entities and from the other seeds one after the other; otherwise the shares from
+                the names are 0, as they are without names.
+        """
+        groups = list(map(shared, (self._named, self._retrieved, self._near, self._words)))
+        nodes, weights = shared(groups, list(SHARES.values()))
+        n_named = len(groups[0][0]) if apart else 0
+        rows, mass = yield from self._walk_from(nodes[n_named:], weights[n_named:], tolerance)
+        from_names = np.zeros(len(rows))
+        if n_named:
+            others = rows, mass
+            rows_of_names, mass_of_names = yield from self._walk_from(nodes[:n_named], weights[:n_named], tolerance)
+            rows = np.union1d(others[0], rows_of_names)
+            from_names, mass = np.zeros(len(rows)), np.zeros(len(rows))
+            from_names[np.searchsorted(rows, rows_of_names)] = mass_of_names
+            mass[np.searchsorted(rows, others[0])] = others[1]
+            mass += from_names
+            from_names /= weights[:n_named].sum()
+        best = np.lexsort((rows, -mass))[:limit]
+        return rows[best], mass[best], from_names[best]
+
+    def _walk_from(
+        self, nodes: IntVector, weights: FloatVector, tolerance: float
+    ) -> Steps[tuple[IntVector, FloatVector]]:
+        return pagerank_steps(
             self._walk_graph,
             nodes,
-            shares,
+            weights,
             self._access,
             self._visible_chunks,
-            tolerance_of(limit),
+            tolerance,
             buffers=self._buffers,
             visible=self._visible,
         )
-        best = np.lexsort((rows, -mass))[:limit]
-        return list(zip(rows[best].tolist(), mass[best].tolist(), strict=True))
+
+    def _closeness(self, similarities: NDArray[np.float32]) -> FloatVector:
+        """Return similarities in units of the range of the nearest chunks: 1 for the nearest, 0 for the last of them.
+
+        So a similarity counts the same whatever the embedder; it is below 0 where a chunk is not among them.
+        """
+        low, high = self._similarity_range
+        if high <= low:
+            return np.zeros(len(similarities))
+        return (similarities.astype(np.float64) - low) / (high - low)
+
+    def _links(self, rows: IntVector, first: int) -> FloatVector:
+        """Return the worth of the rarest entity that each chunk shares with one of them, 0 without any: (len(rows),).
+
+        Entities that the question names do not count: they led the walk there. The chunk itself has the largest worth
+        of the others, so that none is put before it for a link to it.
+
+        Args:
+            rows: of chunks.
+            first: place in `rows` of the one that the others are compared with.
+        """
+        graph = self._walk_graph
+        owner, entries = spans(graph.chunk_indptr[rows], graph.chunk_indptr[rows + 1])
+        entities = graph.chunk_entities[entries].astype(np.int64)
+        named = np.concatenate([np.zeros(0, np.int64), *(nodes for nodes, _ in self._named)])
+        shared_by = np.setdiff1d(entities[owner == first], named)
+        if self._access is not None:
+            states = self._access.entity_states[self._access.entity_patterns[shared_by]]
+            shared_by = shared_by[states != HIDDEN]
+        worth = link_worth(self._mentions(shared_by))
+        found = np.zeros(len(rows))
+        is_shared = np.isin(entities, shared_by) & (owner != first)
+        np.maximum.at(found, owner[is_shared], worth[np.searchsorted(shared_by, entities[is_shared])])
+        found[first] = found.max()
+        return found
 
     def _mentions(self, rows: IntVector) -> FloatVector:
         """Return the number of chunks that mention each entity, at least 1."""
@@ -152,6 +247,15 @@ def tolerance_of(limit: int) -> float:
     '1.0e-04, 4.9e-05, 1.2e-05'
     """
     return max(TOLERANCE * min(1.0, FULL_TOLERANCE / max(limit, 1)) ** 2, MIN_TOLERANCE)
+
+
+def link_worth(n_chunks: FloatVector) -> FloatVector:
+    """Return how much it says that two chunks mention an entity, by the number of chunks that do.
+
+    >>> link_worth(np.array([2.0, 10.0, 1000.0])).round(2)
+    array([0.91, 0.42, 0.14])
+    """
+    return 1.0 / np.log1p(n_chunks)
 
 
 def excess(scores: FloatVector) -> FloatVector:

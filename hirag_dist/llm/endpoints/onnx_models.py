@@ -234,8 +234,8 @@ class MiniLmEmbedder(SentenceEmbedder):
         """
         if name not in (None, NAME):
             raise BackendUnavailable(
-                f"embedder {name} has been replaced by {NAME}; build the index again with `hirag-dist index INPUT… "
-                "--index URI --fresh`, which pays for no stored reply again"
+                f"embedder {name} has been replaced by {NAME}; make the vectors anew with `hirag-dist index --reembed "
+                "--index URI`, without a chat call"
             )
         if not is_installed():
             raise BackendUnavailable(f"embedder minilm needs its extra: `{INSTALL}`")

@@ -318,6 +318,10 @@ class MappedIndex:
         """Return the similarity of entities to a question."""
         return exact_scores(self.vectors, rows, query)
 
+    def chunk_similarities(self, rows: IntVector, query: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the similarity of visible chunks to a question."""
+        return exact_scores(self.chunk_vectors, rows, query)
+
     def nearest_chunks(self, query: NDArray[np.float32], limit: int) -> tuple[IntVector, NDArray[np.float32]]:
         """Return (rows, similarities) of the chunks nearest to a question, best first, ties by row."""
         vectors = self.chunk_vectors

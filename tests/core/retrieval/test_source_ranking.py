@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from hirag_dist.core.access.labels import HIDDEN, VISIBLE
 from hirag_dist.core.cooperative import all_at_once
-from hirag_dist.core.graph.pagerank import RESTART, personalised_pagerank
+from hirag_dist.core.graph.pagerank import RESTART, WalkGraph, personalised_pagerank
 from hirag_dist.core.retrieval.source_ranking import (
+    CANDIDATES,
+    CLOSENESS,
+    LINK,
+    NAMED,
     NEAREST,
     SHARES,
     RelationProvenance,
@@ -17,6 +24,7 @@ from hirag_dist.core.retrieval.source_ranking import (
     shared,
     tolerance_of,
 )
+from hirag_dist.types import AccessFilter
 from tests.core.graph.test_pagerank import csr, ways_of
 
 MENTIONED_IN = [[0], [0, 1, 2, 3], [4], []]  # of entities; chunks 5 and 6 mention nothing
@@ -128,3 +136,106 @@ def test_the_sources_returned_are_those_of_the_exact_walk(limit: int, agreed: fl
         exact = set(rows[np.lexsort((rows, -mass))[:limit]].tolist())
         shares.append(len(exact & set(ranked(own, limit))) / limit)
     assert np.mean(shares) >= agreed
+
+
+class Plain:
+    """The order of chunks, computed with sets and from walks whose every step is followed."""
+
+    def __init__(self, mentioned_in: list[list[int]], n_chunks: int, graph: WalkGraph) -> None:
+        self.graph, self.n_entities = graph, len(mentioned_in)
+        self.count = [len(chunks) for chunks in mentioned_in]
+        self.entities = [
+            {entity for entity, chunks in enumerate(mentioned_in) if chunk in chunks} for chunk in range(n_chunks)
+        ]
+
+    def walk(self, seeds: dict[int, float]) -> dict[int, float]:
+        nodes, shares = np.array(list(seeds)), np.array(list(seeds.values()))
+        rows, mass = personalised_pagerank(self.graph, nodes, shares, tolerance=tolerance_of(10))
+        return dict(zip(rows.tolist(), mass.tolist(), strict=True))
+
+    def ranked(
+        self, names: dict[int, float], chunks: dict[int, float], near: dict[int, float], similarity: list[float]
+    ) -> list[tuple[int, float]]:
+        """Return all candidates in order.
+
+        Args:
+            names: entity → restart share; chunks: chunk → restart share.
+            near: nearest chunk → similarity.
+        """
+        of_names = self.walk(names) if names else {}
+        others = self.walk({self.n_entities + chunk: share for chunk, share in chunks.items()})
+        mass = {chunk: of_names.get(chunk, 0) + others.get(chunk, 0) for chunk in {*of_names, *others}}
+        candidates = sorted(mass, key=lambda chunk: (-mass[chunk], chunk))[:CANDIDATES]
+        low, high = min(near.values()), max(near.values())
+        named = sum(names.values())
+        score = {
+            chunk: mass[chunk]
+            * ((of_names.get(chunk, 0) / named if named else 0) + 1e-5) ** NAMED
+            * math.exp(CLOSENESS * (similarity[chunk] - low) / (high - low))
+            for chunk in candidates
+        }
+        first = min(candidates, key=lambda chunk: (-score[chunk], chunk))
+        link = {}
+        for chunk in candidates:
+            common = (self.entities[chunk] & self.entities[first]) - set(names) if chunk != first else set()
+            link[chunk] = max((1 / math.log(1 + self.count[entity]) for entity in common), default=0.0)
+        link[first] = max(link.values())
+        score = {chunk: value * math.exp(LINK * link[chunk]) for chunk, value in score.items()}
+        return sorted(score.items(), key=lambda pair: (-pair[1], pair[0]))
+
+
+def test_names_closeness_and_links_order_what_the_walk_reaches() -> None:
+    rng = np.random.default_rng(7)
+    n_chunks, n_entities = 60, 40
+    mentioned_in = [sorted(rng.choice(n_chunks, rng.integers(1, 7), replace=False).tolist()) for _ in range(n_entities)]
+    graph = ways_of([0] * n_entities, [[]] * n_entities, mentioned_in, n_chunks)
+    plain = Plain(mentioned_in, n_chunks, graph)
+    moved = 0
+    for trial in range(20):
+        similarity = rng.random(n_chunks).astype(np.float32)
+        near = {chunk: float(similarity[chunk]) for chunk in np.argsort(-similarity)[:CANDIDATES].tolist()}
+        names = rng.choice(n_entities, 2, replace=False).tolist() if trial % 4 else []
+        own = SeedSet(graph, RelationProvenance(*csr([[]])))
+        own.of_names(names)
+        own.of_chunks(list(near.items()))
+        total = SHARES["near"] + (SHARES["named"] if names else 0)
+        worth = {entity: 1 / len(mentioned_in[entity]) for entity in names}
+        seeds = sorted(near, key=lambda chunk: -near[chunk])[:NEAREST]
+        above = {chunk: (near[chunk] - near[seeds[-1]]) ** 2 for chunk in seeds[:-1]}
+        expected = plain.ranked(
+            {entity: value / sum(worth.values()) * SHARES["named"] / total for entity, value in worth.items()},
+            {chunk: value / sum(above.values()) * SHARES["near"] / total for chunk, value in above.items()},
+            near,
+            similarity.tolist(),
+        )
+        found = all_at_once(own.ranked_steps(10, similarity.__getitem__))
+        assert [row for row, _ in found] == [row for row, _ in expected[:10]]
+        np.testing.assert_allclose([score for _, score in found], [score for _, score in expected[:10]], rtol=1e-5)
+        moved += [row for row, _ in found] != list(ranked(own))
+    assert moved > 10, "the walk alone gives another order"
+
+
+def hiding(entities: list[int], n_entities: int) -> AccessFilter:
+    """Return a filter that hides some entities and no relation."""
+    states = np.array([VISIBLE, HIDDEN], np.uint8)
+    patterns = np.isin(np.arange(n_entities), entities).astype(np.int32)
+    none, no_ends = np.zeros(0, np.int32), np.zeros(1, np.int64)
+    sets, vectors, strengths = np.ones(1, np.bool_), np.zeros((0, 1), np.float32), np.zeros(0)
+    return AccessFilter(sets, patterns, states, none, states, none, none, vectors, none, no_ends, none, strengths)
+
+
+def test_an_entity_that_the_question_names_or_that_is_hidden_links_nothing() -> None:
+    """Chunk 0 is the best. 1 and 2 share an entity with it, 3 none."""
+    mentioned_in = [[0, 1], [0, 2], [3]]
+    graph = ways_of([0, 0, 0], [[], [], []], mentioned_in, 4)
+
+    def factors(names: list[int], access: AccessFilter | None = None) -> list[float]:
+        own = SeedSet(graph, RelationProvenance(*csr([[]])), access=access)
+        own.of_names(names)
+        return own._links(np.arange(4), 0).round(3).tolist()
+
+    rare = round(1 / math.log(3), 3)
+    assert factors([]) == [rare, rare, rare, 0]
+    assert factors([1]) == [rare, rare, 0, 0]
+    assert factors([0, 1]) == [0, 0, 0, 0]
+    assert factors([], hiding([0], 3)) == [rare, 0, rare, 0]

