@@ -411,6 +411,7 @@ def index_result(
         fallback=result.fallback,
         repaired=repaired,
         letter_groups=tuple(groups),
+        unread_files=result.unread_files,
     )
 
 
