@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hirag_dist.core.prompts.refusal_reasons import by_reason, remedy_of
+from hirag_dist.core.prompts.reply_validation import by_reason, remedy_of
 from hirag_dist.errors import SnapshotError, StoreError
 from hirag_dist.execution.dataset import read_part
 from hirag_dist.execution.stage_results import stage_results

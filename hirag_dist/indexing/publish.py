@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hirag_dist import schemas
 from hirag_dist.core.graph.communities import lineage as communities_continued
 from hirag_dist.core.graph.csr import build_graph, rows_of
-from hirag_dist.core.reports.choice import ReportChoice, missing_reports
+from hirag_dist.core.reports.selection import ReportChoice, missing_reports
 from hirag_dist.errors import SnapshotError
 from hirag_dist.execution.dataset import Dataset, DatasetStore
 from hirag_dist.execution.runner import StageRunner

@@ -23,8 +23,7 @@ from hirag_dist.readers.local_files import (
     own_output,
 )
 from hirag_dist.readers.model import SourceFile
-from hirag_dist.readers.open import explain
-from hirag_dist.readers.uris import FORMATS, is_uri, public_uri, split_name
+from hirag_dist.readers.open import FORMATS, explain, is_uri, public_uri, split_name
 
 _REMOTE_MAGIC = re.compile(r"[*\[]")
 _SUPPORTED = (

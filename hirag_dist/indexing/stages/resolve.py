@@ -56,7 +56,7 @@ class ProposePairs:
 
     name: ClassVar[str] = "propose_pairs"
     version: ClassVar[int] = 4
-    split: ClassVar[Split] = Whole("a million entities: 4 GB")
+    split: ClassVar[Split] = Whole("a million entities: 5 GB")
 
     class Inputs(TableSet):
         mentions: Annotated[Dataset, MENTIONS]  # of the base, and new ones

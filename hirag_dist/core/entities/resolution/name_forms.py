@@ -31,6 +31,7 @@ PERSON, ORGANIZATION, LOCATION, UNKNOWN = "person", "organization", "location", 
 LETTERS = {"ø": "o", "ł": "l", "đ": "d", "ð": "d", "ħ": "h", "ı": "i", "œ": "oe", "æ": "ae"}  # no marks in Unicode
 NO_NAMES = SMALL_WORDS | ARTICLES | TITLES | FEMALE_TITLES | RANKS | LEGAL_FORMS.keys() | frozenset(ORDINAL_ENDINGS)
 
+_BEFORE_NAMES = RANKS | TITLES | FEMALE_TITLES
 _ASIDE = re.compile(r"^(.+?)\s*\(([^()]+)\)$")
 _THE = re.compile(r"^the\s+(?=\S)", re.IGNORECASE)
 _DOTTED = re.compile(r"(?<![^\W_])(?:[^\W\d_]\.)+[^\W\d_](?![^\W_])\.?")  # U.S., also where the last dot was cut
@@ -81,6 +82,23 @@ class NameForm:
     def meaningful(self) -> frozenset[str]:
         """Its words without small ones."""
         return frozenset(self.words) - SMALL_WORDS
+
+    @cached_property
+    def given(self) -> tuple[str, ...]:
+        """A person's words without the titles and ranks before them."""
+        words = self.words
+        while len(words) > 1 and words[0] in _BEFORE_NAMES:
+            words = words[1:]
+        return words
+
+    @cached_property
+    def unordered(self) -> frozenset[str]:
+        """Its letters, and its words in the order of the alphabet, where there is enough of them."""
+        words = (*self.words, *self.aside.split())
+        in_order = sorted(word for word in words if self.family == PERSON or word not in SMALL_WORDS)
+        return frozenset(
+            key for key in ("".join(words), " ".join(in_order) if len(in_order) > 1 else "") if len(key) > 3
+        )
 
     @cached_property
     def initials(self) -> frozenset[str]:

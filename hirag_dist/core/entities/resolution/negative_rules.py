@@ -21,7 +21,6 @@ from hirag_dist.core.entities.resolution.word_lists import (
 
 _NO_GIVEN_NAMES = PARTICLES | RANKS | TITLES | FEMALE_TITLES | {"of", "the"}
 _CONTRASTED = frozenset().union(*CONTRASTS)
-_BEFORE_NAMES = RANKS | TITLES | FEMALE_TITLES
 
 
 def known_different(one: NameForm, other: NameForm) -> bool:
@@ -56,7 +55,7 @@ def compatible(one: NameForm, other: NameForm) -> bool:
     if one.initials & set(other.words) or other.initials & set(one.words):
         return True
     if one.family == other.family == PERSON:
-        mine, yours = given_names(one), given_names(other)
+        mine, yours = one.given, other.given
         return mine[-1:] == yours[-1:] or set(mine) <= set(yours) or set(yours) <= set(mine)
     left, right = one.meaningful - other.meaningful, other.meaningful - one.meaningful
     return not (left and right) or all(any(is_close(word, twin) for twin in right) for word in left)
@@ -79,7 +78,7 @@ def _opposed(one: str, other: str) -> bool:
 def _two_people(one: NameForm, other: NameForm) -> bool:
     if _gender(one) * _gender(other) < 0 or (one.possessive != other.possessive and set(one.words) & set(other.words)):
         return True  # "Scrooge's nephew" is named by another person
-    mine, yours = given_names(one), given_names(other)
+    mine, yours = one.given, other.given
     if mine != yours and all(len(word) == 1 for word in (*mine, *yours)):
         return True
     return len(mine) > 1 and len(yours) > 1 and mine[-1] == yours[-1] and not same_given_names(mine, yours)
@@ -88,14 +87,6 @@ def _two_people(one: NameForm, other: NameForm) -> bool:
 def _gender(form: NameForm) -> int:
     words = {form.title, *form.words[:1]}
     return bool(words & MALE_TITLES) - bool(words & FEMALE_TITLES)
-
-
-def given_names(form: NameForm) -> tuple[str, ...]:
-    """Return a person's words without the titles and ranks before them."""
-    words = form.words
-    while len(words) > 1 and words[0] in _BEFORE_NAMES:
-        words = words[1:]
-    return words
 
 
 def same_given_names(one: tuple[str, ...], other: tuple[str, ...]) -> bool:

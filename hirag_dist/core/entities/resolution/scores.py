@@ -30,7 +30,6 @@ from hirag_dist.core.entities.resolution.name_forms import (
 from hirag_dist.core.entities.resolution.negative_rules import (
     compatible,
     given_alone,
-    given_names,
     is_close,
     known_different,
     same_given_names,
@@ -267,15 +266,8 @@ def _spelling(names: Names, left: int, right: int) -> Iterator[_Likeness]:
         if one.title and other.title and one.title != other.title:
             doubt += 2.5
         yield _Likeness(left, right, NORMALISE, _SPELLED - doubt, "spelling")
-    words = [(*form.words, *form.aside.split()) for form in (one, other)]
-    if one.text != other.text and any(_ordered(words[0], one) & _ordered(words[1], other)):
+    if one.text != other.text and one.unordered & other.unordered:
         yield _Likeness(left, right, NORMALISE, 3.0, "spelling, but for spaces or order")
-
-
-def _ordered(words: tuple[str, ...], form: NameForm) -> set[str]:
-    """Return a name's letters, and its words in the order of the alphabet, where there is enough of them."""
-    in_order = sorted(word for word in words if form.family == PERSON or word not in SMALL_WORDS)
-    return {key for key in ("".join(words), " ".join(in_order) if len(in_order) > 1 else "") if len(key) > 3}
 
 
 def _acronym(short: Name, long: Name) -> Iterator[tuple[float, str]]:
@@ -301,7 +293,7 @@ def _person(short: Name, long: Name) -> Iterator[tuple[float, str]]:
     one, other = short.form, long.form
     if any(form.family != PERSON or form.possessive or "and" in form.words or form.aside for form in (one, other)):
         return
-    mine, yours = given_names(one), given_names(other)
+    mine, yours = one.given, other.given
     if len(mine) == 1 < len(yours) and len(mine[0]) > 2:
         if mine[0] == yours[-1]:
             yield (0.8 if one.words == mine and not one.title else -1.0), "surname"
