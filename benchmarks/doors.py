@@ -44,7 +44,7 @@ from benchmarks.served import served
 from benchmarks.settings import HASHING_OPTION
 from hirag_dist.client.common import SERVICE_NAME
 from hirag_dist.wire._pb import query_pb2 as pb
-from hirag_dist.wire.defaults import MAX_MESSAGE_BYTES
+from hirag_dist.wire.addresses import MAX_MESSAGE_BYTES
 
 Ask: TypeAlias = Callable[[str], Awaitable[int]]  # a question → bytes of the reply
 _LINES = resources.files("hirag_dist.samples").joinpath("questions.txt").read_text("utf-8").splitlines()

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from benchmarks.planted_graph import PlantedGraph
 from benchmarks.prose import Prose
 from hirag_dist import schemas
-from hirag_dist.core.clustering.sparsity import cluster_sparsity
+from hirag_dist.core.clustering.stop_rule import cluster_sparsity
 from hirag_dist.core.graph.communities import membership
 from hirag_dist.core.text.ids import chunk_id, content_ids
 from hirag_dist.types import CsrGraph

@@ -42,8 +42,8 @@ from hirag_dist.config.model import ClusteringConfig
 from hirag_dist.core.clustering.gaussian_mixture import standardised
 from hirag_dist.core.clustering.partition_tree import ClusterSettings
 from hirag_dist.core.clustering.soft_clusters import SoftClusters, soft_clusters
+from hirag_dist.core.graph.hierarchy_metrics import modularity
 from hirag_dist.core.graph.leiden import visiting_keys
-from hirag_dist.core.graph.modularity import modularity
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.protocols import Kernels
 from hirag_dist.types import CsrGraph, FloatMatrix, IntVector

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from benchmarks.agreement import agreement, members
 from benchmarks.planted import SPREAD, plant
 from benchmarks.processes import workers_below
-from hirag_dist.compute.cpu import CpuKernels
+from hirag_dist.compute.kernels import CpuKernels
 from hirag_dist.config.model import ClusteringConfig
 from hirag_dist.core.clustering.partition_tree import ClusterSettings
 from hirag_dist.execution.dataset import Dataset, DatasetPart

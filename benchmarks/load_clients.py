@@ -23,8 +23,8 @@ from hirag_dist.client.common import SERVICE_NAME
 from hirag_dist.errors import HiragError
 from hirag_dist.types import Query
 from hirag_dist.wire._pb import query_pb2 as pb
-from hirag_dist.wire.convert_query import query_to_proto
-from hirag_dist.wire.defaults import MAX_MESSAGE_BYTES
+from hirag_dist.wire.addresses import MAX_MESSAGE_BYTES
+from hirag_dist.wire.convert import query_to_proto
 
 RETRIEVE = f"/{SERVICE_NAME}/Retrieve"
 

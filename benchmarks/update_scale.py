@@ -122,7 +122,7 @@ def write_base(place: Path, n_entities: int) -> dict[str, Any]:
     snapshot = open_snapshot(store)
     (place / "none.txt").write_text("The documents come from the generated index.", encoding="utf-8")
 
-    def read(context: BuildContext, inputs: Any) -> ReadInput:
+    def read(context: BuildContext, inputs: Any, base: Any) -> ReadInput:
         documents = _put(context, "documents", snapshot.table("documents").cast(DOCUMENTS))
         return ReadInput(documents, Dataset(PLACES), Dataset(REJECTS))
 

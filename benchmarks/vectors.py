@@ -30,7 +30,7 @@ from benchmarks.planted import plant
 from hirag_dist import schemas
 from hirag_dist.config.model import Config
 from hirag_dist.llm.endpoints.hashing import HashingEmbedder
-from hirag_dist.retrieval.vector_index.factory import make_vector_index
+from hirag_dist.retrieval.vector_index.memory import make_vector_index
 from hirag_dist.retrieval.vector_index.milvus import MilvusVectors, collection_name
 from hirag_dist.retrieval.vector_index.milvus.collection import drop, resolved
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot

@@ -88,6 +88,21 @@ EXTRACTION_COSTS = pa.schema(
     ]
 )
 
+READ_FILES = pa.schema(  # files of INPUT that the documents were read from
+    [
+        _column("name", _STRING),  # below INPUT, or URI
+        _column("size_bytes", pa.int64()),
+        _column("modified", _STRING),  # nanoseconds since the epoch; empty where it is not known
+        _column("etag", _STRING),  # of an object store; empty where it gives none
+        _column("format", _STRING),
+        _column("compression", _STRING, nullable=True),
+        _column("reading", _STRING),  # hash of reading options and of the reader's version
+        _column("is_whole", pa.bool_()),  # whether an update may take its documents from the index
+        _column("n_documents", pa.int64()),  # that were read from it, each text once
+        _column("copies", _STRINGS),  # ids of those that are named after another file
+    ]
+)
+
 REJECTS = pa.schema(
     [
         _column("stage", _STRING),

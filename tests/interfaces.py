@@ -18,8 +18,8 @@ from typing import Any, ClassVar
 import aiohttp
 import grpc
 
-from hirag_dist.service.grpc_handlers import SERVICE_NAME
 from hirag_dist.service.http_api.status_error import error_of_call
+from hirag_dist.service.request_gate import SERVICE_NAME
 from hirag_dist.service.web.options import PageOptions
 from hirag_dist.service.web.run import Page
 from hirag_dist.wire._pb import query_pb2 as pb

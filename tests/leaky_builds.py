@@ -26,7 +26,7 @@ from hirag_dist.retrieval.vector_index.memory import MemoryVectors
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import Answer, ChatReply, ChatRequest, Retrieval
 from hirag_dist.wire._pb import query_pb2 as pb
-from hirag_dist.wire.convert_results import answer_to_proto, retrieval_fields
+from hirag_dist.wire.convert import answer_to_proto, retrieval_fields
 from hirag_dist.wire.records import message_of
 from tests.labelled_builds import build
 from tests.scripted_model import ScriptedModel

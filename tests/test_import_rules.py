@@ -28,7 +28,7 @@ FENCED = {  # library: where it may be imported, by the beginning of the path
     "prometheus_client": ("service/",),
     "opentelemetry": ("execution/tracing.py", "service/tracing.py"),
     "pymilvus": ("retrieval/vector_index/milvus/",),
-    "obstore": ("storage/conditional_put.py",),
+    "obstore": ("config/object_stores.py", "readers/discover.py", "storage/conditional_put.py"),
     "milvus_lite": ("retrieval/vector_index/milvus/",),
     "cuml": _GPU,
     "pylibcugraph": _GPU,

@@ -15,7 +15,7 @@ import pytest_asyncio
 
 from hirag_dist.errors import BackendUnavailable, ModelUnavailable
 from hirag_dist.service.access_log import RequestRecord
-from hirag_dist.service.grpc_handlers import SERVICE_NAME
+from hirag_dist.service.request_gate import SERVICE_NAME
 from hirag_dist.wire.error_status import Overloaded, QuotaExceeded
 from tests.interfaces import INTERFACES, Interface, Question, Reply, Served, callers_file, serving
 from tests.leaky_builds import HIDDEN, QUESTIONS, Indexes, corpus

@@ -12,8 +12,8 @@ import aiohttp
 import grpc
 import pytest
 
-from hirag_dist.service.grpc_handlers import SERVICE_NAME
 from hirag_dist.service.options import ServerOptions
+from hirag_dist.service.request_gate import SERVICE_NAME
 from hirag_dist.service.server import QueryServer
 from hirag_dist.service.web.options import PageOptions
 from hirag_dist.service.web.run import Page

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hirag_dist.composition.models import CHAT_ROLES
-from hirag_dist.compute.cpu import CpuKernels
+from hirag_dist.compute.kernels import CpuKernels
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import DONE, Prompts
 from hirag_dist.core.text.tokens import counter, encoding

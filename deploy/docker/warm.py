@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hirag_dist.core.clustering.loose_clusters import row_cosines
+from hirag_dist.core.clustering.anchored import row_cosines
 from hirag_dist.evaluation.metrics.overlap import rouge_l
 
 LABELLED = [

@@ -13,8 +13,14 @@ from hirag_dist.api.config import ConfigLike, as_config
 from hirag_dist.application.build import BuildOptions, refresh_within, run_add, run_build, run_reembed, run_remove
 from hirag_dist.application.index_result import IndexResult
 from hirag_dist.composition.build_records import recorded_embedder, recorded_speeds
-from hirag_dist.composition.models import BUILD_ROLES, embedder_and_dim, settle_embedder
-from hirag_dist.composition.windows import ask_windows, index_windows, role_windows
+from hirag_dist.composition.models import (
+    BUILD_ROLES,
+    ask_windows,
+    embedder_and_dim,
+    index_windows,
+    role_windows,
+    settle_embedder,
+)
 from hirag_dist.config.model import Config
 from hirag_dist.indexing.changed_documents import DocumentSelection
 from hirag_dist.indexing.estimate import CostEstimate, estimate_build

@@ -11,9 +11,8 @@ from typing import Any, Self, Unpack
 
 from hirag_dist._loop_thread import LoopThread
 from hirag_dist.api.config import ConfigLike, as_config
-from hirag_dist.composition.models import check_prices, make_coordinator
+from hirag_dist.composition.models import check_prices, make_coordinator, with_windows
 from hirag_dist.composition.query import make_engine
-from hirag_dist.composition.windows import with_windows
 from hirag_dist.errors import HiragError
 from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.llm.usage import UsageMeter

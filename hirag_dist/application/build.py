@@ -23,14 +23,20 @@ from hirag_dist.composition.build_records import (
     note_not_begun,
     recorded_embedder,
 )
-from hirag_dist.composition.models import BUILD_ROLES, check_prices, settle_embedder
-from hirag_dist.composition.windows import index_windows, role_windows, with_windows
+from hirag_dist.composition.models import (
+    BUILD_ROLES,
+    check_prices,
+    index_windows,
+    role_windows,
+    settle_embedder,
+    with_windows,
+)
 from hirag_dist.compute.kernels import has_gpu_workers
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import ConfigError, IndexBusy, SnapshotError, SnapshotNotFound, StoreError, WorkFileDamaged
-from hirag_dist.execution.process_memory import return_freed_memory
+from hirag_dist.execution.executors import return_freed_memory
 from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.tracing import traced_build
 from hirag_dist.indexing.changed_documents import DocumentSelection
@@ -405,6 +411,7 @@ def index_result(
         fallback=result.fallback,
         repaired=repaired,
         letter_groups=tuple(groups),
+        unread_files=result.unread_files,
     )
 
 

@@ -18,17 +18,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from hirag_dist.compute.cpu import CpuKernels
-from hirag_dist.compute.kernels import make_kernels, resolve_kernels
+from hirag_dist.compute.kernels import CpuKernels, make_kernels, resolve_kernels
 from hirag_dist.config.model import ClusteringConfig, CommunitiesConfig
 from hirag_dist.config.sections import ConfigSection
 from hirag_dist.core.clustering.partition_tree import ClusterSettings
 from hirag_dist.core.clustering.soft_clusters import soft_clusters
-from hirag_dist.core.drift.compactness import compactness
-from hirag_dist.core.drift.partition_agreement import (
+from hirag_dist.core.drift.measures import (
     adjusted_rand_index,
+    compactness,
     groups_of,
     groups_of_labels,
+    stale_reports,
+    stale_summaries,
     weighted_jaccard,
 )
 from hirag_dist.core.drift.report import (
@@ -40,10 +41,9 @@ from hirag_dist.core.drift.report import (
     PartitionDrift,
     UpdateStaleness,
 )
-from hirag_dist.core.drift.staleness import stale_reports, stale_summaries
 from hirag_dist.core.graph.csr import rows_of
+from hirag_dist.core.graph.hierarchy_metrics import modularity
 from hirag_dist.core.graph.leiden import visiting_keys
-from hirag_dist.core.graph.modularity import modularity
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.indexing.stages.reduce import MIN_UMAP_ROWS, full_rows, n_axes, reduced
 from hirag_dist.protocols import Kernels

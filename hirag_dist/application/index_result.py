@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hirag_dist.core.prompts.refusal_reasons import by_reason, remedy_of
+from hirag_dist.core.prompts.reply_validation import by_reason, remedy_of
 from hirag_dist.errors import SnapshotError, StoreError
 from hirag_dist.execution.dataset import read_part
 from hirag_dist.execution.stage_results import stage_results
@@ -146,6 +146,7 @@ class IndexResult:
         fallback: why the current snapshot could not be read, if another one was the base of the update.
         repaired: damaged files of the work folder that were found and made again.
         letter_groups: the open dead letters of the snapshot by reason, the largest group first.
+        unread_files: files of INPUT that had not changed since the last build and were not opened.
     """
 
     index_uri: str
@@ -167,6 +168,7 @@ class IndexResult:
     fallback: str = ""
     repaired: tuple[str, ...] = ()
     letter_groups: tuple[LetterGroup, ...] = ()
+    unread_files: int = 0
 
     @property
     def snapshot_id(self) -> str:
@@ -223,6 +225,7 @@ class IndexResult:
             "update": None if self.update is None else self.update.to_dict(),
             "rebuilt_because": self.rebuilt_because,
             "up_to_date": self.up_to_date,
+            "unread_files": self.unread_files,
             "fallback": self.fallback or None,
             "repaired": list(self.repaired),
             "letters_by_reason": [group.to_dict() for group in self.letter_groups],

@@ -19,8 +19,7 @@ import pyarrow as pa
 from hirag_dist.application.retry import configuration_changes
 from hirag_dist.composition.build import resolve
 from hirag_dist.composition.build_records import last_build
-from hirag_dist.composition.models import CHAT_ROLES, answerers, priced_models, retry_policy
-from hirag_dist.composition.windows import index_windows
+from hirag_dist.composition.models import CHAT_ROLES, answerers, index_windows, priced_models, retry_policy
 from hirag_dist.config.model import Config
 from hirag_dist.core.text.tokens import counter, encoding
 from hirag_dist.errors import ConfigError, StageFailed

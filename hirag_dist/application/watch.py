@@ -16,7 +16,7 @@ from hirag_dist.config.model import Config
 from hirag_dist.errors import BudgetReached, ConfigError, HiragError, IndexBusy
 from hirag_dist.indexing.base import NOTES
 from hirag_dist.readers import find_inputs
-from hirag_dist.service.watch_metrics import WatchMetrics
+from hirag_dist.service.metrics_server import WatchMetrics
 from hirag_dist.storage.store import Store
 
 _DAY_S = 86_400.0

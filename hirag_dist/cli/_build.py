@@ -69,6 +69,8 @@ def show(report: dict[str, Any], headline: str = "") -> None:
         paid = dollars(report["total_usd"])
         if paid != dollars(report["this_run"]["usd"]):
             out.print(f"The replies that it used cost {paid}, whenever they were paid.")
+    if report["unread_files"]:
+        out.print(f"{count_noun(report['unread_files'], 'file')} unchanged, not read.")
     out.print(f"This run {sent_line(report['this_run'])}, in {duration_text(report['seconds'])}.")
     where = report["index"]
     if report["stays_current"]:

@@ -42,7 +42,10 @@ COMMANDS = {  # command → "module" or "module.function" in this package, and i
         "status",
         "Show an index: its last build, dead letters, snapshots, documents and cost.",
     ),
-    "retry": ("retry", "Repeat the failed model calls (dead letters) of the last build and publish a new snapshot."),
+    "retry": (
+        "index.retry",
+        "Repeat the failed model calls (dead letters) of the last build and publish a new snapshot.",
+    ),
     "query": ("query", "Ask a question of an index or of a running service."),
     "serve": ("serve", "Serve an index over gRPC, with an optional browser page."),
     "mcp": ("mcp", "Serve an index to agents by the Model Context Protocol (MCP)."),

@@ -21,11 +21,12 @@ from hirag_dist.composition.build_records import recorded_embedder
 from hirag_dist.composition.models import (
     BUILD_ROLES,
     CHAT_ROLES,
+    endpoint_with_window,
     lexical_embedding_notice,
     role_endpoints,
+    role_windows,
     settle_embedder,
 )
-from hirag_dist.composition.windows import endpoint_with_window, role_windows
 from hirag_dist.compute.kernels import has_gpu_workers, resolve_kernels
 from hirag_dist.config.model import Config
 from hirag_dist.core.text.normalize import count_noun

@@ -25,7 +25,7 @@ from hirag_dist.composition.build_records import (
     measured_speeds,
     published,
 )
-from hirag_dist.core.prompts.refusal_reasons import beginning, by_reason
+from hirag_dist.core.prompts.reply_validation import beginning, by_reason
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError, SnapshotError, SnapshotNotFound
 from hirag_dist.execution.stage_results import load_drops

@@ -15,8 +15,7 @@ from hirag_dist.cli._options import ExecutorOptions, FieldOptions, IndexOption, 
 from hirag_dist.cli._output import emit, err, out, seconds, short
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.llm.usage import dollars
-from hirag_dist.service.metrics_server import serve_metrics
-from hirag_dist.service.watch_metrics import WatchMetrics
+from hirag_dist.service.metrics_server import WatchMetrics, serve_metrics
 
 
 def watch(

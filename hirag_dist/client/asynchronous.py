@@ -42,8 +42,8 @@ from hirag_dist.types import (
 )
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire._pb import query_pb2_grpc
-from hirag_dist.wire.convert_results import entry_from_proto, info_from_proto, level_from_proto, retrieval_from_proto
-from hirag_dist.wire.defaults import DEFAULT_LISTEN
+from hirag_dist.wire.addresses import DEFAULT_LISTEN
+from hirag_dist.wire.convert import entry_from_proto, info_from_proto, level_from_proto, retrieval_from_proto
 from hirag_dist.wire.records import record_of
 from hirag_dist.wire.status_details import SERVING, HealthCheckRequest
 

@@ -15,11 +15,9 @@ import grpc
 from hirag_dist.errors import ConfigError, HiragError, ServiceError
 from hirag_dist.types import Answer, Query, QueryOptions, Retrieval, as_query
 from hirag_dist.wire._pb import query_pb2 as pb
-from hirag_dist.wire.convert_query import lookup_request, query_to_proto
-from hirag_dist.wire.convert_results import answer_from_proto, retrieval_from_proto
-from hirag_dist.wire.defaults import DEFAULT_LISTEN, MAX_MESSAGE_BYTES
+from hirag_dist.wire.addresses import DEFAULT_LISTEN, MAX_MESSAGE_BYTES, proxy_options
+from hirag_dist.wire.convert import answer_from_proto, lookup_request, query_to_proto, retrieval_from_proto
 from hirag_dist.wire.error_status import REQUEST_ID_KEY, DeadlinePassed, RequestTooLarge, Unauthenticated, error_of
-from hirag_dist.wire.proxies import proxy_options
 from hirag_dist.wire.status_details import HEALTH_WATCH, HealthCheckRequest, HealthCheckResponse
 
 SERVICE_NAME: str = pb.DESCRIPTOR.services_by_name["QueryService"].full_name

@@ -11,7 +11,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from hirag_dist._loop_thread import LoopThread
 from hirag_dist.client.asynchronous import AsyncHiragClient
-from hirag_dist.wire.defaults import DEFAULT_LISTEN
+from hirag_dist.wire.addresses import DEFAULT_LISTEN
 
 P = ParamSpec("P")
 T = TypeVar("T")

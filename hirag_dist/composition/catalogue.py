@@ -15,7 +15,7 @@ from hirag_dist.errors import ConfigError, StoreError
 from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.retrieval.engine import QueryEngine
 from hirag_dist.service.catalogue import CatalogueLimits, IndexCatalogue, IndexDefinition
-from hirag_dist.service.engine_thread import EngineRunner, ThreadEngineRunner
+from hirag_dist.service.engine import EngineRunner, ThreadEngineRunner
 from hirag_dist.service.hot_swap import SnapshotSwapper, in_daemon_thread
 from hirag_dist.storage.layout import CURRENT
 from hirag_dist.storage.snapshot.fallback import open_current

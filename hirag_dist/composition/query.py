@@ -12,9 +12,9 @@ from hirag_dist.composition.models import (
     make_coordinator,
     make_pool,
     retry_policy,
+    role_windows,
     settle_embedder,
 )
-from hirag_dist.composition.windows import role_windows
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.text.tokens import counter
@@ -27,7 +27,7 @@ from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.protocols import AnswerModel, Closable, Embedder, Reranker
 from hirag_dist.retrieval.engine import QueryEngine, open_engine
 from hirag_dist.retrieval.question_embedding import QuestionEmbedder
-from hirag_dist.retrieval.vector_index.factory import make_vector_index
+from hirag_dist.retrieval.vector_index.memory import make_vector_index
 from hirag_dist.storage.snapshot.reader import Snapshot
 
 _OUTAGE_S = 1.0  # without an answer of the endpoint, after which a question fails: its caller waits

@@ -17,26 +17,23 @@ from pathlib import Path
 from typing import Protocol
 
 from hirag_dist.composition.catalogue import catalogue_config, has_catalogue, make_catalogue
-from hirag_dist.composition.models import make_coordinator
+from hirag_dist.composition.models import ask_windows, make_coordinator
 from hirag_dist.composition.query import make_engine
 from hirag_dist.composition.serving_process import PageTask, WorkerProcess, WorkerTask
-from hirag_dist.composition.windows import ask_windows
 from hirag_dist.config.model import Config
 from hirag_dist.errors import ConfigError
 from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.retrieval.engine import QueryEngine
-from hirag_dist.service.channel_options import probe, raise_descriptor_limit
-from hirag_dist.service.engine_thread import ThreadEngineRunner
+from hirag_dist.service.engine import ThreadEngineRunner
 from hirag_dist.service.hot_swap import SnapshotSwapper, in_daemon_thread
 from hirag_dist.service.index_source import SingleIndex
 from hirag_dist.service.metrics import FOLDER_VARIABLE, WorkerMetrics
 from hirag_dist.service.metrics_server import serve_metrics
-from hirag_dist.service.options import ServerOptions, split_address
+from hirag_dist.service.options import ServerOptions, probe, raise_descriptor_limit, split_address
 from hirag_dist.service.server import serve as serve_grpc
 from hirag_dist.service.shutdown import STOP_GRACE_S, exit_within
 from hirag_dist.service.supervisor import Supervisor, WorkerJob, reserve
-from hirag_dist.service.web.options import PageOptions, url_of
-from hirag_dist.service.web.uploads.options import UploadOptions
+from hirag_dist.service.web.options import PageOptions, UploadOptions, url_of
 from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
 from hirag_dist.storage.store import Store

@@ -18,7 +18,7 @@ import cupy
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.compute.cpu import NEEDS_UMAP, CpuKernels
+from hirag_dist.compute.kernels import NEEDS_UMAP, CpuKernels
 from hirag_dist.core.clustering import gaussian_mixture, kmeans, pca, ward
 from hirag_dist.core.graph.bfs import frontier_hops
 from hirag_dist.core.graph.communities import Partition, hierarchical_labels

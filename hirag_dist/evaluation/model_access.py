@@ -15,9 +15,9 @@ from hirag_dist.composition.models import (
     make_coordinator,
     make_pool,
     retry_policy,
+    role_windows,
     shares,
 )
-from hirag_dist.composition.windows import role_windows
 from hirag_dist.config.model import Config, RoleTarget
 from hirag_dist.core.prompts.reply_parsing import parse_text
 from hirag_dist.core.prompts.templates import Prompts
@@ -33,7 +33,7 @@ from hirag_dist.llm.retry import RetriedCalls
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.protocols import Closable, Embedder
 from hirag_dist.retrieval.engine import QueryEngine, open_engine
-from hirag_dist.retrieval.vector_index.factory import make_vector_index
+from hirag_dist.retrieval.vector_index.memory import make_vector_index
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatReply, ChatRequest, FloatMatrix, Rejected

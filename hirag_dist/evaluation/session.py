@@ -15,8 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.composition.models import answerers, settle_embedder
-from hirag_dist.composition.windows import with_windows
+from hirag_dist.composition.models import answerers, settle_embedder, with_windows
 from hirag_dist.config.model import Config, RetrievalConfig, RoleTarget
 from hirag_dist.core.prompts.templates import INSTRUCTIONS, Prompts
 from hirag_dist.errors import ConfigError, InvalidQuery, RequestRejected, StoreError

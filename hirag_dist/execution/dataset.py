@@ -1,4 +1,9 @@
-"""Tables as Parquet files in the store: the input and output of a stage."""
+"""Tables as Parquet files in the store: the input and output of a stage.
+
+A file of a local index is hashed once in each process before it is read, and whenever a snapshot is published from it.
+An object store checks what it keeps; there a file is hashed where reading it fails, and for publishing. Pages have
+checksums too, which every read compares.
+"""
 
 from __future__ import annotations
 

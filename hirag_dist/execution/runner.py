@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import cast
 
-from hirag_dist.core.prompts.refusal_reasons import beginning, remedy_of
+from hirag_dist.core.prompts.reply_validation import beginning, remedy_of
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import StageFailed, StoreError, WorkFileDamaged
 from hirag_dist.execution.dataset import Dataset, DatasetStore, TableSet

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from hirag_dist.core.prompts.refusal_reasons import KEPT, by_reason, without_details
+from hirag_dist.core.prompts.reply_validation import KEPT, by_reason, without_details
 from hirag_dist.execution.dataset import Dataset, DatasetPart
 from hirag_dist.execution.partitioning import layout
 from hirag_dist.execution.stage import AnyStage, output_schemas

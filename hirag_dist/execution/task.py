@@ -16,7 +16,7 @@ import pyarrow as pa
 from threadpoolctl import threadpool_limits
 
 from hirag_dist.core.hash_partition import by_partition
-from hirag_dist.core.prompts.refusal_reasons import KEPT
+from hirag_dist.core.prompts.reply_validation import KEPT
 from hirag_dist.errors import SchemaMismatch, StoreError
 from hirag_dist.execution.dataset import read_part_rows
 from hirag_dist.execution.stage import AnyStage, Combines, Services, Tables, TaskStage, input_schemas, output_schemas
@@ -25,7 +25,7 @@ from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.protocols import PackingPool
 from hirag_dist.storage.checked_json import write_checked
 from hirag_dist.storage.digest import table_digest
-from hirag_dist.storage.shuffle_file import read_piece, write_pieces
+from hirag_dist.storage.spill import read_piece, write_pieces
 from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatReply, ChatRequest, Rejected
 

@@ -5,6 +5,7 @@ The result equals that of a fresh build of the same documents, whatever the hist
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.row_changes import ChangedRows, changed_rows, rows_with
 from hirag_dist.core.text.ids import entity_id, relation_id
+from hirag_dist.core.text.normalize import name_key
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.execution.stage_results import split_letters
 from hirag_dist.indexing.base import UpdateBase
@@ -25,19 +27,21 @@ from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.layers import BaseLayer, GraphMentions, ImportedCommunities, embed_entities
 from hirag_dist.indexing.mentions import (
     ExtractedMentions,
+    NamesToResolve,
     check_entities,
     describe_entities,
     extract_base_layer,
     extract_claims,
     extract_mentions,
     extract_refused,
-    merge_base_layer,
+    find_aliases,
     merge_mentions,
 )
 from hirag_dist.indexing.stages.claims import ExtractClaims
 from hirag_dist.indexing.stages.embed import EmbedEntities, vector_rows
 from hirag_dist.indexing.stages.extract import ExtractGraph
 from hirag_dist.indexing.stages.merge import DescribeEntities
+from hirag_dist.indexing.stages.resolve import CHUNK_IDS, asked_names, renamed, renamed_mentions, renamed_relations
 from hirag_dist.schemas import (
     ALIASES,
     CHUNKS,
@@ -91,6 +95,40 @@ class RelationChanges:
 
     gone: IntVector
     new: pa.Table
+
+
+@dataclass(frozen=True)
+class ChangedMentions:
+    """MENTIONS or RELATION_MENTIONS of now, sorted, and those that came or went."""
+
+    now: pa.Table
+    gone: pa.Table
+    new: pa.Table
+
+
+@dataclass(frozen=True)
+class GraphChanges:
+    """Mentions of entities and of relations after a change."""
+
+    entities: ChangedMentions
+    relations: ChangedMentions
+
+
+@dataclass(frozen=True)
+class ResolvedMentions:
+    """Mentions of now by the keys that they are merged by.
+
+    Attributes:
+        mentions, relations: MENTIONS and RELATION_MENTIONS.
+        keys, pairs: keys of the entities and relations that are merged from other mentions than before.
+        moved: names that are another entity's than before → its key.
+    """
+
+    mentions: pa.Table
+    relations: pa.Table
+    keys: list[tuple[str, ...]]
+    pairs: list[tuple[str, ...]]
+    moved: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -196,21 +234,23 @@ def write_base_layer(
     asked = datasets.read(chunks[0] + chunks[1], ["chunk_id"])["chunk_id"].combine_chunks()
     stale = pa.concat_arrays([changed.removed_chunks, asked])
     found = _extracted(context, *chunks)
-    mentions, keys = _merged_rows(context, base, "mentions", MENTIONS, stale, found.mentions.entities, _ENTITY_KEY)
-    relation_mentions, pairs = _merged_rows(
-        context, base, "relation_mentions", RELATION_MENTIONS, stale, found.mentions.relations, _PAIR_KEY
+    graph = GraphChanges(
+        _changed_mentions(context, base, "mentions", MENTIONS, stale, found.mentions.entities, _ENTITY_KEY),
+        _changed_mentions(
+            context, base, "relation_mentions", RELATION_MENTIONS, stale, found.mentions.relations, _PAIR_KEY
+        ),
     )
     costs = _kept_costs(context, base, stale) + found.mentions.costs
     rejects = found.rejects + datasets.put("kept_letters", _of_stages(letters, (ExtractGraph.name,), stale))
+    aliases = Dataset(ALIASES)
     if context.config.resolution.enabled:
-        now = GraphMentions(
-            datasets.put("mentions", mentions), datasets.put("relation_mentions", relation_mentions), costs
-        )
-        resolved = merge_base_layer(context, changed.documents.chunks, now, rejects)
-        return _resolved_layer(context, base, resolved, mentions, relation_mentions)
+        aliases, own_letters = _aliases(context, base, found.mentions, stale, letters)
+        rejects += own_letters
+    resolved = _resolved(graph, base.table("aliases").cast(ALIASES), datasets.read(aliases))
+    keys, pairs = resolved.keys, resolved.pairs
     touched = GraphMentions(
-        datasets.put("touched_mentions", _rows_with(mentions, _ENTITY_KEY, keys)),
-        datasets.put("touched_relation_mentions", _rows_with(relation_mentions, _PAIR_KEY, pairs)),
+        datasets.put("touched_mentions", _rows_with(resolved.mentions, _ENTITY_KEY, keys)),
+        datasets.put("touched_relation_mentions", _rows_with(resolved.relations, _PAIR_KEY, pairs)),
     )
     merged = merge_mentions(context, touched, "merge")
     described = describe_entities(context, merged.entities, "describe")
@@ -234,15 +274,17 @@ def write_base_layer(
     layer = WrittenBaseLayer(
         entities,
         relations,
-        mentions,
-        relation_mentions,
+        graph.entities.now,
+        graph.relations.now,
         costs,
         rejects,
-        Dataset(ALIASES),
+        aliases,
         Dataset(CLAIMS),
         (cut_ids(base.snapshot.manifest) - {*entity_ids.to_pylist(), *pair_ids.to_pylist()}) | merged.cut_ids,
     )
-    return _with_claims(context, base, layer, chunks, stale, letters) if context.config.claims else layer
+    if not context.config.claims:
+        return layer
+    return _with_claims(context, base, layer, chunks, stale, letters, resolved.moved)
 
 
 def kept_vectors(
@@ -292,38 +334,54 @@ def refused_units(base: UpdateBase, stage: str) -> pa.Array:
     return letters.filter(pc.equal(letters["stage"], stage))["unit_id"].combine_chunks()
 
 
-def _resolved_layer(
-    context: BuildContext, base: UpdateBase, layer: BaseLayer, mentions: pa.Table, relation_mentions: pa.Table
-) -> WrittenBaseLayer:
-    """Return layer 0 as entity resolution made it, of all mentions."""
-    assert layer.mentions is not None
-    datasets, dim = context.datasets, context.models.dim
-    entities = datasets.read(layer.entities).sort_by("entity_id").combine_chunks()
-    found = datasets.read(layer.vectors)
-    vectors = vector_rows(found, dim, rows_of(entities["entity_id"], found["id"]))
-    before, first = base.layer_entities(0)
-    places = rows_of(entities["entity_id"], before["entity_id"])
-    known = np.flatnonzero(places >= 0)
-    was, now = before.take(pa.array(places[known])), entities.take(pa.array(known))
-    changed = places < 0
-    for name in ("name", "type", "description"):
-        changed[known] |= pc.not_equal(was[name], now[name]).to_numpy()
-    vectors_before = base.vectors_of(np.where(places >= 0, first + places, -1))
-    moved = (places >= 0) & (vectors_before != vectors).any(axis=1)
-    gone = np.setdiff1d(np.arange(before.num_rows), places[~changed])
-    kinds = base.table("relations", ["kind"])["kind"]
-    relations = RelationChanges(rows_with(kinds, pa.array(["extracted"])), datasets.read(layer.relations))
-    return WrittenBaseLayer(
-        LayerEntities(entities, vectors, places, changed, moved, gone),
-        relations,
-        mentions,
-        relation_mentions,
-        layer.mentions.costs,
-        layer.rejects,
-        layer.aliases,
-        layer.claims,
-        layer.cut_ids,
+def _aliases(
+    context: BuildContext, base: UpdateBase, new: GraphMentions, stale: pa.Array, letters: pa.Table
+) -> tuple[Dataset, Dataset]:
+    """Return ALIASES of now, and the dead letters of questions; those of the base are asked again."""
+    put = context.datasets.put
+    mentions = GraphMentions(
+        base.dataset("mentions", MENTIONS) + new.entities,
+        base.dataset("relation_mentions", RELATION_MENTIONS) + new.relations,
     )
+    names = NamesToResolve(
+        mentions,
+        new,
+        put("stale_chunks", pa.table({"chunk_id": stale}, CHUNK_IDS)),
+        put("names_asked_again", asked_names(letters)),
+        put("aliases_before", base.table("aliases").cast(ALIASES)),
+    )
+    return find_aliases(context, names)
+
+
+def _resolved(graph: GraphChanges, before: pa.Table, now: pa.Table) -> ResolvedMentions:
+    """Return mentions by resolved keys, and the keys whose entity has other mentions than before.
+
+    Args:
+        before, now: ALIASES.
+    """
+    entities, relations = graph.entities, graph.relations
+    columns = ("name_key", "canonical_key")
+    places = [set(zip(*(table[name].to_pylist() for name in columns), strict=True)) for table in (before, now)]
+    moved = {key for key, _ in places[0] ^ places[1]}
+    names = pa.array(sorted(moved), pa.string())
+    keys = set(_keys(renamed_mentions(entities.gone, before), _ENTITY_KEY))
+    keys |= set(_keys(renamed_mentions(entities.new, now), _ENTITY_KEY))
+    keys |= {(key,) for table in (before, now) for key in renamed(pa.chunked_array([names]), table).to_pylist()}
+    ends = (pc.is_in(relations.now[name], value_set=names) for name in _PAIR_KEY)
+    statements = relations.now.filter(pc.or_(*ends))
+    pairs = set(_keys(renamed_relations(pa.concat_tables([relations.gone, statements]), before), _PAIR_KEY))
+    pairs |= set(_keys(renamed_relations(pa.concat_tables([relations.new, statements]), now), _PAIR_KEY))
+    return ResolvedMentions(
+        renamed_mentions(entities.now, now) if now.num_rows else entities.now,
+        renamed_relations(relations.now, now) if now.num_rows else relations.now,
+        sorted(keys),
+        sorted(pairs),
+        {key: renamed(pa.chunked_array([pa.array([key])]), now)[0].as_py() for key in moved},
+    )
+
+
+def _keys(table: pa.Table, names: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    return zip(*(table[name].to_pylist() for name in names), strict=True)
 
 
 def _letters(base: UpdateBase) -> pa.Table:
@@ -361,7 +419,7 @@ def _refused_chunks(context: BuildContext, base: UpdateBase, changed: ChangedDoc
     return context.datasets.put("refused_chunks", chunks.filter(wanted))
 
 
-def _merged_rows(
+def _changed_mentions(
     context: BuildContext,
     base: UpdateBase,
     name: str,
@@ -369,8 +427,8 @@ def _merged_rows(
     stale: pa.Array,
     found: Dataset,
     keys: tuple[str, ...],
-) -> tuple[pa.Table, list[tuple[str, ...]]]:
-    """Return the mentions of now, sorted, and the distinct keys of those that came or went.
+) -> ChangedMentions:
+    """Return the mentions of now, and those that came or went.
 
     Args:
         stale: chunks whose mentions of the base do not count any more.
@@ -379,16 +437,12 @@ def _merged_rows(
     before, new = base.table(name).cast(schema), context.datasets.read(found)
     gone = rows_with(before["chunk_id"], stale)
     now = changed_rows(before, gone, new, (*keys, "chunk_id", "position"), base.rows).table
-    changes = pa.concat_tables([before.select(keys).take(pa.array(gone)), new.select(keys)])
-    columns = [column.to_pylist() for column in changes.columns]
-    return now, sorted(set(zip(*columns, strict=True)))
+    return ChangedMentions(now, before.take(pa.array(gone)), new)
 
 
 def _kept_costs(context: BuildContext, base: UpdateBase, stale: pa.Array) -> Dataset:
-    """Return EXTRACTION_COSTS of the base's chunks that stay; not of claims where all are extracted again."""
+    """Return EXTRACTION_COSTS of the base's chunks that stay."""
     before = base.table(layout.EXTRACTION_COSTS).cast(EXTRACTION_COSTS)
-    if context.config.resolution.enabled:
-        before = before.filter(pc.not_equal(before["stage"], ExtractClaims.name))
     return context.datasets.put("kept_costs", before.filter(pc.invert(pc.is_in(before["chunk_id"], value_set=stale))))
 
 
@@ -410,8 +464,13 @@ def _with_claims(
     chunks: tuple[Dataset, Dataset],
     stale: pa.Array,
     letters: pa.Table,
+    moved: Mapping[str, str],
 ) -> WrittenBaseLayer:
-    """Return the layer with the base's claims of chunks that stay, and those of new and of refused chunks."""
+    """Return the layer with the base's claims of chunks that stay, and those of new and of refused chunks.
+
+    Args:
+        moved: names that are another entity's than before → its key.
+    """
     datasets, mentions = context.datasets, layer.datasets(context)
     assert mentions is not None
     new, refused = chunks
@@ -422,7 +481,7 @@ def _with_claims(
         claims, own_letters = claims + again.claims, own_letters + again.rejects
         costs += again.costs
     before = base.table("claims").cast(CLAIMS)
-    kept = before.filter(pc.invert(pc.is_in(before["chunk_id"], value_set=stale)))
+    kept = _with_ends(before.filter(pc.invert(pc.is_in(before["chunk_id"], value_set=stale))), moved)
     rejects = own_letters + datasets.put("kept_letters", _of_stages(letters, (ExtractClaims.name,), stale))
     return replace(
         layer,
@@ -430,3 +489,16 @@ def _with_claims(
         rejects=layer.rejects + rejects,
         costs=costs,
     )
+
+
+def _with_ends(claims: pa.Table, moved: Mapping[str, str]) -> pa.Table:
+    """Return CLAIMS whose ends are the entities that names are resolved to now."""
+    for end in ("subject", "object") if moved else ():
+        names = zip(claims[end].to_pylist(), claims[f"{end}_id"].to_pylist(), strict=True)
+        ids = [
+            own if own is None or (key := name_key(name)) not in moved else entity_id(0, moved[key])
+            for name, own in names
+        ]
+        at = claims.schema.get_field_index(f"{end}_id")
+        claims = claims.set_column(at, CLAIMS.field(at), pa.array(ids, pa.string()))
+    return claims

@@ -2,20 +2,51 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
+from hirag_dist import schemas
+from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import InputError
 from hirag_dist.execution.dataset import Dataset
+from hirag_dist.indexing.base import UpdateBase
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.inputs import check_read, read_options, source_table
-from hirag_dist.indexing.metadata import NO_METADATA, DocumentMetadata, read_metadata
+from hirag_dist.indexing.metadata import (
+    NO_METADATA,
+    DocumentMetadata,
+    base_metadata,
+    metadata_beside,
+    read_metadata,
+)
+from hirag_dist.indexing.places import places_beside, places_within
+from hirag_dist.indexing.read_files import (
+    HELD,
+    NO_FILES,
+    FilesRead,
+    UnchangedFiles,
+    files_of,
+    reading_key,
+    unchanged_files,
+)
 from hirag_dist.indexing.stages.chunk import ChunkDocuments
-from hirag_dist.indexing.stages.read import ReadDocuments, UniqueDocuments
+from hirag_dist.indexing.stages.read import READ_METADATA, READ_PLACES, ReadDocuments, UniqueDocuments
 from hirag_dist.readers import is_access_refusal
-from hirag_dist.schemas import REJECTS
+from hirag_dist.schemas import DOCUMENTS, REJECTS
+from hirag_dist.storage.layout import PLACES
+
+logger = logging.getLogger(__name__)
+NOTHING_READ = ReadDocuments.Outputs(
+    documents=Dataset(DOCUMENTS),
+    places=Dataset(READ_PLACES),
+    metadata=Dataset(READ_METADATA),
+    rejects=Dataset(REJECTS),
+)
 
 
 @dataclass(frozen=True)
@@ -50,11 +81,7 @@ class UnreadRecords:
             files: names of the files of INPUT.
             read: (URI, record) of what was read.
         """
-        lost: set[tuple[str, int]] = set()
-        for unit in units:
-            file, mark, number = unit.rpartition("#")
-            is_numbered = unit not in files and mark and number.isdecimal()
-            lost.add((file, int(number)) if is_numbered else (unit, 0))
+        lost = {_file_of(unit, files) for unit in units}
         last: dict[str, int] = {}
         for uri, record in (*lost, *read):
             last[uri] = max(last.get(uri, 0), record)
@@ -70,13 +97,20 @@ class UnreadRecords:
 
 @dataclass(frozen=True)
 class ReadInput:
-    """DOCUMENTS of INPUT, each text once, their PLACES, dead letters of reading, and metadata."""
+    """DOCUMENTS of INPUT, each text once, their PLACES, dead letters of reading, and metadata.
+
+    Attributes:
+        files: files of INPUT.
+        n_unchanged: number of them that were not opened.
+    """
 
     documents: Dataset
     places: Dataset
     rejects: Dataset
     metadata: DocumentMetadata = NO_METADATA
     unread: UnreadRecords = UnreadRecords()
+    files: FilesRead = NO_FILES
+    n_unchanged: int = 0
 
 
 def read_documents(context: BuildContext, inputs: Sequence[str]) -> ChunkedDocuments:
@@ -117,30 +151,97 @@ def unique_documents(context: BuildContext, documents: Dataset, places: Dataset)
     return ReadInput(found.documents, found.places, Dataset(REJECTS))
 
 
-def read_input(context: BuildContext, inputs: Sequence[str]) -> ReadInput:
+def read_input(context: BuildContext, inputs: Sequence[str], base: UpdateBase | None = None) -> ReadInput:
     """Return the distinct documents of INPUT.
+
+    Args:
+        base: a snapshot that has the documents of files that have not changed since; they are not opened. None: all
+            files are read.
 
     Raises:
         InputError: there is nothing to read, or no record has the text field that was named.
     """
     config, runner, datasets = context.config, context.runner, context.datasets
-    reading = config.reading
-    sources = source_table(inputs, follow_links=reading.follow_links)
-    read = runner.run_tolerant(
-        ReadDocuments(read_options(reading, config.metadata)), "documents", sources=datasets.put("sources", sources)
-    )
+    options = read_options(config.reading, config.metadata)
+    key = reading_key(options)
+    sources = source_table(inputs, follow_links=config.reading.follow_links)
+    unchanged = None if base is None or base.is_nothing else unchanged_files(base, sources, key)
+    unread_names: list[str] = []
+    to_read = sources
+    if unchanged is not None:
+        to_read = sources.filter(pa.array(~unchanged.is_unread))
+        unread_names = unchanged.files.rows["name"].to_pylist()
+        logger.info("%s unchanged, not read; %s to read", count_noun(len(unread_names), "file"), to_read.num_rows)
+    read = NOTHING_READ
+    if to_read.num_rows:
+        read = runner.run_tolerant(ReadDocuments(options), "documents", sources=datasets.put("sources", to_read))
+    found = datasets.read(read.documents, ["document_id", "uri", "record"])
+    names, is_whole = to_read["shown"], np.ones(to_read.num_rows, bool)
     unread = UnreadRecords()
     if read.rejects.rows:
-        found = datasets.read(read.documents, ["uri", "record"])
-        uris, records = found["uri"].to_pylist(), found["record"].to_pylist()
         letters = datasets.read(read.rejects, ["stage", "unit_id", "reason"])
+        files = set(names.to_pylist())
+        lost = {_file_of(unit, files)[0] for unit in letters["unit_id"].to_pylist()}
+        is_whole = pc.invert(pc.is_in(names, value_set=pa.array(sorted(lost), pa.string()))).to_numpy()
         letters = letters.filter(pc.equal(letters["stage"], ReadDocuments.name))
+        uris, records = found["uri"].to_pylist(), found["record"].to_pylist()
         if letters.num_rows:
-            check_read(sources, set(uris), letters, reading.text_field)
-        files = set(sources["shown"].to_pylist())
+            check_read(sources, {*uris, *unread_names}, letters, config.reading.text_field)
         pairs = zip(letters["unit_id"].to_pylist(), letters["reason"].to_pylist(), strict=True)
         units = [unit for unit, reason in pairs if not is_access_refusal(reason)]
         unread = UnreadRecords.of(units, files, zip(uris, records, strict=True))
-    metadata = read_metadata(context, read.metadata)
-    documents = unique_documents(context, read.documents, read.places)
-    return replace(documents, rejects=read.rejects, metadata=metadata, unread=unread)
+    held = pa.table([found["uri"], found["document_id"]], schema=HELD)
+    result = replace(
+        _with_unchanged(context, base, unchanged, read),
+        rejects=read.rejects,
+        unread=unread,
+        files=files_of(to_read, key, is_whole, held),
+    )
+    if unchanged is None:
+        return result
+    return replace(result, files=result.files + unchanged.files, n_unchanged=len(unread_names))
+
+
+def _with_unchanged(
+    context: BuildContext, base: UpdateBase | None, unchanged: UnchangedFiles | None, read: ReadDocuments.Outputs
+) -> ReadInput:
+    """Return the documents that were read, each once, with those of the base's unchanged files.
+
+    Of a text that is in files of both kinds the base's document counts as one more copy.
+    """
+    if base is None or unchanged is None or not len(unchanged.documents):
+        documents = unique_documents(context, read.documents, read.places)
+        return replace(documents, metadata=read_metadata(context, read.metadata))
+    datasets, put = context.datasets, context.datasets.put
+    new = datasets.read(read.documents, ["document_id", "uri", "record"])
+    ids = base.table("documents", ["document_id"])["document_id"].take(pa.array(unchanged.documents))
+    is_both = pc.is_in(ids, value_set=new["document_id"].combine_chunks()).to_numpy()
+    kept_rows, both_rows = unchanged.documents[~is_both], unchanged.documents[is_both]
+    copies, places, metadata = read.documents, read.places, read.metadata
+    if len(both_rows):
+        both = base.rows(base.table("documents").cast(DOCUMENTS), both_rows)
+        copies += put("copied_documents", both)
+        places += put("copied_places", places_beside(both, base.table(PLACES), new))
+        metadata += put("copied_metadata", base_metadata(base, both))
+    unique = ReadInput(Dataset(DOCUMENTS), Dataset(schemas.PLACES), Dataset(REJECTS))
+    if copies.rows:
+        unique = unique_documents(context, copies, places)
+    kept = base.dataset("documents", DOCUMENTS), base.dataset(PLACES, schemas.PLACES)
+    if len(kept_rows) < len(base.table("documents", ["document_id"])):
+        rest = base.rows(base.table("documents").cast(DOCUMENTS), kept_rows)
+        kept_places = places_within(base.table(PLACES).cast(schemas.PLACES), rest)
+        kept = put("kept_documents", rest), put("kept_places", kept_places)
+    kept_ids = ids.filter(pa.array(~is_both))
+    return ReadInput(
+        unique.documents + kept[0],
+        unique.places + kept[1],
+        Dataset(REJECTS),
+        metadata_beside(read_metadata(context, metadata), base, kept_ids),
+    )
+
+
+def _file_of(unit: str, files: Container[str]) -> tuple[str, int]:
+    """Return the file and the record of a dead letter of reading, which `unit_of` has named."""
+    file, mark, number = unit.rpartition("#")
+    is_numbered = unit not in files and mark and number.isdecimal()
+    return (file, int(number)) if is_numbered else (unit, 0)

@@ -47,7 +47,7 @@ from hirag_dist.indexing.stages.packed_calls import MAX_UNITS
 from hirag_dist.indexing.stages.read import unit_of
 from hirag_dist.indexing.stages.resolve import PAIRS_PER_CALL
 from hirag_dist.llm.rule_based.finder import best_names
-from hirag_dist.llm.rule_based.sentences import split_sentences
+from hirag_dist.llm.rule_based.language import split_sentences
 from hirag_dist.llm.usage import dollars, total_cost
 from hirag_dist.readers import Document, find_inputs, is_access_refusal, missing_packages, read_source
 from hirag_dist.types import ChatRequest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -67,6 +67,7 @@ def source_table(inputs: Sequence[str], *, follow_links: bool = False) -> pa.Tab
             "format": source.format,
             "compression": source.compression,
             "modified": source.modified,
+            "etag": source.etag,
             "refusal": source.refusal or missing_package(source.format),
         }
         for source in found
@@ -74,7 +75,7 @@ def source_table(inputs: Sequence[str], *, follow_links: bool = False) -> pa.Tab
     return pa.Table.from_pylist(rows, SOURCES)
 
 
-def check_read(sources: pa.Table, read: set[str], rejects: pa.Table, text_field: str | None) -> None:
+def check_read(sources: pa.Table, read: Container[str], rejects: pa.Table, text_field: str | None) -> None:
     """Refuse to go on where next to nothing was read: an index of the rest would not be what was asked for.
 
     Args:

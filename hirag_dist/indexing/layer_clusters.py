@@ -9,9 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from hirag_dist.compute.cpu import CpuKernels
-from hirag_dist.core.clustering.anchored import AnchoredMemberships, PreviousClusters, anchored_clusters
-from hirag_dist.core.clustering.loose_clusters import loose_clusters
+from hirag_dist.compute.kernels import CpuKernels
+from hirag_dist.core.clustering.anchored import AnchoredMemberships, PreviousClusters, anchored_clusters, loose_clusters
 from hirag_dist.core.clustering.partition_tree import largest_of_row
 from hirag_dist.core.clustering.pca import moments, principal_axes, project
 from hirag_dist.core.clustering.soft_clusters import soft_clusters

@@ -18,7 +18,9 @@ from hirag_dist.indexing.stages.extract_nlp import ExtractNames
 from hirag_dist.indexing.stages.merge import DescribeEntities, MergeEntities, MergeRelations
 from hirag_dist.indexing.stages.packed_calls import PackingOptions
 from hirag_dist.indexing.stages.resolve import (
-    ANSWERS,
+    CHUNK_IDS,
+    NAME_KEYS,
+    PAIRS,
     PAIRS_PER_CALL,
     AskPairs,
     GroupNames,
@@ -115,14 +117,13 @@ def merge_base_layer(context: BuildContext, chunks: Dataset, mentions: GraphMent
         StageFailed: there is no entity.
     """
     config = context.config
-    merged = merge_mentions(context, mentions, "merge")
-    check_entities(merged.entities.rows, config)
-    aliases = Dataset(ALIASES)
+    check_entities(mentions.entities.rows, config)
+    aliases, named = Dataset(ALIASES), mentions
     if config.resolution.enabled:
-        aliases, letters = find_aliases(context, merged, mentions)
+        aliases, letters = find_aliases(context, NamesToResolve(mentions, new=mentions))
         rejects += letters
-        if aliases.rows:
-            merged = merge_mentions(context, rename(context, mentions, aliases), "merge resolved")
+        named = rename(context, mentions, aliases) if aliases.rows else mentions
+    merged = merge_mentions(context, named, "merge")
     layer = describe_base_layer(context, merged)
     layer = replace(layer, rejects=rejects + layer.rejects, mentions=mentions, aliases=aliases)
     if not config.claims:
@@ -230,16 +231,40 @@ def extract_claims(
     return run(extract, label, chunks=chunks, mentions=mentions.entities, aliases=aliases)
 
 
-def find_aliases(context: BuildContext, merged: MergedMentions, mentions: GraphMentions) -> tuple[Dataset, Dataset]:
-    """Return ALIASES, and the dead letters of the questions to the model.
+@dataclass(frozen=True)
+class NamesToResolve:
+    """Names of an index, and what changed since the base's were resolved; a build has no base.
 
-    Args:
-        merged: entities and relations merged by name.
-        mentions: their mentions.
+    Attributes:
+        mentions: those of the base, then the new ones.
+        new: the new ones again.
+        stale: chunks whose mentions of the base do not count any more.
+        again: names to look at in any case.
+        aliases: those of the base.
     """
+
+    mentions: GraphMentions
+    new: GraphMentions
+    stale: Dataset = Dataset(CHUNK_IDS)
+    again: Dataset = Dataset(NAME_KEYS)
+    aliases: Dataset = Dataset(ALIASES)
+
+
+def find_aliases(context: BuildContext, names: NamesToResolve) -> tuple[Dataset, Dataset]:
+    """Return ALIASES, and the dead letters of the questions to the model."""
     runner, models = context.runner, context.models
-    proposed = runner.run(ProposePairs(), "propose pairs", entities=merged.entities, relations=merged.relations)
-    answers, rejects = Dataset(ANSWERS), Dataset(REJECTS)
+    proposed = runner.run(
+        ProposePairs(context.config.resolution.aliases),
+        "propose pairs",
+        mentions=names.mentions.entities,
+        relation_mentions=names.mentions.relations,
+        new=names.new.entities,
+        new_relations=names.new.relations,
+        stale=names.stale,
+        again=names.again,
+        aliases=names.aliases,
+    )
+    answers, rejects = Dataset(PAIRS), Dataset(REJECTS)
     if proposed.questions.rows:
         structured, answering = models.structured["summarise"], models.models["summarise"]
         packing = PackingOptions(context.config.pack_tokens, PAIRS_PER_CALL)
@@ -247,12 +272,7 @@ def find_aliases(context: BuildContext, merged: MergedMentions, mentions: GraphM
         asked = runner.run(ask, "resolve", questions=proposed.questions)
         answers, rejects = asked.answers, asked.rejects
     grouped = runner.run(
-        GroupNames(context.config.resolution.aliases),
-        "group names",
-        pairs=proposed.pairs,
-        answers=answers,
-        entities=merged.entities,
-        mentions=mentions.entities,
+        GroupNames(), "group names", names=proposed.names, pairs=proposed.pairs, answers=answers, kept=proposed.kept
     )
     return grouped.aliases, rejects
 

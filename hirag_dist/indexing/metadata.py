@@ -14,7 +14,7 @@ from hirag_dist.config.sections import MetadataConfig
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.base import UpdateBase
 from hirag_dist.indexing.context import BuildContext
-from hirag_dist.indexing.stages.read import UniqueMetadata, metadata_text
+from hirag_dist.indexing.stages.read import READ_METADATA, UniqueMetadata, metadata_text
 from hirag_dist.schemas import DOCUMENT_METADATA, METADATA_FIELDS
 from hirag_dist.storage import layout
 
@@ -71,6 +71,8 @@ def read_metadata(context: BuildContext, metadata: Dataset) -> DocumentMetadata:
     fields = field_table(context.config.metadata)
     if not fields.num_rows:
         return NO_METADATA
+    if not metadata.rows:
+        return DocumentMetadata(fields, NO_METADATA.values)
     unique = context.runner.run(UniqueMetadata(), "unique metadata", metadata=metadata).metadata
     return DocumentMetadata(fields, _sorted(context.datasets.read(unique)))
 
@@ -108,6 +110,38 @@ def kept_metadata(
     if same != known.keys():
         values = _of_fields(values, same)
     return DocumentMetadata(fields, _sorted(pa.concat_tables([values, new.values])))
+
+
+def base_metadata(base: UpdateBase, documents: pa.Table) -> pa.Table:
+    """Return READ_METADATA of documents of the base.
+
+    Args:
+        documents: DOCUMENTS.
+    """
+    values = base.table(layout.DOCUMENT_METADATA)
+    found = values["metadata"].take(pc.index_in(documents["document_id"], values["document_id"].combine_chunks()))
+    columns = [documents[name] for name in READ_METADATA.names[:-1]]
+    return pa.table([*columns, pc.fill_null(found, "{}")], schema=READ_METADATA)
+
+
+def metadata_beside(new: DocumentMetadata, base: UpdateBase, ids: pa.Array) -> DocumentMetadata:
+    """Return metadata with that of other documents, which the base has of the same fields.
+
+    Args:
+        ids: of these documents.
+    """
+    if not new:
+        return new
+    values = base.table(layout.DOCUMENT_METADATA).cast(DOCUMENT_METADATA)
+    kept = values.filter(pc.is_in(values["document_id"], value_set=ids))
+    return DocumentMetadata(new.fields, _sorted(pa.concat_tables([kept, new.values])))
+
+
+def has_same_fields(context: BuildContext, base: UpdateBase) -> bool:
+    """Return whether the fields are declared as they were when the base was built."""
+    declared = ["name", "type", "list"]
+    before = base.table(layout.METADATA_FIELDS).cast(METADATA_FIELDS).select(declared)
+    return bool(field_table(context.config.metadata).select(declared).equals(before))
 
 
 def _of_fields(values: pa.Table, names: Collection[str]) -> pa.Table:

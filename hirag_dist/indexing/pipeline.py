@@ -35,7 +35,7 @@ from hirag_dist.indexing.estimate import announce_calls
 from hirag_dist.indexing.former_snapshots import former_snapshot, returning_summary, same_places, wanted_documents
 from hirag_dist.indexing.imported_graph import imported_base_layer, imported_documents
 from hirag_dist.indexing.layers import BaseLayer
-from hirag_dist.indexing.metadata import kept_metadata
+from hirag_dist.indexing.metadata import has_same_fields, kept_metadata
 from hirag_dist.indexing.next_snapshot import (
     UpdateRequest,
     find_changes,
@@ -44,13 +44,14 @@ from hirag_dist.indexing.next_snapshot import (
 )
 from hirag_dist.indexing.places import added_places, places_within
 from hirag_dist.indexing.publish import SnapshotContents, publish, publish_vectors
+from hirag_dist.indexing.read_files import NO_FILES, file_table, files_beside, files_of_kept, load_read_files
 from hirag_dist.indexing.reembed import embed_again, reembedded_notes, reembedded_summary
 from hirag_dist.indexing.reports import report_choice
 from hirag_dist.indexing.stages.read import METADATA, ReadDocuments, unit_of
 from hirag_dist.indexing.update_summary import UpdateSummary
 from hirag_dist.interop.importers import ImportedGraph
 from hirag_dist.schemas import DOCUMENTS, REJECTS
-from hirag_dist.storage.layout import DROPPED, PLACES
+from hirag_dist.storage.layout import DROPPED, PLACES, read_files_path
 from hirag_dist.storage.snapshot.history import rolled_back_to
 from hirag_dist.storage.snapshot.manifest import Manifest
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot, read_current
@@ -74,6 +75,7 @@ class BuildResult:
         rebuilt_because: why an existing index was built from nothing, if it was.
         up_to_date: whether the documents were those of the index, so that there was nothing to update.
         fallback: why the current snapshot could not be read, if another one was the base of the update.
+        unread_files: files of INPUT that had not changed since the base of the update and were not opened.
     """
 
     manifest: Manifest
@@ -86,6 +88,7 @@ class BuildResult:
     rebuilt_because: str = ""
     up_to_date: bool = False
     fallback: str = ""
+    unread_files: int = 0
 
 
 class Build:
@@ -128,8 +131,8 @@ class Build:
             InputError: there is nothing to read, or no record has the text field that was named.
             StageFailed: too many dead letters in a stage, or any with `require_complete`.
         """
-        found = read_input(self.context, inputs)
         base, reason = self._base()
+        found = read_input(self.context, inputs, base)
         if reason:
             logger.warning("the index is built from nothing: %s", reason)
         return replace(self._update(base, UpdateRequest(self._with_unread(base, found))), rebuilt_because=reason)
@@ -143,11 +146,12 @@ class Build:
             StageFailed: see `index`.
         """
         base = self._required_base()
-        found = read_input(self.context, inputs)
+        found = read_input(self.context, inputs, base)
         before, new = base.table("documents").cast(DOCUMENTS), self.context.datasets.read(found.documents)
         kept = kept_beside(before, new, base.rows)
         letters = self._letters(base, pa.concat_tables([kept, new]), found)
-        return self._update(base, UpdateRequest(replace(self._joined(base, kept, found), rejects=letters)))
+        files = found.files + files_beside(base, found.files, is_whole=has_same_fields(self.context, base))
+        return self._update(base, UpdateRequest(replace(self._joined(base, kept, found), rejects=letters, files=files)))
 
     def remove(self, selection: DocumentSelection) -> BuildResult:
         """Remove documents from the index.
@@ -291,7 +295,7 @@ class Build:
             count_noun(kept.num_rows, "document"),
             kept["uri"][0].as_py(),
         )
-        return self._joined(base, kept, found)
+        return self._joined(base, kept, replace(found, files=found.files + files_of_kept(kept)))
 
     def _joined(self, base: UpdateBase, kept: pa.Table, found: ReadInput) -> ReadInput:
         """Return documents of the base together with what was read, and the dead letters of that."""
@@ -301,7 +305,10 @@ class Build:
         whole = pa.concat_tables([kept, new])
         documents = unique_documents(self.context, put("all_documents", whole), put("all_places", places))
         return replace(
-            documents, rejects=found.rejects, metadata=kept_metadata(self.context, base, whole, found.metadata)
+            found,
+            documents=documents.documents,
+            places=documents.places,
+            metadata=kept_metadata(self.context, base, whole, found.metadata),
         )
 
     def _kept(self, base: UpdateBase, documents: pa.Table) -> ReadInput:
@@ -309,7 +316,9 @@ class Build:
         put = self.context.datasets.put
         places = put("kept_places", places_within(base.table(PLACES).cast(schemas.PLACES), documents))
         metadata = kept_metadata(self.context, base, documents)
-        return ReadInput(put("kept_documents", documents), places, self._letters(base, documents), metadata)
+        files = files_beside(base, NO_FILES, is_whole=has_same_fields(self.context, base))
+        letters = self._letters(base, documents)
+        return ReadInput(put("kept_documents", documents), places, letters, metadata, files=files)
 
     def _letters(self, base: UpdateBase, documents: pa.Table, new: ReadInput | None = None) -> Dataset:
         """Return the dead letters of reading: the base's, and new ones.
@@ -332,6 +341,18 @@ class Build:
         return found if new is None else found + new.rejects
 
     def _update(self, base: UpdateBase, request: UpdateRequest) -> BuildResult:
+        return self._noted(self._updated(base, request), request.found)
+
+    def _noted(self, result: BuildResult, found: ReadInput) -> BuildResult:
+        """Write the table of the files behind a snapshot, where it differs from the one that is there."""
+        runner, snapshot_id = self.context.runner, result.manifest.snapshot_id
+        files = file_table(found.files, runner.datasets.read(found.documents, ["document_id", "uri"]))
+        if not files.equals(load_read_files(runner.store, snapshot_id)):
+            with runner.fence():
+                runner.store.write_table(read_files_path(snapshot_id), files)
+        return replace(result, unread_files=found.n_unchanged)
+
+    def _updated(self, base: UpdateBase, request: UpdateRequest) -> BuildResult:
         changed = find_changes(self.context, base, request.found)
         if base.is_nothing:
             announce_calls(self.context, changed.new_chunks)

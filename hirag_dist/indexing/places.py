@@ -25,11 +25,21 @@ def added_places(before: pa.Table, places: pa.Table, new: pa.Table, new_places: 
         before, new: DOCUMENTS.
         places, new_places: their PLACES.
     """
+    return pa.concat_tables([places_beside(before, places, new), _named(new_places, new)])
+
+
+def places_beside(before: pa.Table, places: pa.Table, new: pa.Table) -> pa.Table:
+    """Return READ_PLACES of documents, without those that are among new ones too.
+
+    Args:
+        before: DOCUMENTS.
+        places: their PLACES.
+        new: DOCUMENTS, or the columns `document_id`, `uri` and `record`.
+    """
     names = ["document_id", "uri", "record"]
     again = set(zip(*(new[name].to_pylist() for name in names), strict=True))
     kept = [row not in again for row in zip(*(before[name].to_pylist() for name in names), strict=True)]
-    own = before.filter(pa.array(kept, pa.bool_()))
-    return pa.concat_tables([_named(places, own), _named(new_places, new)])
+    return _named(places, before.filter(pa.array(kept, pa.bool_())))
 
 
 def _named(places: pa.Table, documents: pa.Table) -> pa.Table:

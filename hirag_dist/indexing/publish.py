@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hirag_dist import schemas
 from hirag_dist.core.graph.communities import lineage as communities_continued
 from hirag_dist.core.graph.csr import build_graph, rows_of
-from hirag_dist.core.reports.choice import ReportChoice, missing_reports
+from hirag_dist.core.reports.selection import ReportChoice, missing_reports
 from hirag_dist.errors import SnapshotError
 from hirag_dist.execution.dataset import Dataset, DatasetStore
 from hirag_dist.execution.runner import StageRunner
@@ -249,7 +249,7 @@ def republish(store: Store, snapshot_id: str, drops: Drops) -> Manifest:
         tables = _tables_of(folder, before) | _tables_of(folder, before, ["usage"])
         letters = pa.concat_tables([before.table("rejects"), before.table(DROPPED).select(REJECTS.names)])
         tables |= _letter_tables(letters, drops)
-        return write_snapshot(
+        manifest = write_snapshot(
             store,
             tables,
             {name: before.array(name) for name in (*ARRAYS, *PART_ARRAYS) if name in before.manifest.content},
@@ -259,6 +259,7 @@ def republish(store: Store, snapshot_id: str, drops: Drops) -> Manifest:
             notes=dict(before.manifest.notes),
             base=before,
         )
+    return _with_read_files(before, manifest)
 
 
 def publish_vectors(
@@ -299,7 +300,7 @@ def publish_vectors(
             cut_ids(manifest),
             (arrays["vectors/entities"], arrays["vectors/chunks"]),
         )
-        return write_snapshot(
+        written = write_snapshot(
             runner.store,
             tables,
             arrays,
@@ -309,6 +310,15 @@ def publish_vectors(
             notes={**manifest.notes, "lineage": {}, NOTE: content, "update": update},
             base=before,
         )
+    return _with_read_files(before, written)
+
+
+def _with_read_files(before: Snapshot, written: Manifest) -> Manifest:
+    """Give a snapshot the table of the files that its documents were read from; another one has the same documents."""
+    source, target = (layout.read_files_path(own) for own in (before.manifest.snapshot_id, written.snapshot_id))
+    if source != target and before.store.exists(source):
+        before.store.copy(source, target)
+    return written
 
 
 def _tables_of(folder: SpillFile, before: Snapshot, names: Sequence[str] = ()) -> dict[str, pa.Table]:

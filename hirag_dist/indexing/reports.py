@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from hirag_dist.config.model import Config
 from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.key_sets import KeySets, distinct_keys, key_sets
-from hirag_dist.core.reports.choice import MIN_ENTITIES, ReportChoice
-from hirag_dist.core.reports.selection import ReportOutlines
+from hirag_dist.core.reports.selection import MIN_ENTITIES, ReportChoice, ReportOutlines
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.base import UpdateBase
 from hirag_dist.indexing.budget import DueTexts, UpdateBudget, affordable

@@ -1,4 +1,7 @@
-"""Figures of an index: a tree of small frozen records that goes to JSON as it is."""
+"""Figures of an index: a tree of small frozen records that goes to JSON as it is.
+
+Measures of graphs are plain functions on numpy arrays; a node is a row number.
+"""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hirag_dist.core.entities.resolution.candidate_pairs import TIERS as RESOLUTION_TIERS
+from hirag_dist.core.entities.resolution.scores import TIERS as RESOLUTION_TIERS
 from hirag_dist.core.graph.bfs import hop_distances
 from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.graph.hierarchy_metrics import Bfs, covered, path_lengths

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from hirag_dist.core.prompts.refusal_reasons import NOT_SENT
+from hirag_dist.core.prompts.reply_validation import NOT_SENT
 from hirag_dist.errors import RequestRejected
 
 MIN_UNITS = 8  # refused to their last attempt, with none accepted

@@ -25,8 +25,8 @@ from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import HiragError, InvalidQuery, NotFound
 from hirag_dist.mcp.backend import Backend, Caller
 from hirag_dist.types import Answer, Citation, PathItem, Query, Retrieval
+from hirag_dist.wire.addresses import DEFAULT_INDEX, SCHEME, resource_uri
 from hirag_dist.wire.error_status import DeadlinePassed, reason_of
-from hirag_dist.wire.resource_uris import DEFAULT_INDEX, SCHEME, resource_uri
 
 logger = logging.getLogger(__name__)
 P = ParamSpec("P")

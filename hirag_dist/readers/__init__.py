@@ -5,14 +5,14 @@ its reason for whatever gives none; `read_rows` yields records with all their fi
 silently, and nothing but `InputError` is raised.
 """
 
-from hirag_dist.readers.clean import clean_text
 from hirag_dist.readers.discover import find_inputs
 from hirag_dist.readers.document_builder import is_access_refusal, is_missing_text
+from hirag_dist.readers.encoding import clean_text
 from hirag_dist.readers.model import Document, ReadOptions, SourceFile, Unreadable
 from hirag_dist.readers.office_files import missing_package, missing_packages
+from hirag_dist.readers.open import is_uri, is_utf8, public_uri
 from hirag_dist.readers.read import read_source
 from hirag_dist.readers.records import Row, read_rows
-from hirag_dist.readers.uris import is_uri, is_utf8, public_uri
 
 __all__ = [
     "Document",

@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote, urlsplit
 import pyarrow as pa
 from pyarrow import fs
 
-from hirag_dist.config.object_stores import store_uri
+from hirag_dist.config.object_stores import obstore_errors, open_s3, store_uri
 from hirag_dist.errors import InputError
 from hirag_dist.readers.local_files import (
     LOCK_MARK,
@@ -23,8 +23,7 @@ from hirag_dist.readers.local_files import (
     own_output,
 )
 from hirag_dist.readers.model import SourceFile
-from hirag_dist.readers.open import explain
-from hirag_dist.readers.uris import FORMATS, is_uri, public_uri, split_name
+from hirag_dist.readers.open import FORMATS, explain, is_uri, public_uri, split_name
 
 _REMOTE_MAGIC = re.compile(r"[*\[]")
 _SUPPORTED = (
@@ -85,10 +84,11 @@ def _of_folder(folder: str, files: list[SourceFile]) -> list[SourceFile]:
     return files
 
 
-def _source(uri: str, display: str, size_bytes: int, modified: str, *, named: bool) -> SourceFile:
+def _source(uri: str, display: str, info: fs.FileInfo, etag: str, *, named: bool) -> SourceFile:
     _, extension, compression = split_name(uri)
     unknown = "txt" if named else "unsupported"
-    return SourceFile(uri, display, size_bytes, FORMATS.get(extension, unknown), compression, modified, display)
+    form, modified = FORMATS.get(extension, unknown), str(info.mtime_ns or "")
+    return SourceFile(uri, display, info.size, form, compression, modified, display, etag=etag)
 
 
 def _find_remote(name: str) -> list[SourceFile]:
@@ -102,7 +102,9 @@ def _find_remote(name: str) -> list[SourceFile]:
         filesystem, path = fs.FileSystem.from_uri(store_uri(root + mark + query))
         info = filesystem.get_file_info(path)
         if info.type == fs.FileType.File and magic is None:
-            return [_source(root + mark + query, public_uri(root), info.size, _modified(info), named=True)]
+            etag = _etags(filesystem, path.rpartition("/")[0], path.rpartition("/")[2]).get(info.base_name, "")
+            return [_source(root + mark + query, public_uri(root), info, etag, named=True)]
+        etags = _etags(filesystem, path)  # first: of an object that is written meanwhile the next listing gives another
         below = filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=True))
     except (OSError, pa.ArrowException) as error:
         raise InputError(f"{shown} cannot be reached: {explain(error)}") from error
@@ -119,7 +121,8 @@ def _find_remote(name: str) -> list[SourceFile]:
         visible = visible and not rest.rpartition("/")[2].startswith(LOCK_MARK) and own.isdisjoint(_prefixes(rest))
         if each.type == fs.FileType.File and visible and matches(rest):
             uri = f"{root}/{quote(rest)}{mark}{query}"
-            files.append(_source(uri, public_uri(uri), each.size, _modified(each), named=is_named(pattern, rest)))
+            etag = etags.get(rest, "")
+            files.append(_source(uri, public_uri(uri), each, etag, named=is_named(pattern, rest)))
     if magic is None:
         return _of_folder(shown, files)
     if not files:
@@ -152,5 +155,21 @@ def _prefixes(path: str) -> list[str]:
     return ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
 
 
-def _modified(info: fs.FileInfo) -> str:
-    return str(info.mtime_ns or "")
+def _etags(filesystem: fs.FileSystem, path: str, name: str = "") -> dict[str, str]:
+    """Return the ETags of the objects of an S3 folder by their paths below it, which pyarrow does not tell; else none.
+
+    Args:
+        name: of one object in the folder; empty for all.
+
+    Raises:
+        OSError: the store cannot be reached.
+    """
+    if not isinstance(filesystem, fs.S3FileSystem):
+        return {}
+    import obstore
+
+    store = open_s3(filesystem, path)
+    with obstore_errors():
+        if name:
+            return {name: obstore.head(store, name)["e_tag"] or ""}
+        return {each["path"]: each["e_tag"] or "" for batch in obstore.list(store) for each in batch}

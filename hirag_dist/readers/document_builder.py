@@ -9,8 +9,7 @@ from typing import Final
 
 from hirag_dist.core.metadata.fields import collect_values
 from hirag_dist.core.text.normalize import shorten
-from hirag_dist.readers.clean import clean_text, cleaned_offsets
-from hirag_dist.readers.encoding import NotText, decode_text
+from hirag_dist.readers.encoding import NotText, clean_text, cleaned_offsets, decode_text
 from hirag_dist.readers.model import Document, FileRefused, ReadOptions, TextPlace, Unreadable
 
 TEXT_FIELDS = ("text", "content", "contents", "body", "document", "page_content", "passage")

@@ -8,9 +8,8 @@ from itertools import islice
 
 from lxml import etree
 
-from hirag_dist.readers.clean import clean_text
 from hirag_dist.readers.document_builder import DocumentBuilder
-from hirag_dist.readers.encoding import decode_text
+from hirag_dist.readers.encoding import clean_text, decode_text
 from hirag_dist.readers.formulas import formula_text, lowered_text, raised_text
 from hirag_dist.readers.model import Document, TextPlace, Unreadable
 

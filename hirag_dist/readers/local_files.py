@@ -18,7 +18,7 @@ from pathlib import Path
 
 from hirag_dist.errors import InputError
 from hirag_dist.readers.model import SourceFile
-from hirag_dist.readers.uris import FORMATS, is_utf8, split_name
+from hirag_dist.readers.open import FORMATS, is_utf8, split_name
 
 _MAGIC = re.compile(r"[*?\[]")
 LOCK_MARK = "~$"

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 
 import yaml
 
-from hirag_dist.readers.clean import clean_text
 from hirag_dist.readers.document_builder import (
     ID_FIELDS,
     LABEL_FIELDS,
@@ -18,6 +17,7 @@ from hirag_dist.readers.document_builder import (
     DocumentBuilder,
     find_field,
 )
+from hirag_dist.readers.encoding import clean_text
 from hirag_dist.readers.model import Document, TextPlace, Unreadable
 
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?\n)?(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)

@@ -37,6 +37,7 @@ class SourceFile:
         name: a local file's path below the INPUT that it was found by, links not resolved, so that it does not depend
             on where a corpus lies or what a link leads to; of a file of an object store its URI, as `display`.
         refusal: the reason why the file is not read; empty for none.
+        etag: version of an object, which its store gives; empty where it gives none.
     """
 
     uri: str
@@ -47,6 +48,7 @@ class SourceFile:
     modified: str = ""
     name: str = ""
     refusal: str = ""
+    etag: str = ""
 
 
 @dataclass(frozen=True, slots=True)

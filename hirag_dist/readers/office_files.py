@@ -12,7 +12,7 @@ from typing import Any, Final
 from hirag_dist.readers.document_builder import DocumentBuilder
 from hirag_dist.readers.limited_process import LimitedProcess
 from hirag_dist.readers.model import Document, ReadOptions, SourceFile, TextPlace, Unreadable
-from hirag_dist.readers.uris import FORMATS, split_name
+from hirag_dist.readers.open import FORMATS, split_name
 
 READER: Final = LimitedProcess(Path(__file__).with_name("office") / "program.py", "office files")
 """The process of this process."""

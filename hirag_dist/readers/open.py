@@ -1,4 +1,4 @@
-"""A `SourceFile` → its bytes, decompressed; local files and object stores alike go through pyarrow.fs."""
+"""A URI or `SourceFile` → its bytes, decompressed; local files and object stores alike go through pyarrow.fs."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import bz2
 import gzip
 import io
 import lzma
+import posixpath
 import re
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, cast
+from urllib.parse import unquote
 
 import pyarrow as pa
 from pyarrow import fs
@@ -20,6 +22,66 @@ from hirag_dist.readers.model import InputTooLarge, ReadOptions, SourceFile
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer as Buffer
+
+
+FORMATS = {
+    ".txt": "txt", ".text": "txt", ".rst": "txt", "": "txt",
+    ".md": "md", ".markdown": "md",
+    ".html": "html", ".htm": "html", ".xhtml": "html",
+    ".pdf": "pdf",
+    ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json",
+    ".parquet": "parquet", ".pq": "parquet",
+    ".csv": "csv", ".tsv": "tsv", ".tab": "tsv",
+    ".docx": "docx", ".docm": "docx", ".dotx": "docx",
+    ".pptx": "pptx", ".pptm": "pptx", ".ppsx": "pptx",
+    ".xlsx": "xlsx", ".xlsm": "xlsx",
+    ".epub": "epub", ".eml": "eml",
+}  # fmt: skip
+"""File name extension → format. A name without one (README) is read as text."""
+
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+
+
+def is_uri(name: str) -> bool:
+    """Tell a URI from a path."""
+    return _URI.match(name) is not None
+
+
+def is_utf8(name: str) -> bool:
+    """Tell a name in UTF-8 from one with other bytes, which Python holds as lone surrogates."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def public_uri(uri: str) -> str:
+    """Return a URI without the credentials and the query that it may hold.
+
+    >>> public_uri("s3://key:secret@bucket/a.txt?region=eu-west-1")
+    's3://bucket/a.txt'
+    """
+    scheme, _, rest = uri.partition("?")[0].partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}://{host.rpartition('@')[2] if ':' in host else host}{slash}{path}"
+
+
+def split_name(name: str) -> tuple[str, str, str | None]:
+    """Return stem, extension in lower case and compression of a path or URI.
+
+    >>> split_name("s3://bucket/notes.v2.JSONL.gz")
+    ('notes.v2', '.jsonl', 'gz')
+    """
+    base = posixpath.basename(name)
+    if is_uri(name):
+        base = unquote(posixpath.basename(name.partition("?")[0]))
+    stem, extension = posixpath.splitext(base)
+    compression = COMPRESSIONS.get(extension.lower())
+    if compression is not None:
+        stem, extension = posixpath.splitext(stem)
+    return stem, extension.lower(), compression
+
 
 COMPRESSIONS = {".gz": "gz", ".bz2": "bz2", ".xz": "xz", ".zst": "zst", ".zstd": "zst", ".lz4": "lz4"}
 """File name extension → compression."""

@@ -7,17 +7,15 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import cast
 
-from hirag_dist.readers.delimited import read_delimited
 from hirag_dist.readers.document_builder import DocumentBuilder
 from hirag_dist.readers.encoding import NotText, decode_text, text_lines
-from hirag_dist.readers.json_records import read_json, read_json_lines
 from hirag_dist.readers.markdown import read_markdown
 from hirag_dist.readers.model import Document, FileRefused, InputTooLarge, ReadOptions, SourceFile, Unreadable
 from hirag_dist.readers.office_files import missing_package, read_mail, read_office
-from hirag_dist.readers.open import expands_too_far, explain, open_source, read_all
+from hirag_dist.readers.open import expands_too_far, explain, open_source, public_uri, read_all, split_name
 from hirag_dist.readers.parquet import read_parquet
 from hirag_dist.readers.pdf import read_pdf
-from hirag_dist.readers.uris import public_uri, split_name
+from hirag_dist.readers.text_records import read_delimited, read_json, read_json_lines
 
 Found = Iterator[Document | Unreadable]
 

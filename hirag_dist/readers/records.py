@@ -6,14 +6,12 @@ import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from hirag_dist.readers.clean import clean_text
-from hirag_dist.readers.delimited import DELIMITERS, read_table
 from hirag_dist.readers.document_builder import kind_of
-from hirag_dist.readers.encoding import NotText, decode_text, text_lines
-from hirag_dist.readers.json_records import iter_lines, parse_json
+from hirag_dist.readers.encoding import NotText, clean_text, decode_text, text_lines
 from hirag_dist.readers.model import FileRefused, ReadOptions, SourceFile, Unreadable
 from hirag_dist.readers.open import explain, open_source, read_all
 from hirag_dist.readers.parquet import open_parquet
+from hirag_dist.readers.text_records import DELIMITERS, iter_lines, parse_json, read_table
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,13 +17,17 @@ from hirag_dist.core.access.labels import AccessRule
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.errors import HiragError, InvalidQuery
 from hirag_dist.protocols import AnswerModel, Embedder, Reranker, VectorIndex
-from hirag_dist.retrieval.answer_stream import answer_pieces
-from hirag_dist.retrieval.answer_window import AnswerWindow
+from hirag_dist.retrieval.answer_stream import AnswerWindow, answer_pieces
 from hirag_dist.retrieval.deadline import CooperativeDeadline, in_time, lookup_in_time, nothing_in_time
 from hirag_dist.retrieval.engine_resources import EngineResources
-from hirag_dist.retrieval.lookup.communities import community_details, find_community
-from hirag_dist.retrieval.lookup.documents import document_part, find_document
-from hirag_dist.retrieval.lookup.entities import entity_details, path_details
+from hirag_dist.retrieval.lookup.entities import (
+    community_details,
+    document_part,
+    entity_details,
+    find_community,
+    find_document,
+    path_details,
+)
 from hirag_dist.retrieval.lookup.names import find_entity
 from hirag_dist.retrieval.map_reduce import MAP_REDUCE, MapReduceInput, gather, map_parts, nothing
 from hirag_dist.retrieval.search import MODES, retrieve_levels

@@ -21,10 +21,9 @@ from hirag_dist.core.retrieval.vector_scoring import AT_ONCE
 from hirag_dist.errors import ModelError
 from hirag_dist.protocols import Embedder, Reranker, VectorIndex
 from hirag_dist.retrieval.deadline import CooperativeDeadline, DeadlineExceeded
-from hirag_dist.retrieval.engine_resources import EngineResources
+from hirag_dist.retrieval.engine_resources import EngineResources, RecordTextCache
 from hirag_dist.retrieval.levels import Level, bridge_level, global_level, local_level, neighbour_level, relation_level
 from hirag_dist.retrieval.question import Found, Question, QuestionEntities, Scored, Stopwatch
-from hirag_dist.retrieval.record_text_cache import RecordTextCache
 from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.types import IntVector, Query, Retrieval
 

@@ -10,8 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from hirag_dist.service.engine import Engine
-from hirag_dist.service.engine_thread import EngineRunner, InlineEngineRunner
+from hirag_dist.service.engine import Engine, EngineRunner, InlineEngineRunner
 from hirag_dist.wire.error_status import NotReady
 
 T = TypeVar("T")

@@ -11,8 +11,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from hirag_dist.errors import InvalidQuery
 from hirag_dist.service.auth.caller_registry import Caller
-from hirag_dist.service.engine import Engine
-from hirag_dist.service.engine_thread import EngineRunner
+from hirag_dist.service.engine import Engine, EngineRunner
 from hirag_dist.service.hot_swap import SnapshotSwapper
 from hirag_dist.types import IndexEntry
 from hirag_dist.wire._pb import query_pb2 as pb

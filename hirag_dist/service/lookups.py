@@ -11,7 +11,7 @@ from hirag_dist.service.access_log import Context
 from hirag_dist.service.engine import Engine
 from hirag_dist.types import DEFAULT_CHARS, DEFAULT_MEMBERS, DEFAULT_RELATIONS, DEFAULT_SOURCES, AccessScope
 from hirag_dist.wire._pb import query_pb2 as pb
-from hirag_dist.wire.convert_query import key_from_proto
+from hirag_dist.wire.convert import key_from_proto
 from hirag_dist.wire.records import message_fields, message_of
 
 LookupResponse = pb.GetEntityResponse | pb.FindPathResponse | pb.GetCommunityResponse | pb.GetDocumentResponse

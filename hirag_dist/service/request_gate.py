@@ -5,26 +5,163 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, nullcontext
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from hirag_dist.errors import HiragError
+import grpc
+from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
+
+from hirag_dist.core.text.normalize import count_noun
+from hirag_dist.errors import HiragError, InvalidQuery
 from hirag_dist.service.access_log import Context, RequestRecord
 from hirag_dist.service.auth.authentication import Authenticator
 from hirag_dist.service.auth.caller_registry import Caller
-from hirag_dist.service.caller_quotas import CallerQuotas
-from hirag_dist.service.grpc_handlers import read_request
 from hirag_dist.service.load_shedding import LoadShedder
+from hirag_dist.wire._pb import query_pb2
 from hirag_dist.wire.error_status import (
     REQUEST_ID_KEY,
     AccessRefused,
     DeadlinePassed,
+    QuotaExceeded,
     message_of,
     status_of,
     trailers_of,
 )
+
+SERVICE = query_pb2.DESCRIPTOR.services_by_name["QueryService"]
+SERVICE_NAME: str = SERVICE.full_name
+_REQUESTS: dict[str, Any] = {method.name: GetMessageClass(method.input_type) for method in SERVICE.methods}
+
+
+def service_handler(servicer: Any) -> grpc.GenericRpcHandler:
+    """Return the handler of all methods.
+
+    If gRPC parsed the requests, it would do so before authentication, and one that is no message would end in UNKNOWN
+    with a traceback in the log.
+
+    Args:
+        servicer: has a method for each RPC, with the same name, that takes a request and replies, both as bytes.
+    """
+    handlers = {}
+    for method in SERVICE.methods:
+        make: Any = (
+            grpc.unary_stream_rpc_method_handler if method.server_streaming else grpc.unary_unary_rpc_method_handler
+        )
+        handlers[method.name] = make(getattr(servicer, method.name))
+    return grpc.method_handlers_generic_handler(SERVICE_NAME, handlers)
+
+
+def read_request(method: str, raw: bytes) -> Any:
+    """Return the message of a method's request.
+
+    Raises:
+        InvalidQuery: the bytes are none.
+    """
+    try:
+        return _REQUESTS[method].FromString(raw)
+    except DecodeError:
+        raise InvalidQuery(f"the bytes are no {method}Request; make one with code generated from query.proto") from None
+
+
+DAY_S = 86_400
+
+_RETRY_AFTER_S = 0.25  # until one of a caller's requests in progress may have ended
+
+
+@dataclass(slots=True)
+class _Use:
+    """Use of a caller's limits.
+
+    Attributes:
+        tokens: tokens in the bucket of the rate limit, None before the first request.
+        refilled_at: time at which the bucket had them.
+        day: days since 1970.
+        requests: number of requests of that day.
+        in_progress: number of requests in progress.
+    """
+
+    tokens: float | None = None
+    refilled_at: float = 0.0
+    day: int = 0
+    requests: int = 0
+    in_progress: int = 0
+
+
+class CallerQuotas:
+    """The quotas of all callers of one process. For use in one event loop.
+
+    Args:
+        clock: monotonic seconds.
+        now: seconds since 1970.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, now: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._now = now
+        self._uses: dict[str, _Use] = {}
+
+    @contextmanager
+    def admitted(self, caller: Caller) -> Iterator[None]:
+        """Count one request of a caller while the block lasts.
+
+        Raises:
+            QuotaExceeded: the caller has used its quota; with the time of a retry.
+        """
+        if not caller.limited:
+            yield
+            return
+        use = self._uses.setdefault(caller.name, _Use())
+        self._take(caller, use)
+        use.in_progress += 1
+        try:
+            yield
+        finally:
+            use.in_progress -= 1
+
+    def _take(self, caller: Caller, use: _Use) -> None:
+        """Count a request against a caller's limits, or raise if one of them is used up."""
+        clock, now = self._clock(), self._now()
+        today = int(now // DAY_S)
+        if today == use.day - 1:
+            today = use.day  # a clock set back over midnight grants no second quota
+        requests = use.requests if today == use.day else 0
+        if caller.max_concurrent is not None and use.in_progress >= caller.max_concurrent:
+            raise QuotaExceeded(
+                f"caller {caller.name} has {count_noun(use.in_progress, 'request')} in progress, as many as it may; "
+                "wait for one to end",
+                "concurrent",
+                caller.name,
+                _RETRY_AFTER_S,
+            )
+        if caller.per_day is not None and requests >= caller.per_day:
+            wait_s = (today + 1) * DAY_S - now
+            raise QuotaExceeded(
+                f"caller {caller.name} has used its {count_noun(caller.per_day, 'request')} of today; the day ends at "
+                f"midnight UTC, in {wait_s / 3600:.1f} h",
+                "quota",
+                caller.name,
+                wait_s,
+            )
+        if caller.per_second is not None and caller.burst is not None:
+            tokens = caller.burst
+            if use.tokens is not None:
+                tokens = min(caller.burst, use.tokens + (clock - use.refilled_at) * caller.per_second)
+            if tokens < 1:
+                wait_s = (1 - tokens) / caller.per_second
+                raise QuotaExceeded(
+                    f"caller {caller.name} sends more than {caller.per_second:g} requests per second; "
+                    f"wait {wait_s:.2g} s",
+                    "rate",
+                    caller.name,
+                    wait_s,
+                )
+            use.tokens, use.refilled_at = tokens - 1, clock
+        use.day, use.requests = today, requests + 1
+
 
 logger = logging.getLogger(__name__)
 _REJECTION_DELAY_S = 0.1

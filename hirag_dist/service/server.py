@@ -22,17 +22,14 @@ from hirag_dist.service.access_log import AccessLog, RequestRecord
 from hirag_dist.service.auth.authentication import Authenticator, guarded_reflection
 from hirag_dist.service.auth.caller_registry import Caller, Callers, NoCallers, read_callers
 from hirag_dist.service.auth.tls import ServerTls
-from hirag_dist.service.caller_quotas import CallerQuotas
 from hirag_dist.service.catalogue import IndexCatalogue
-from hirag_dist.service.channel_options import channel_options, probe
 from hirag_dist.service.file_watch import Lapse, ReloadingValue
-from hirag_dist.service.grpc_handlers import SERVICE_NAME, service_handler
 from hirag_dist.service.index_source import IndexSource
 from hirag_dist.service.load_shedding import LoadShedder
 from hirag_dist.service.metrics import CatalogueMetrics, Metrics, ProcessFacts, timestamp
 from hirag_dist.service.metrics_server import serve_metrics
-from hirag_dist.service.options import ServerOptions, split_address
-from hirag_dist.service.request_gate import RequestGate
+from hirag_dist.service.options import ServerOptions, channel_options, probe, split_address
+from hirag_dist.service.request_gate import SERVICE_NAME, CallerQuotas, RequestGate, service_handler
 from hirag_dist.service.servicer import QueryServicer
 from hirag_dist.service.shutdown import finished_before, stop_signals
 from hirag_dist.service.tracing import Tracing

@@ -19,8 +19,14 @@ from hirag_dist.service.lookups import Find, LookupMethods, LookupResponse
 from hirag_dist.service.request_gate import RequestGate
 from hirag_dist.types import MAP_REDUCE, AccessScope, Answer, Query, Retrieval
 from hirag_dist.wire._pb import query_pb2 as pb
-from hirag_dist.wire.convert_query import query_from_proto, scope_from_proto
-from hirag_dist.wire.convert_results import LEVELS, answer_to_proto, info_to_proto, retrieval_fields
+from hirag_dist.wire.convert import (
+    LEVELS,
+    answer_to_proto,
+    info_to_proto,
+    query_from_proto,
+    retrieval_fields,
+    scope_from_proto,
+)
 from hirag_dist.wire.error_status import (
     DeadlinePassed,
     RequestTooLarge,

@@ -3,7 +3,7 @@
 URI/
   current                     the id of the snapshot being served: writing it is going live
   snapshots/<id>/             immutable: Parquet tables, graph/*.npy, vectors/*.npy, serving-2/ derived from them,
-                              manifest.json written last
+                              manifest.json written last; only read_files.parquet, which updates use, may be replaced
   reports/<id>/               reports written after the snapshot was published, part of the next one; a file each
   work/<stage>/<key>/         outputs of finished tasks and stages; safe to delete: they are written again
   ledger/                     every paid reply: *.log being written, *.seg sealed; never delete it
@@ -73,6 +73,11 @@ def pointer_id(data: bytes) -> str:
 def snapshot_path(snapshot_id: str) -> str:
     """Return the folder of a snapshot."""
     return f"{SNAPSHOTS}/{snapshot_id}"
+
+
+def read_files_path(snapshot_id: str) -> str:
+    """Return the path of READ_FILES of a snapshot."""
+    return f"{snapshot_path(snapshot_id)}/read_files.parquet"
 
 
 def work_path(stage: str, key: str) -> str:

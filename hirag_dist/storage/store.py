@@ -22,9 +22,16 @@ from pyarrow import fs
 from hirag_dist.config.object_stores import store_uri
 from hirag_dist.errors import StoreError
 from hirag_dist.storage.conditional_put import S3ConditionalPut
-from hirag_dist.storage.durability import append_durably, link_or_copy, make_folder, sync, sync_tree
-from hirag_dist.storage.file_locks import FileLock, lock_file
-from hirag_dist.storage.hashing_file import HashingFile, WrittenFile
+from hirag_dist.storage.digest import HashingFile, WrittenFile
+from hirag_dist.storage.file_locks import (
+    FileLock,
+    append_durably,
+    link_or_copy,
+    lock_file,
+    make_folder,
+    sync,
+    sync_tree,
+)
 from hirag_dist.storage.parquet_files import (
     open_parquet,
     pieces_of_file,

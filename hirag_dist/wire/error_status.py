@@ -37,7 +37,7 @@ from hirag_dist.errors import (
     UnusableReply,
     WorkFileDamaged,
 )
-from hirag_dist.wire.convert_query import LOOKUP_FIELDS, QUERY_FIELDS
+from hirag_dist.wire.convert import LOOKUP_FIELDS, QUERY_FIELDS
 from hirag_dist.wire.status_details import details_of, seconds_of
 
 DOMAIN = "hirag_dist"

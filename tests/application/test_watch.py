@@ -17,7 +17,7 @@ from hirag_dist.application.watch import (
 )
 from hirag_dist.errors import BudgetReached, ConfigError, HiragError, IndexBusy, InputError
 from hirag_dist.llm.usage import UsageMeter
-from hirag_dist.service.watch_metrics import WatchMetrics
+from hirag_dist.service.metrics_server import WatchMetrics
 from hirag_dist.storage.snapshot.manifest import Manifest
 
 DAY = 86_400.0

@@ -14,8 +14,7 @@ import pytest
 
 from hirag_dist.cli.doctor import DoctorFinding, examine
 from hirag_dist.composition.build import make_services, resolve
-from hirag_dist.compute.cpu import CpuKernels
-from hirag_dist.compute.kernels import make_kernels, resolve_kernels
+from hirag_dist.compute.kernels import CpuKernels, make_kernels, resolve_kernels
 from hirag_dist.config.model import Config, ExecutionConfig
 from hirag_dist.core.graph.bfs import hop_distances
 from hirag_dist.errors import BackendUnavailable, ConfigError, StageFailed

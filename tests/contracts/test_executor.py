@@ -15,15 +15,19 @@ import ray
 from ray import cloudpickle
 
 from hirag_dist.errors import BudgetReached, HiragError, RateLimited, RequestRejected, StageFailed
-from hirag_dist.execution.dataset import Dataset, TableSet
+from hirag_dist.execution.dataset import Dataset, DatasetStore, TableSet
 from hirag_dist.execution.executors import InlineExecutor
 from hirag_dist.execution.ray import RayExecutor
+from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.stage import ByRows, Services, Tables
 from hirag_dist.execution.task import Slice, Task, result_of
+from hirag_dist.indexing.stages.resolve import CHUNK_IDS, NAME_KEYS, PAIRS, GroupNames, ProposePairs, RenameMentions
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.protocols import Executor
+from hirag_dist.schemas import ALIASES, MENTIONS, RELATION_MENTIONS
 from hirag_dist.storage.store import Store
 from tests.bare_services import SERVICES
+from tests.core.entities.resolution.graphs import mention
 
 NUMBERS = pa.schema([pa.field("n", pa.int64(), nullable=False)])
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test module
@@ -209,3 +213,26 @@ def test_a_failed_step_rises_as_it_is_and_the_shards_are_still_held(executor: Ex
             list(held.each(refuse, RateLimited("slowly", retry_after_s=1.5)))
         assert caught.value.retry_after_s == 1.5
         assert len(list(held.each(scaled_sum, (str(tmp_path), 1.0)))) == 8
+
+
+def test_names_are_resolved_alike(executor: Executor, store: Store) -> None:
+    names = ("World Health Organization (WHO)", "WHO", "Who", "Geneva", "The World Health Organization", "Genève")
+    rows = [mention(name, "organization", f"c{at}", "An agency.") for at, name in enumerate(names)]
+    mentions = DatasetStore(store).put("mentions", pa.Table.from_pylist(rows, MENTIONS))
+    runner = StageRunner(store, executor, (), 1.0)
+    proposed = runner.run(
+        ProposePairs((("Geneva", "Genève", True),)),
+        "propose pairs",
+        mentions=mentions,
+        relation_mentions=Dataset(RELATION_MENTIONS),
+        new=mentions,
+        new_relations=Dataset(RELATION_MENTIONS),
+        stale=Dataset(CHUNK_IDS),
+        again=Dataset(NAME_KEYS),
+        aliases=Dataset(ALIASES),
+    )
+    tables = {"names": proposed.names, "pairs": proposed.pairs, "kept": proposed.kept}
+    aliases = runner.run(GroupNames(), "group names", answers=Dataset(PAIRS), **tables).aliases
+    renamed = runner.run(RenameMentions(), "rename mentions", mentions=mentions, aliases=aliases).mentions
+    keys = DatasetStore(store).read(renamed)["name_key"].to_pylist()
+    assert keys == ["who", "who", "who", "geneva", "who", "geneva"]

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 from sklearn.metrics.cluster import pair_confusion_matrix
 
-from hirag_dist.compute.cpu import CpuKernels
-from hirag_dist.compute.kernels import resolve_kernels
+from hirag_dist.compute.kernels import CpuKernels, resolve_kernels
 from hirag_dist.core.clustering.gaussian_mixture import standardised
 from hirag_dist.core.clustering.partition_tree import ClusterSettings
 from hirag_dist.core.clustering.soft_clusters import soft_clusters

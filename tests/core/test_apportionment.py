@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hirag_dist.core.apportionment import apportion
+from hirag_dist.application.document_bill import apportion
 
 
 @pytest.mark.parametrize("total", [0, 1, 7, 10_000_001, 2**53 + 1])

@@ -23,7 +23,7 @@ import typer
 from hirag_dist.cli import _command_line
 from hirag_dist.cli import main as command_line
 from hirag_dist.composition.build import make_executor, resolve
-from hirag_dist.compute.cpu import CpuKernels
+from hirag_dist.compute.kernels import CpuKernels
 from hirag_dist.config.model import Config
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import HiragError
@@ -40,7 +40,7 @@ from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.pipeline import Build
 from hirag_dist.llm.endpoints import onnx_models
 from hirag_dist.llm.prompt_files import load_prompts
-from hirag_dist.storage.hashing_file import WrittenFile
+from hirag_dist.storage.digest import WrittenFile
 from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.store import Store
 from hirag_dist.types import CsrGraph

@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 from pyarrow import fs
 
+from tests.storage.s3_server import s3_server
+from tests.toy_builds import Bench
+
 moto = pytest.importorskip("moto.server")
 
 CORPUS = Path(str(resources.files("hirag_dist.samples"))) / "corpus"
@@ -45,3 +48,25 @@ def test_an_index_lives_on_an_object_store(cli: Any, bucket: str, tmp_path: Path
     assert [one["snapshot"] for one in pruned["removed"]] == [built["snapshot"]]
     assert pruned["kept"] == [smaller["snapshot"]]
     assert "very-secret" not in json.dumps([built, again, answer, pruned])
+
+
+def test_an_update_gets_the_objects_that_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with s3_server() as (app, uri):
+        corpus = uri.replace("some/index", "corpus")
+        store, folder = fs.FileSystem.from_uri(corpus)
+
+        def put(name: str, content: str) -> None:
+            with store.open_output_stream(f"{folder}/{name}") as stream:
+                stream.write(content.encode())
+
+        bench = Bench(tmp_path, base_id="")
+        for number in range(5):
+            put(f"{number}.txt", f"word{number} other{number}")
+        seen: list[list[str]] = []
+        for _ in range(3):
+            app.reads.clear()
+            bench.run_work(lambda build: build.index([corpus]))
+            seen.append(sorted({path for path in app.reads if path.endswith(".txt")}))
+            put("1.txt", "word1 other1")  # the same again: the ETag stays
+            put("3.txt", f"word3 other{len(seen)}")
+        assert seen == [[f"/bucket/corpus/{number}.txt" for number in range(5)], *[["/bucket/corpus/3.txt"]] * 2]

@@ -21,7 +21,7 @@ from hirag_dist.execution.stage import ByKey, Services, Split, Tables
 from hirag_dist.execution.stage_store import stage_key
 from hirag_dist.execution.task import Task, TaskResult
 from hirag_dist.schemas import REJECTS
-from hirag_dist.storage.hashing_file import WrittenFile
+from hirag_dist.storage.digest import WrittenFile
 from hirag_dist.storage.store import Store
 from tests.bare_services import SERVICES
 

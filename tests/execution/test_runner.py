@@ -22,7 +22,7 @@ from hirag_dist.execution.stage_store import stage_key
 from hirag_dist.execution.task import Slice, Task, run_task
 from hirag_dist.llm.call import CallContext
 from hirag_dist.schemas import REJECTS
-from hirag_dist.storage.hashing_file import WrittenFile
+from hirag_dist.storage.digest import WrittenFile
 from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatReply
 from tests.bare_services import SERVICES

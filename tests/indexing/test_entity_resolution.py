@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,11 @@ from typing import Any
 import pytest
 
 from hirag_dist.core.prompts.templates import DONE
-from hirag_dist.execution.events import StageFinished
 from hirag_dist.retrieval.view.filtered_index import AccessControlledIndex
 from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import ChatRequest
+from tests.indexing.test_updates import LAYER_0, LivingBench, check_base_layer, check_consistent
 from tests.labelled_builds import build as labelled_build
 from tests.toy_builds import Bench, between, rows, task_of
 
@@ -137,8 +138,6 @@ def test_only_what_changed_is_done_again(bench: Bench) -> None:
     done = rows(build(bench, resolution=ON), "usage")
     by_stage = {row["stage"]: row for row in done}
     assert by_stage["resolve"]["calls"] == 1
-    finished = {event.label: event for event in bench.events if isinstance(event, StageFinished)}
-    assert finished["merge entities"].reused
     assert not bench.asked("extract-graph")
 
 
@@ -167,3 +166,65 @@ def test_decisions_of_a_user_hold_against_rules_and_model(bench: Bench, tmp_path
     file.write_text("name,other,same\nNobody,Scrooge,yes\n")
     without = build(bench, resolution=ON | {"aliases": str(file)})
     assert {row["tier"] for row in rows(without, "aliases")} == {"alias", "llm"}
+
+
+LIVING: dict[str, Any] = {"resolution": ON, "claims": True, "max_layers": 0}
+MORE = [
+    "Anna Marley/person: A singer.\nGeneva/location: A city.\nAnna Marley + Geneva",
+    "The WHO/organization: An agency.\nWomen Helping Others/organization: A charity.\nThe WHO + Women Helping Others",
+    "Mr. Scrooge/person: A miser.\nHenry V/person: A king of a play.\nMr. Scrooge + Henry V",
+]
+
+
+def claiming(request: ChatRequest) -> str | None:
+    """Answer as `reply`, with a claim about the first name of each text; one question is never answered."""
+    if task_of(request) == "extract-claims":
+        first, *_ = between(request, "entities").splitlines()
+        return f"claim<|>{first}<|>{first}<|>rule<|>TRUE<|>NONE<|>NONE<|>It rules.<|>{first}\n{DONE}"
+    if task_of(request) == "same-entity" and "Helping" in request.messages[1].content:
+        return "Perhaps."
+    return reply(request)
+
+
+def test_layer_0_after_updates_equals_a_fresh_builds(tmp_path: Path) -> None:
+    living, rng = LivingBench(tmp_path), random.Random(3)
+    texts = {f"{at}.txt": text for at, text in enumerate([*TEXTS, *MORE])}
+    now = dict(list(texts.items())[:5])
+    living.index(now, script=claiming, **LIVING)
+    seen = set()
+    for _ in range(5):
+        for name in rng.sample(sorted(texts), 3):
+            if now.pop(name, None) is None:
+                now[name] = texts[name]
+        updated = living.index(now, script=claiming, **LIVING)
+        check_consistent(updated)
+        fresh = living.fresh(now, script=claiming, **LIVING)
+        check_base_layer(updated, fresh, (*LAYER_0, "aliases", "claims"))
+        letters = [sorted(row["unit_id"] for row in rows(snapshot, "rejects")) for snapshot in (updated, fresh)]
+        assert letters[0] == letters[1]
+        seen.update(row["name_key"] for row in rows(updated, "aliases"))
+    assert living.result.update is not None
+    assert len(seen) > 1, "now one name is the entity's, now the other"
+
+
+def test_decisions_hold_in_updates_and_when_all_is_built_again(tmp_path: Path) -> None:
+    living, file = LivingBench(tmp_path), tmp_path / "aliases.csv"
+    texts = {f"{at}.txt": text for at, text in enumerate(TEXTS)}
+    keys: dict[str, Any] = {"script": reply, "max_layers": 0, "resolution": ON | {"aliases": str(file)}}
+    file.write_text("name,other,same\nHenry IV,Scrooge,yes\nWHO,World Health Organization,no\n")
+    living.index({name: texts[name] for name in ("0.txt", "4.txt")}, **keys)
+    updated = living.index(texts, **keys)
+    assert living.result.update is not None
+    assert {frozenset((row["name"], row["canonical_name"])) for row in rows(updated, "aliases")} == {
+        frozenset({"Henry IV", "Scrooge"}),
+        frozenset({"Marley", "Jacob Marley"}),
+    }
+    living.bench.base_id = None
+    check_base_layer(updated, living.index(texts, **keys), (*LAYER_0, "aliases"))
+    living.bench.base_id = ""
+    file.write_text("name,other,same\nHenry IV,Scrooge,yes\n")
+    without = living.index(texts, **keys)
+    assert {"WHO", "Henry IV"} <= {
+        name for row in rows(without, "aliases") for name in (row["name"], row["canonical_name"])
+    }
+    assert not living.bench.asked("extract-graph"), "another decision costs no extraction"

@@ -16,7 +16,7 @@ import pytest
 from ray import cloudpickle
 from ray.cluster_utils import Cluster
 
-from hirag_dist.compute.cpu import CpuKernels
+from hirag_dist.compute.kernels import CpuKernels
 from hirag_dist.core.clustering.partition_tree import ClusterSettings
 from hirag_dist.errors import StageFailed
 from hirag_dist.execution.dataset import Dataset, DatasetPart

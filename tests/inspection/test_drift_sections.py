@@ -7,6 +7,7 @@ from dataclasses import replace
 import pyarrow as pa
 from lxml import html
 
+from hirag_dist.core.drift.measures import StaleTexts
 from hirag_dist.core.drift.report import (
     CommunityDrift,
     DriftReport,
@@ -15,7 +16,6 @@ from hirag_dist.core.drift.report import (
     PartitionDrift,
     UpdateStaleness,
 )
-from hirag_dist.core.drift.staleness import StaleTexts
 from hirag_dist.inspection import graph_view, inspect_tables, render_page
 
 Tables = dict[str, pa.Table]

@@ -169,6 +169,20 @@ async def test_a_spending_limit_goes_by_what_the_endpoint_says_that_it_used(stor
     assert inner.calls == [["abc"], ["de"]]
 
 
+async def test_what_was_sent_is_on_the_bill_of_a_task_that_gave_up(store: Store) -> None:
+    hold = Hold()
+    meter = UsageMeter()
+    metered = embedder(store, Lengths(hold, used=lambda texts: 7)).with_context(CallContext(meter))
+    embedding = asyncio.ensure_future(metered.embed(["abc"]))
+    await hold.arrived.wait()
+    embedding.cancel()
+    await asyncio.sleep(0)
+    hold.go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await embedding
+    assert meter.spent() == (7, 7.0)
+
+
 async def test_a_retryable_fault_is_waited_out(store: Store) -> None:
     def fail_twice(texts: list[str]) -> None:
         if len(inner.calls) < 3:
@@ -264,6 +278,16 @@ async def test_a_call_that_was_sent_is_stored_although_its_task_gave_up(store: S
     again = Lengths()
     assert (await embedder(store, again).embed(["abc"]))[0, 0] == 3
     assert again.calls == []
+
+
+async def test_no_call_passes_the_spending_limit(store: Store) -> None:
+    inner = Lengths()
+    limited = embedder(store, inner, max_usd=4.0)  # a dollar a character here
+    await limited.embed(["abc"])
+    with pytest.raises(BudgetReached):
+        await limited.embed(["de"])
+    assert (await limited.embed(["abc", "f"]))[:, 0].tolist() == [3, 1], "what is in the ledger costs nothing"
+    assert inner.calls == [["abc"], ["f"]]
 
 
 async def test_vectors_are_used_bit_for_bit_as_they_are_stored(store: Store) -> None:

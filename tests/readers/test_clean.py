@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hirag_dist.readers import clean_text
-from hirag_dist.readers.clean import cleaned_offsets
+from hirag_dist.readers.encoding import cleaned_offsets
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ Read = Callable[..., list[Any]]
 CODEC = "cp852"
 TEXT = "Zażółć gęślą jaźń"
 BYTES = TEXT.encode(CODEC)
+PAGE = b"<html><body><p>" + BYTES + b"</p></body></html>"
 MAIL = b"From: a@example.org\r\nSubject: Hello\r\n\r\n" + BYTES
 
 
@@ -26,7 +27,10 @@ def table(values: list[bytes]) -> bytes:
 
 FILES = [
     ("a.txt", BYTES),
+    ("a.md", BYTES),
+    ("a.html", PAGE),
     ("a.json", b'[{"text": "' + BYTES + b'"}]'),
+    ("a.jsonl", b'{"text": "' + BYTES + b'"}\n'),
     ("a.csv", b"text,n\n" + BYTES + b",1\n"),
     pytest.param("a.eml", MAIL, marks=pytest.mark.integration),
     pytest.param("a.parquet", table([BYTES]), marks=pytest.mark.integration),

@@ -66,3 +66,19 @@ def test_an_index_below_its_input_is_left_out(query: str) -> None:
         with store.open_output_stream(f"bucket/{name}") as stream:
             stream.write(b"Alice met Bob.")
     assert shown("own", query) == ["s3://bucket/own/a.txt"]
+
+
+def test_objects_have_the_etag_of_their_content(query: str) -> None:
+    """It tells two writes of one size within a second apart; the time that S3 gives does not."""
+    store, _ = fs.FileSystem.from_uri(f"s3://key:secret@bucket/?{query}")
+    tags = []
+    for content in (b"Alice met Bob.", b"Alice met Ann.", b"Alice met Bob."):
+        for name in ("tags/ü 1.txt", "tags/sub/2%20.txt"):
+            with store.open_output_stream(f"bucket/{name}") as stream:
+                stream.write(content)
+        found = find_inputs([f"s3://key:secret@bucket/tags?{query}"])
+        tags.append([file.etag for file in found])
+        (single,) = find_inputs([f"s3://key:secret@bucket/tags/sub/2%2520.txt?{query}"])
+        assert single.etag in tags[-1]
+    assert tags[0] == tags[2] != tags[1]
+    assert all(tags[0])

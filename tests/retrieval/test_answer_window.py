@@ -10,7 +10,7 @@ from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.core.windows import ANSWER, reply_tokens, usable_tokens
 from hirag_dist.errors import InvalidQuery
-from hirag_dist.retrieval.answer_window import AnswerWindow
+from hirag_dist.retrieval.answer_stream import AnswerWindow
 
 COUNT = counter("o200k_base")
 QUESTION = "Who sailed on the Lone Star?"

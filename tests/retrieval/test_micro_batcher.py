@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from hirag_dist.retrieval.micro_batcher import MicroBatcher
+from hirag_dist.retrieval.question_embedding import MicroBatcher
 
 
 class Door:

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.client import AsyncHiragClient, IndexNotFound
+from hirag_dist.client import AsyncHiragClient, IndexNotFound, Overloaded
 from hirag_dist.errors import InvalidQuery, SnapshotCorrupt, StoreError
 from hirag_dist.service.auth.caller_registry import Caller
 from hirag_dist.service.catalogue import CatalogueLimits, IndexCatalogue, IndexDefinition
-from hirag_dist.service.engine_thread import EngineRunner, InlineEngineRunner
+from hirag_dist.service.engine import EngineRunner, InlineEngineRunner
 from hirag_dist.service.hot_swap import SnapshotSwapper
 from hirag_dist.service.options import ServerOptions
 from hirag_dist.service.server import QueryServer
@@ -219,6 +219,19 @@ async def test_a_broken_index_harms_no_other(
     del folders.errors["acme"]
     folders.now += 8000
     assert await ask(catalogue, "acme") == "acme-s1"
+
+
+async def test_one_index_does_not_take_all_requests(folders: Folders) -> None:
+    catalogue = folders.catalogue(max_concurrent=2)
+    await catalogue.start()
+    acme = catalogue.find("acme", ALL)
+    async with acme.lease(lambda: None), acme.lease(lambda: None):
+        with pytest.raises(Overloaded, match="as many as it may"):
+            async with acme.lease(lambda: None):
+                pass
+        assert await ask(catalogue, "gamma") == "gamma-s1"
+    assert await ask(catalogue, "acme") == "acme-s1"
+    await catalogue.close()
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 import numpy as np
 
-from hirag_dist.service.grpc_handlers import SERVICE_NAME
+from hirag_dist.service.request_gate import SERVICE_NAME
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire._pb import query_pb2_grpc
 from tests.service import fakes

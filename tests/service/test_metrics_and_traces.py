@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import subprocess
@@ -19,6 +20,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 from hirag_dist.service.access_log import AccessLog, RequestRecord
+from hirag_dist.service.hot_swap import SnapshotSwapper
 from hirag_dist.service.index_source import SingleIndex
 from hirag_dist.service.metrics import (
     FOLDER_VARIABLE,
@@ -113,6 +115,41 @@ def samples(text: str) -> dict[str, float]:
 def page(registry: CollectorRegistry) -> dict[str, float]:
     with serve_metrics("127.0.0.1:0", registry, lambda: True) as address:
         return samples(urllib.request.urlopen(f"http://{address}/metrics").read().decode())
+
+
+def readiness(address: str) -> int:
+    try:
+        return int(urllib.request.urlopen(f"http://{address}/ready").status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+async def test_not_ready_before_the_first_snapshot_and_once_asked_to_stop(
+    engine: fakes.FakeEngine, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "hirag_dist.service.metrics_server")
+    may_open, stop, ready = asyncio.Event(), asyncio.Event(), asyncio.get_running_loop().create_future()
+
+    async def open_engine() -> Any:
+        await may_open.wait()
+        return engine
+
+    options = ServerOptions(listen="127.0.0.1:0", metrics_listen="127.0.0.1:0", drain_delay_s=60.0)
+    swapper = SnapshotSwapper(open_engine, lambda: "s1", poll_s=3600)
+    serving = asyncio.create_task(serve(SingleIndex(swapper), options, ready.set_result, stop))
+    while not (found := [record for record in caplog.records if "metrics on" in record.getMessage()]):
+        await asyncio.sleep(0)
+    address = found[0].getMessage().split()[-1].split("/")[2]
+    assert await asyncio.to_thread(readiness, address) == 503
+    may_open.set()
+    await ready
+    assert await asyncio.to_thread(readiness, address) == 200
+    stop.set()
+    while await asyncio.to_thread(readiness, address) != 503:  # and it goes on answering for a minute
+        await asyncio.sleep(0)
+    serving.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await serving
 
 
 COUNT = """

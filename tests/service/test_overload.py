@@ -106,6 +106,19 @@ async def test_a_stream_that_is_not_read_is_dropped_and_holds_up_nobody(start: f
         assert caught.value.code() is grpc.StatusCode.ABORTED
 
 
+async def test_a_question_has_a_longest_length(start: fakes.Start, engine: fakes.FakeEngine) -> None:
+    service = await start(engine)
+    async with fakes.channel(service) as channel:
+        stub = query_pb2_grpc.QueryServiceStub(channel)
+        call = stub.Retrieve(pb.RetrieveRequest(query=pb.Query(question="q" * 40_000)))
+        with pytest.raises(grpc.aio.AioRpcError, match="at most 32768 characters, got 40000") as caught:
+            await call
+        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        (bad,) = await details(call, error_details_pb2.BadRequest)
+        assert bad.field_violations[0].field == "query.question"
+    assert not engine.queries
+
+
 async def test_nothing_of_a_strangers_request_is_read(
     start: fakes.Start, engine: fakes.FakeEngine, callers: fakes.CallersFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from hirag_dist.errors import SnapshotNotFound
 from hirag_dist.service.hot_swap import SnapshotSwapper
@@ -44,6 +45,22 @@ async def test_health_from_start_to_end(start: fakes.Start, engine: fakes.FakeEn
         assert (await health.Check(asked(name))).status == SERVING
         await service.server.stop(3600)  # the open watch does not hold it up
         assert [reply.status async for reply in watch] == [NOT_SERVING]
+
+
+@pytest.mark.parametrize("on", [True, False])
+async def test_reflection_is_a_switch(start: fakes.Start, engine: fakes.FakeEngine, on: bool) -> None:
+    service = await start(engine, reflection=on)
+    async with fakes.channel(service) as channel:
+        requests = [reflection_pb2.ServerReflectionRequest(list_services="")]
+        call = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(iter(requests))
+        if on:
+            (reply,) = [reply async for reply in call]
+            names = {found.name for found in reply.list_services_response.service}
+            assert {SERVICE_NAME, "grpc.health.v1.Health"} <= names
+        else:
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                _ = [reply async for reply in call]
+            assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
 async def test_what_is_at_work_finishes_before_the_end(start: fakes.Start, engine: fakes.FakeEngine) -> None:

@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from hirag_dist import errors
-from hirag_dist.wire import convert_results as convert
+from hirag_dist.wire import convert as convert
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire._pb import query_pb2_grpc
 from tests.service import fakes

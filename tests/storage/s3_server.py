@@ -24,12 +24,14 @@ class S3Server:
         delay_s: seconds that the next put of a lock waits before it is handled; 0.0 for none.
         refuses_conditions: whether the server answers that conditional puts are not implemented.
         ignored_conditions: headers of conditional puts that the server drops, such as "If-Match".
+        reads: paths of the objects whose content was asked for.
     """
 
     def __init__(self) -> None:
         self.delay_s = 0.0
         self.refuses_conditions = False
         self.ignored_conditions: set[str] = set()
+        self.reads: list[str] = []
         self._moto = DomainDispatcherApplication(create_backend_app)
         self._requests = threading.Lock()
 
@@ -38,6 +40,8 @@ class S3Server:
             refused = self._before_put(environ, start_response)
             if refused is not None:
                 return refused
+        if environ["REQUEST_METHOD"] == "GET" and not environ["QUERY_STRING"]:
+            self.reads.append(environ["PATH_INFO"])
         with self._requests:
             return list(self._moto(environ, start_response))
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from hirag_dist.errors import StoreError, WorkFileDamaged
-from hirag_dist.storage.shuffle_file import read_piece, write_pieces
+from hirag_dist.storage.spill import read_piece, write_pieces
 from hirag_dist.storage.store import Store
 
 SCHEMA = pa.schema(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hirag_dist.errors import InvalidQuery
 from hirag_dist.types import Query
 from hirag_dist.wire._pb import query_pb2 as pb
-from hirag_dist.wire.convert_query import query_from_proto, query_to_proto
+from hirag_dist.wire.convert import query_from_proto, query_to_proto
 from hirag_dist.wire.records import MODES
 
 TEXT = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=6)

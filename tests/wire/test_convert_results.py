@@ -25,7 +25,7 @@ from hirag_dist.types import (
     SourceItem,
     TripleItem,
 )
-from hirag_dist.wire import convert_results as convert
+from hirag_dist.wire import convert as convert
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire.records import (
     MODES,

@@ -12,9 +12,9 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 
 from hirag_dist.service.catalogue import CatalogueLimits, IndexCatalogue
-from hirag_dist.service.engine_thread import InlineEngineRunner
+from hirag_dist.service.engine import InlineEngineRunner
 from hirag_dist.service.metrics import CatalogueMetrics, Metrics, ProcessFacts, WorkerMetrics
-from hirag_dist.service.watch_metrics import WatchMetrics
+from hirag_dist.service.metrics_server import WatchMetrics
 from tools.docs.markdown import NOTICE, cell, table
 
 ROOT = Path(__file__).parents[2]

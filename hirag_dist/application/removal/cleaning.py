@@ -13,8 +13,7 @@ from hirag_dist.application.removal.evidence import RemovedDocuments, finished_s
 from hirag_dist.application.removal.search import TraceSearch, temporary_files
 from hirag_dist.application.removal.verification import LEFTOVER_S, open_collections
 from hirag_dist.application.stored_replies import models_of_last_build, replay_keys, snapshot_vector_keys
-from hirag_dist.composition.models import settle_embedder
-from hirag_dist.composition.windows import cut_as_index
+from hirag_dist.composition.models import cut_as_index, settle_embedder
 from hirag_dist.config.model import Config
 from hirag_dist.errors import StoreError
 from hirag_dist.llm.reply_store import PurgeResult, purge

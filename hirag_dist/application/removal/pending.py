@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hirag_dist.application.stored_replies import offline_context
-from hirag_dist.composition.windows import cut_as_index
+from hirag_dist.composition.models import cut_as_index
 from hirag_dist.config.model import Config
 from hirag_dist.indexing.changed_documents import DocumentSelection, selected_documents
 from hirag_dist.indexing.context import ResolvedModels

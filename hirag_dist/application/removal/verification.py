@@ -25,8 +25,7 @@ from hirag_dist.application.stored_replies import (
     text_vector_keys,
 )
 from hirag_dist.composition.build_records import recorded_embedder
-from hirag_dist.composition.models import settle_embedder
-from hirag_dist.composition.windows import cut_as_index
+from hirag_dist.composition.models import cut_as_index, settle_embedder
 from hirag_dist.config.model import Config, VectorsConfig
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.llm.reply_store import scan_records

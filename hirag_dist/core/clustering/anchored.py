@@ -10,15 +10,94 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.array_module import finite_products
-from hirag_dist.core.clustering.group_sums import group_sums
 from hirag_dist.core.clustering.partition_tree import largest_of_row
+from hirag_dist.core.numba_jit import compiled
 from hirag_dist.core.sparse import bounds_of
-from hirag_dist.types import FloatMatrix, IntVector
+from hirag_dist.types import FloatMatrix, FloatVector, IntVector
+
+
+def group_sums(vectors: FloatMatrix, rows: IntVector, bounds: IntVector) -> FloatMatrix:
+    """Return (n_groups, dim) float32 the sum of the rows of each group, added in their order.
+
+    Args:
+        vectors: (n, dim) float32.
+        rows: (n_entries,) of all groups, one group after the other.
+        bounds: (n_groups + 1,) where each begins in `rows`.
+    """
+    sums: FloatMatrix = _group_sums(np.ascontiguousarray(vectors, np.float32), rows.astype(np.int64), bounds)
+    return sums
+
+
+@compiled
+def _group_sums(vectors: FloatMatrix, rows: IntVector, bounds: IntVector) -> Any:
+    sums = np.zeros((len(bounds) - 1, vectors.shape[1]), np.float32)
+    for group in range(len(sums)):
+        for at in range(bounds[group], bounds[group + 1]):
+            row = rows[at]
+            for dim in range(vectors.shape[1]):
+                sums[group, dim] += vectors[row, dim]
+    return sums
+
+
+_MIN_RATIO = 0.955  # of compactness; below it clusters are made again, before drift counts as too large (0.95)
+_WANTED_RATIO = 0.965
+_COSINE_ROWS = 65_536
+
+
+def loose_clusters(
+    vectors: FloatMatrix, labels: IntVector, shadow: IntVector, n_clusters: int, max_loose: int | None = None
+) -> NDArray[np.bool_]:
+    """Return the clusters to make again so that a layer is about as compact as one clustered from nothing.
+
+    Those go first whose members lose most similarity to their centroid in comparison with the shadow; none where the
+    layer's compactness, the mean cosine of rows to their cluster's centroid, is within 4.5 % of the shadow's.
+
+    Args:
+        vectors: (n, dim) float32, unit length or zero.
+        labels: (n,) int64 best cluster of each row.
+        shadow: (n,) int64 best cluster of each row in the clusters made from nothing.
+        n_clusters: of `labels`.
+        max_loose: that are made again at most, None for no limit.
+
+    Returns:
+        (n_clusters,) bool.
+    """
+    own, other = row_cosines(vectors, labels), row_cosines(vectors, shadow)
+    loose = np.zeros(n_clusters, bool)
+    if own.sum() >= _MIN_RATIO * other.sum():
+        return loose
+    deficits = np.bincount(labels, other - own, minlength=n_clusters)
+    order = np.argsort(-deficits, kind="stable")
+    gained = own.sum() + np.cumsum(deficits[order])
+    n_loose = int(np.searchsorted(gained, _WANTED_RATIO * other.sum())) + 1
+    chosen = order[: n_loose if max_loose is None else min(n_loose, max_loose)]
+    loose[chosen[deficits[chosen] > 0]] = True
+    return loose
+
+
+def row_cosines(vectors: FloatMatrix, labels: IntVector) -> FloatVector:
+    """Return (n,) the cosine of each row and the mean of its cluster's rows.
+
+    Args:
+        vectors: (n, dim) float32, unit length or zero.
+        labels: (n,) int64, ≥ 0.
+    """
+    n_clusters = int(labels.max(initial=-1)) + 1
+    order = np.argsort(labels, kind="stable")
+    sums = group_sums(vectors, order, bounds_of(labels, n_clusters))
+    lengths = np.maximum(np.linalg.norm(sums, axis=1), 1e-12)
+    found = np.empty(len(labels))
+    for first in range(0, len(labels), _COSINE_ROWS):
+        at = slice(first, first + _COSINE_ROWS)
+        found[at] = np.einsum("ij,ij->i", vectors[at], sums[labels[at]]) / lengths[labels[at]]
+    return found
+
 
 _QUANTILE = 0.1  # of the members' similarities to their centroid, which a row must reach to join
 _MIN_QUANTILE_SIZE = 5  # smaller clusters: their least similar member decides

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from hirag_dist.core.drift.staleness import StaleTexts
+from hirag_dist.core.drift.measures import StaleTexts
 
 MIN_COMPACTNESS_RATIO = 0.95
 MAX_MODULARITY_GAP = 0.01

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hirag_dist.core.prompts.lenient_json import json_object
-from hirag_dist.core.prompts.record_lines import record_lines
+from hirag_dist.core.prompts.records import record_lines
 from hirag_dist.core.prompts.reply_limits import (
     MIN_DIVISIBLE_TOKENS,
     approximate_tokens,

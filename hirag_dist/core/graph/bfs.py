@@ -16,6 +16,25 @@ from numpy.typing import NDArray
 from hirag_dist.core.numba_jit import compiled
 from hirag_dist.types import CsrGraph, IntVector
 
+
+@compiled
+def has_bit(bits: NDArray[np.uint64], row: int, number: int) -> Any:
+    """Return whether a bit of a row of `bits`, (n_rows, n_words), is set."""
+    return (bits[row, number >> 6] >> np.uint64(number & 63)) & np.uint64(1) != 0
+
+
+@compiled
+def set_bit(bits: NDArray[np.uint64], row: int, number: int) -> None:
+    """Set a bit of a row."""
+    bits[row, number >> 6] |= np.uint64(1) << np.uint64(number & 63)
+
+
+@compiled
+def clear_bit(bits: NDArray[np.uint64], row: int, number: int) -> None:
+    """Clear a bit of a row."""
+    bits[row, number >> 6] &= ~(np.uint64(1) << np.uint64(number & 63))
+
+
 UNREACHED = -1
 _TOGETHER = 64  # sources of one pass: the bits of a word
 _MAX_ENTRIES = 1 << 24  # edges that `frontier_hops` expands at a time: some 800 MB of working arrays

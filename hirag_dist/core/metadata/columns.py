@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.metadata.dates import Period, date_text
-from hirag_dist.core.metadata.expression import (
+from hirag_dist.core.metadata.fields import (
     AllOf,
     And,
     Expression,

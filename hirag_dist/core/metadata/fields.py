@@ -1,4 +1,8 @@
-"""Metadata fields of documents: their types, and the values that texts, records and properties give them."""
+"""Metadata fields of documents: their types, and the values that texts, records and properties give them.
+
+In a filter expression, a document without a value meets no condition on the field except `is missing`; `not`, `!=` and
+`not in` are the opposite of the condition, so such a document meets them.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +14,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from hirag_dist.core.metadata.dates import date_text, microseconds, parse_moment
+from hirag_dist.core.metadata.dates import Period, date_text, microseconds, parse_moment
 from hirag_dist.types.index_info import FieldType, MetadataField
 
 MAX_CHARACTERS: Final = 1024
@@ -202,3 +206,71 @@ def _is_given(value: object) -> bool:
 def _shown(given: object) -> str:
     text = repr(given)
     return text if len(text) <= 80 else text[:79] + "…"
+
+
+Operator = Literal["=", "<", "<=", ">", ">="]
+Operand = str | float | bool | Period
+
+
+@dataclass(frozen=True, slots=True)
+class FieldComparison:
+    """A field's value compared with another; a list meets it where one of its values does."""
+
+    field: str
+    operator: Operator
+    value: Operand
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """One of the field's values is one of these."""
+
+    field: str
+    values: tuple[Operand, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf:
+    """The values of a list include all of these."""
+
+    field: str
+    values: tuple[Operand, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """One of the field's strings starts with this one."""
+
+    field: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class IsMissing:
+    """The field has no value."""
+
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """The opposite."""
+
+    term: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """All terms."""
+
+    terms: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """At least one term."""
+
+    terms: tuple[Expression, ...]
+
+
+Expression = FieldComparison | OneOf | AllOf | Prefix | IsMissing | Not | And | Or

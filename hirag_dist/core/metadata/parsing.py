@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, cast
 
 from hirag_dist.core.metadata.dates import parse_period
-from hirag_dist.core.metadata.expression import (
+from hirag_dist.core.metadata.fields import (
     AllOf,
     And,
     Expression,

@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 from typing import Any, Final
 
-from hirag_dist.core.prompts.record_lines import record_lines
+from hirag_dist.core.prompts.records import record_lines
 from hirag_dist.core.prompts.reply_validation import CutOffReply, InvalidJson, MalformedReply, RepeatedReply
 from hirag_dist.core.text.thinking import without_thinking
 from hirag_dist.errors import ContextLengthExceeded

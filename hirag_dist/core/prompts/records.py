@@ -1,8 +1,37 @@
-"""Records of replies as they were read."""
+"""Records of replies: their fields, the lines of delimited replies, and forms with a bar between fields.
+
+A record with a bar between its fields begins with its number or its word, so that no other line is taken for one.
+Bullets, quotes, emphasis and the bars around a table's row are no part of it. The last free text of a record may hold
+bars.
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from hirag_dist.core.prompts.forms import BAR, DONE, FIELD, FORMATS
+
+# Runs are bounded, so that no reply makes the search quadratic.
+_LINE_END = r"[ \t]{0,20}(?:\r?\n|\Z)"
+_RECORD = (
+    r"""[\s\-*•>\d.)(\["'`“”]{0,20}(?:entity|relation|relationship|claim|unit|answer)\b["'`“”*]{0,20}\s{0,20}"""
+    + re.escape(FIELD)
+)
+_BREAK = re.compile(rf"\r?\n|##(?={_LINE_END}|{_RECORD})", re.IGNORECASE)
+
+
+def record_lines(text: str) -> list[str]:
+    """Return the lines of a delimited reply, each with one record at most.
+
+    Some models put `##` between records, with or without a line break. It ends a record only where the next one begins
+    or the line ends: in a name or a text (`C##`, a heading, a URL) it is a part of it.
+
+    >>> record_lines("entity<|>C##<|>language<|>See ## Use.##relation<|>C##<|>D<|>Like.<|>5")
+    ['entity<|>C##<|>language<|>See ## Use.', 'relation<|>C##<|>D<|>Like.<|>5']
+    """
+    return _BREAK.split(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,3 +110,111 @@ class SameEntityReply:
 
     same: bool
     reason: str
+
+
+Pair = tuple[int, int]
+
+_DRESS = r"""^[\s\-*•>|(\["'`“”#]{0,20}"""
+_AFTER = r"""["'`“”*\s]{0,20}"""
+_PAIR = r"\d{1,5} ?[-–—] ?\d{1,5}"
+_ENTITY = re.compile(rf"{_DRESS}(?:entity{_AFTER}\|{_AFTER})?(\d{{1,5}})[.):]?{_AFTER}\|(.*)$", re.IGNORECASE)
+_PAIRS = re.compile(
+    rf"{_DRESS}(?:relation{_AFTER}\|{_AFTER})?({_PAIR}(?:[\s,;]{{1,3}}{_PAIR}){{0,2000}}){_AFTER}(?:\|(.*))?$",
+    re.IGNORECASE,
+)
+_ONE_PAIR = re.compile(r"(\d{1,5}) ?[-–—] ?(\d{1,5})")
+_SUMMARY = re.compile(rf"{_DRESS}entity{_AFTER}\|(.*)$", re.IGNORECASE)
+_PART = re.compile(rf"{_DRESS}(title|summary|finding){_AFTER}\|(.*)$", re.IGNORECASE)
+_NUMBERS = re.compile(r"[\s\[\](),;.\d\-–]*\d[\s\[\](),;.\d\-–]*")
+_RANGE = re.compile(r"(\d{1,9})(?:\s?[-–]\s?(\d{1,9}))?")
+_REFERENCES = re.compile(r"[\s\[\](),;.]*(?:[A-Z]\d{1,6}[\s\[\](),;.]*)*")
+_REFERENCE = re.compile(r"[A-Z]\d{1,6}")
+FORM_LINES = frozenset(line for form in FORMATS.values() for line in form.splitlines() if BAR in line and line != DONE)
+
+
+class NumberedEntity(NamedTuple):
+    """An entity as it was written, and the number that pairs name it by."""
+
+    number: int
+    name: str
+    type: str
+    description: str
+
+
+class StatedPairs(NamedTuple):
+    """Pairs of numbers, and the one text that relates each of them; empty where an entity's description does."""
+
+    pairs: list[Pair]
+    description: str
+
+
+def graph_records(lines: list[str]) -> tuple[list[NumberedEntity], list[StatedPairs]]:
+    """Return the entities and relations of an extraction, in order.
+
+    >>> graph_records(["1|Ada|person|A poet's daughter.", "1-2 1-3|Ada knew both.", "So much for 1|2."])[1]
+    [StatedPairs(pairs=[(1, 2), (1, 3)], description='Ada knew both.')]
+    """
+    entities: list[NumberedEntity] = []
+    relations: list[StatedPairs] = []
+    for line in _candidates(lines):
+        if match := _ENTITY.match(line):
+            fields = match[2].split(BAR, 2)
+            if len(fields) > 1:
+                entities.append(NumberedEntity(int(match[1]), fields[0], fields[1], fields[2] if fields[2:] else ""))
+        elif match := _PAIRS.match(line):
+            relations.append(StatedPairs(pairs_of(match[1]), match[2] or ""))
+    return entities, relations
+
+
+def pairs_of(text: str) -> list[Pair]:
+    """Return the pairs of numbers that a text lists, as in `1-2 1-3`."""
+    return [(int(one), int(other)) for one, other in _ONE_PAIR.findall(text)]
+
+
+def summary_records(lines: list[str]) -> list[tuple[str, str, str, str]]:
+    """Return (name, type, description, its members' numbers as text) of each summary entity."""
+    found: list[tuple[str, str, str, str]] = []
+    for line in _candidates(lines):
+        match = _SUMMARY.match(line)
+        fields = match[1].split(BAR) if match else []
+        if len(fields) < 2:
+            continue
+        has_members = len(fields) > 3 and (not fields[-1].strip() or _NUMBERS.fullmatch(fields[-1]) is not None)
+        members = fields.pop() if has_members else ""
+        found.append((fields[0], fields[1], BAR.join(fields[2:]), members))
+    return found
+
+
+def numbers_of(text: str, highest: int) -> list[int]:
+    """Return the numbers from 1 to `highest` that a text lists, each once, in order; `3-5` is 3, 4 and 5.
+
+    >>> numbers_of("1, 4-6 9", 5)
+    [1, 4, 5]
+    """
+    found: set[int] = set()
+    for first, last in _RANGE.findall(text):
+        found.update(range(max(int(first), 1), min(int(last or first), highest) + 1))
+    return sorted(found)
+
+
+def report_records(text: str) -> dict[str, object] | None:
+    """Return a report as its JSON form has it, or None where a text has no such records, or those of several."""
+    parts = [(match[1].lower(), match[2]) for line in _candidates(text.split("\n")) if (match := _PART.match(line))]
+    once = {kind: value.strip() for kind, value in parts if kind != "finding"}
+    if not parts or len(once) != sum(kind != "finding" for kind, _ in parts):
+        return None
+    return {**once, "findings": [_finding(value) for kind, value in parts if kind == "finding"]}
+
+
+def _finding(value: str) -> dict[str, object]:
+    summary, _, rest = value.partition(BAR)
+    explanation, _, last = rest.rpartition(BAR)
+    if not _REFERENCES.fullmatch(last):
+        explanation, last = rest, ""
+    return {"summary": summary.strip(), "explanation": explanation.strip(), "references": _REFERENCE.findall(last)}
+
+
+def _candidates(lines: list[str]) -> list[str]:
+    """Return the lines that may be records, without the last bar of a table's row."""
+    stripped = (line.strip() for line in lines if FIELD not in line)
+    return [line.removesuffix(BAR) if line.startswith(BAR) else line for line in stripped if line not in FORM_LINES]

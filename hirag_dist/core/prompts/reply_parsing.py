@@ -12,16 +12,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from hirag_dist.core.prompts.bar_records import (
+from hirag_dist.core.prompts.lenient_json import items_of, json_object, scalar_text, text_of
+from hirag_dist.core.prompts.records import (
     FORM_LINES,
     graph_records,
     numbers_of,
     pairs_of,
+    record_lines,
     report_records,
     summary_records,
 )
-from hirag_dist.core.prompts.lenient_json import items_of, json_object, scalar_text, text_of
-from hirag_dist.core.prompts.record_lines import record_lines
 from hirag_dist.core.prompts.records import EntityRecord as EntityRecord
 from hirag_dist.core.prompts.records import ExtractionReply as ExtractionReply
 from hirag_dist.core.prompts.records import MemberLink as MemberLink

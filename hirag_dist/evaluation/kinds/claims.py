@@ -16,9 +16,9 @@ import numpy as np
 
 from hirag_dist.core.prompts.evaluation_requests import answer_claims_request, parse_list
 from hirag_dist.evaluation.answer_collections import AnswerCollections
-from hirag_dist.evaluation.kinds.judge import AnswerMaterial
+from hirag_dist.evaluation.kinds.judge import AnswerMaterial, read_verdicts
 from hirag_dist.evaluation.kinds.judge_report import p_text
-from hirag_dist.evaluation.metrics.claims import (
+from hirag_dist.evaluation.metrics.overlap import (
     THRESHOLDS,
     LabelAgreement,
     cluster_counts,
@@ -29,7 +29,6 @@ from hirag_dist.evaluation.metrics.statistics import bootstrap_means, holm, wilc
 from hirag_dist.evaluation.metrics.win_rates import VerdictTable, majority
 from hirag_dist.evaluation.questions import question_id, take_records
 from hirag_dist.evaluation.session import Session
-from hirag_dist.evaluation.verdict_records import read_verdicts
 from hirag_dist.evaluation.work_units import Findings, WorkUnit
 from hirag_dist.html import Bars, Cell, Lines, Section, Table, Text
 from hirag_dist.readers import Unreadable

@@ -14,7 +14,7 @@ from typing import Any
 import ray
 
 from hirag_dist.errors import HiragError, StageFailed
-from hirag_dist.execution.process_memory import return_freed_memory
+from hirag_dist.execution.executors import return_freed_memory
 from hirag_dist.execution.ray.cluster import count_gpus, last_line
 from hirag_dist.execution.ray.quota_actor import DeclaredDead, RemoteQuotaCoordinator
 from hirag_dist.execution.stage import Services

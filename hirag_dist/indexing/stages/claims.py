@@ -10,7 +10,7 @@ import pyarrow as pa
 from hirag_dist.core.entities.claims import CLAIM_TASK, ClaimRecord, claims_request, parse_claims
 from hirag_dist.core.prompts.reply_limits import MIN_DIVISIBLE_TOKENS, approximate_tokens
 from hirag_dist.core.prompts.templates import Prompts
-from hirag_dist.core.text.halves import text_halves
+from hirag_dist.core.text.chunking import text_halves
 from hirag_dist.core.text.ids import content_id, entity_id
 from hirag_dist.core.text.normalize import name_key
 from hirag_dist.execution.dataset import Dataset, TableSet

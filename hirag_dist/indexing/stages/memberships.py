@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from hirag_dist.core.clustering.partition_tree import largest_of_row
 from hirag_dist.core.clustering.soft_clusters import responsibilities
-from hirag_dist.core.clustering.sparsity import cluster_sparsity
+from hirag_dist.core.clustering.stop_rule import cluster_sparsity
 from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.text.ids import content_id
 from hirag_dist.core.text.normalize import one_line, shorten

@@ -27,6 +27,7 @@ SOURCES = pa.schema(
         pa.field("format", pa.string(), nullable=False),
         pa.field("compression", pa.string()),
         pa.field("modified", pa.string(), nullable=False),  # so that a changed file is read again
+        pa.field("etag", pa.string(), nullable=False),
         pa.field("refusal", pa.string(), nullable=False),  # why it is not read; empty for none
     ]
 )
@@ -40,7 +41,9 @@ def source_of(row: Mapping[str, Any]) -> SourceFile:
     """Return the file of a row of SOURCES."""
     shown = row["shown"]
     form, compression = row["format"], row["compression"]
-    return SourceFile(row["uri"], shown, row["size_bytes"], form, compression, row["modified"], shown, row["refusal"])
+    return SourceFile(
+        row["uri"], shown, row["size_bytes"], form, compression, row["modified"], shown, row["refusal"], row["etag"]
+    )
 
 
 METADATA = "metadata"  # in place of a stage, in dead letters about values of metadata

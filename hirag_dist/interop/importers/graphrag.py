@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from hirag_dist.core.text.normalize import count_noun, one_line
-from hirag_dist.interop.importers.files import read_parquet
 from hirag_dist.interop.importers.model import (
     LABEL_FIELDS,
     SourceChunk,
@@ -24,6 +23,7 @@ from hirag_dist.interop.importers.model import (
     labels_of,
     number_of,
     parsed,
+    read_parquet,
     text_of,
     texts_of,
     type_of,

@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hirag_dist.interop.importers.files import read_graphml, read_json
 from hirag_dist.interop.importers.model import (
     SEP,
     SourceChunk,
@@ -23,6 +22,8 @@ from hirag_dist.interop.importers.model import (
     SourceGraph,
     SourceRelation,
     number_of,
+    read_graphml,
+    read_json,
     text_of,
     texts_of,
     type_of,

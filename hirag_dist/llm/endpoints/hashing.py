@@ -12,8 +12,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.llm.rule_based.language import HAN_RUN, UNSPACED, WORD, stem
-from hirag_dist.llm.rule_based.word_lists import ADVERBS, FOREIGN, FUNCTION, GENERIC
+from hirag_dist.llm.rule_based.language import ADVERBS, FOREIGN, FUNCTION, GENERIC, HAN_RUN, UNSPACED, WORD, stem
 from hirag_dist.types import FloatMatrix
 
 _Number = TypeVar("_Number", bound=np.generic)

@@ -1,4 +1,8 @@
-"""Guards of HTTP calls, and why an endpoint cannot be reached or refuses a request, in words that say what to do."""
+"""Guards of HTTP calls, and why an endpoint cannot be reached or refuses a request, in words that say what to do.
+
+A compressed reply of 3 MB can hold gigabytes. Replies are decompressed in pieces of at most 1 MiB and counted as they
+come, so that one that is too large is given up before it is in memory.
+"""
 
 from __future__ import annotations
 

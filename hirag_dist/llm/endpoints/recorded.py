@@ -18,7 +18,7 @@ from hirag_dist.core.text.normalize import encodable, one_line
 from hirag_dist.errors import ConfigError, RequestRejected
 from hirag_dist.llm.reply_store.block_format import token_count
 from hirag_dist.protocols import ChatModel
-from hirag_dist.readers.clean import clean_text
+from hirag_dist.readers.encoding import clean_text
 from hirag_dist.types import ChatReply, ChatRequest, RateLimits
 
 logger = logging.getLogger(__name__)

@@ -14,10 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hirag_dist.llm.rule_based.finder import find_entities
-from hirag_dist.llm.rule_based.language import UNSPACED, content_words, stem
+from hirag_dist.llm.rule_based.language import GAP, UNSPACED, clean, content_words, sentences, stem, word_set
 from hirag_dist.llm.rule_based.requests import ParsedRequest
-from hirag_dist.llm.rule_based.sentences import GAP, clean, sentences
-from hirag_dist.llm.rule_based.word_lists import word_set
 
 NOT_KNOWN = "I do not know."
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from hirag_dist.llm.rule_based.language import is_common, singular
-from hirag_dist.llm.rule_based.word_lists import (
+from hirag_dist.llm.rule_based.language import (
     DEMONYMS,
     EVENT_HEADS,
     EVENT_TAILS,
@@ -19,6 +18,8 @@ from hirag_dist.llm.rule_based.word_lists import (
     PLACES,
     PRODUCT_TAILS,
     TECHNOLOGY_TAILS,
+    is_common,
+    singular,
 )
 
 DEFAULT_TYPES = ("organization", "person", "location", "event", "technology", "concept", "product")

@@ -11,12 +11,21 @@ from hirag_dist.core.entities.association import associations
 from hirag_dist.core.prompts.records import EntityRecord, ExtractionReply, RelationRecord
 from hirag_dist.core.text.normalize import UNSPACED, clean_name, is_name, name_key, shorten
 from hirag_dist.llm.rule_based.entity_types import TypeWords
-from hirag_dist.llm.rule_based.language import HAN_RUN, KANA, Script, is_english, scripts_of
+from hirag_dist.llm.rule_based.language import (
+    CHINESE_SURNAMES,
+    HAN_RUN,
+    KANA,
+    PLACES,
+    Script,
+    is_english,
+    scripts_of,
+    split_sentences,
+    tokens,
+    words,
+)
 from hirag_dist.llm.rule_based.names import Spelling, find_names
 from hirag_dist.llm.rule_based.phrases import find_phrases
 from hirag_dist.llm.rule_based.requests import safe, safe_name
-from hirag_dist.llm.rule_based.sentences import split_sentences, tokens
-from hirag_dist.llm.rule_based.word_lists import CHINESE_SURNAMES, PLACES, words
 from hirag_dist.types import FoundName
 
 _STOP_CHARS = frozenset("".join(words("chinese_stop_characters")))

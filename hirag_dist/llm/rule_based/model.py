@@ -18,7 +18,7 @@ from hirag_dist.errors import RequestRejected
 from hirag_dist.llm.rule_based.answers import answer, map_answer, reduce_answer, short_answer
 from hirag_dist.llm.rule_based.entity_types import DEFAULT_TYPES, TypeWords, listed_types
 from hirag_dist.llm.rule_based.finder import best_names, described, find_entities, related
-from hirag_dist.llm.rule_based.language import UNSPACED, content_words
+from hirag_dist.llm.rule_based.language import UNSPACED, content_words, sentences, split_sentences
 from hirag_dist.llm.rule_based.requests import (
     EntityLine,
     ParsedRequest,
@@ -29,7 +29,6 @@ from hirag_dist.llm.rule_based.requests import (
     safe_name,
     write,
 )
-from hirag_dist.llm.rule_based.sentences import sentences, split_sentences
 from hirag_dist.llm.rule_based.summaries import summarise
 from hirag_dist.types import ChatReply, ChatRequest, FoundName, Message, RateLimits
 

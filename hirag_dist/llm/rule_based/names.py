@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hirag_dist.llm.rule_based.entity_types import name_kind
-from hirag_dist.llm.rule_based.language import ADJECTIVE, STOP, VERB, is_common, is_everyday, word_class
-from hirag_dist.llm.rule_based.word_lists import (
+from hirag_dist.llm.rule_based.language import (
+    ADJECTIVE,
     DATES,
     DEMONYMS,
     EVENT_TAILS,
@@ -23,7 +23,12 @@ from hirag_dist.llm.rule_based.word_lists import (
     PLACES,
     PLAIN_TITLES,
     SPEECH,
+    STOP,
     STRUCTURE,
+    VERB,
+    is_common,
+    is_everyday,
+    word_class,
     word_set,
 )
 from hirag_dist.types import FoundName

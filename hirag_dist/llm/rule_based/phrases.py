@@ -14,9 +14,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from hirag_dist.llm.rule_based.entity_types import term_kind
-from hirag_dist.llm.rule_based.language import NOUN, STOP, VERB, is_common, is_everyday, singular, word_class
+from hirag_dist.llm.rule_based.language import (
+    GENERIC,
+    NOUN,
+    STOP,
+    STRUCTURE,
+    VERB,
+    VERBS,
+    WEAK,
+    is_common,
+    is_everyday,
+    singular,
+    word_class,
+)
 from hirag_dist.llm.rule_based.names import Spelling, bare
-from hirag_dist.llm.rule_based.word_lists import GENERIC, STRUCTURE, VERBS, WEAK
 from hirag_dist.types import FoundName
 
 _MAX_WORDS = 3

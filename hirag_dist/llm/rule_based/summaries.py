@@ -9,9 +9,21 @@ from dataclasses import dataclass
 
 from hirag_dist.core.text.normalize import name_key, shorten
 from hirag_dist.llm.rule_based.entity_types import TypeWords, listed_types
-from hirag_dist.llm.rule_based.language import HAN_RUN, NOUN, STOP, UNSPACED, VERB, WORD, singular, word_class
+from hirag_dist.llm.rule_based.language import (
+    DATES,
+    DEMONYMS,
+    GENERIC,
+    HAN_RUN,
+    NOUN,
+    STOP,
+    STRUCTURE,
+    UNSPACED,
+    VERB,
+    WORD,
+    singular,
+    word_class,
+)
 from hirag_dist.llm.rule_based.requests import ParsedRequest, SummaryLine, safe, safe_name, write_summaries
-from hirag_dist.llm.rule_based.word_lists import DATES, DEMONYMS, GENERIC, STRUCTURE
 
 _MEMBER = re.compile(r"^(\d+)\. (.*?) \(([^()]{0,80})\): ?(.*)$")
 _NAME = re.compile(

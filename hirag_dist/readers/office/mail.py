@@ -9,8 +9,7 @@ from email import message_from_bytes, policy
 from email.errors import MessageError
 from email.message import EmailMessage, Message, MIMEPart
 
-from hirag_dist.readers.clean import clean_text
-from hirag_dist.readers.encoding import NotText, decode_text
+from hirag_dist.readers.encoding import NotText, clean_text, decode_text
 from hirag_dist.readers.html import parse_page
 from hirag_dist.readers.model import FileRefused
 from hirag_dist.readers.office.placed_text import PlacedText

@@ -1,8 +1,9 @@
-"""Entities with their relations, hierarchy and sources, and the paths between two of them, as a caller may see them."""
+"""Entities, communities and documents of a snapshot, as a caller may see them."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -11,12 +12,166 @@ from numpy.typing import NDArray
 from hirag_dist.core.access.filter import spans, visible_rows
 from hirag_dist.core.graph.shortest_paths import PathFinder
 from hirag_dist.core.retrieval.bridge import further_relations
+from hirag_dist.core.retrieval.levels import RankedCommunity
+from hirag_dist.errors import NotFound
 from hirag_dist.retrieval.deadline import CooperativeDeadline
-from hirag_dist.retrieval.lookup.communities import community_items, most_mentioned
-from hirag_dist.retrieval.lookup.names import find_entity
+from hirag_dist.retrieval.lookup.names import find_entity, short, visible
 from hirag_dist.retrieval.lookup.tables import LookupTables
 from hirag_dist.retrieval.view.index import MappedIndex
-from hirag_dist.types import CsrGraph, EntityDetails, EntityItem, IntVector, PathDetails
+from hirag_dist.types import (
+    CommunityDetails,
+    CommunityItem,
+    CsrGraph,
+    DocumentPart,
+    EntityDetails,
+    EntityItem,
+    IntVector,
+    PathDetails,
+)
+
+_MAX_CHILDREN = 1000
+
+
+def find_community(view: MappedIndex | None, tables: LookupTables, wanted: str) -> tuple[MappedIndex, int]:
+    """Return the view and the row of a community in it.
+
+    Args:
+        view: the index as the caller may see it; None where no document is visible.
+        tables: of the index.
+        wanted: id.
+
+    Raises:
+        NotFound: there is none that the caller may see.
+    """
+    row = None if view is None else tables.communities.row(wanted)
+    if view is None or row is None or not view.fully_visible()[row]:
+        raise NotFound(
+            f"community_id: none that this caller may see has the id {short(wanted)}; a search shows the ids of "
+            "communities, which change when the index is updated"
+        )
+    return view, row
+
+
+def community_details(view: MappedIndex, row: int, max_members: int, misses_reports: bool = False) -> CommunityDetails:
+    """Return a community with its members, its parent and its children.
+
+    Args:
+        view: the index as the caller may see it.
+        row: of the community, which is visible.
+        max_members: limit.
+        misses_reports: whether reports were left out of the snapshot.
+    """
+    index = view.communities
+    members = index.members[index.indptr[row] : index.indptr[row + 1]].astype(np.int64)
+    members = members[visible(view, members)]
+    level = int(index.levels[row])
+    _, entries = spans(index.of_indptr[members], index.of_indptr[members + 1])
+    related = np.unique(index.of[entries])
+    parents = related[index.levels[related] == level - 1].tolist()
+    children = related[index.levels[related] == level + 1][:_MAX_CHILDREN].tolist()
+    return CommunityDetails(
+        community=_item(view, row, misses_reports),
+        members=view.entities([(member, None) for member in most_mentioned(view, members)[:max_members].tolist()]),
+        parent=next((replace(item, report="") for item in community_items(view, parents[:1])), None),
+        children=tuple(replace(item, report="") for item in community_items(view, children)),
+        member_count=len(members),
+    )
+
+
+def community_items(view: MappedIndex, rows: Collection[int]) -> tuple[CommunityItem, ...]:
+    """Return the visible ones of some communities, in their order."""
+    seen = view.fully_visible()
+    return tuple(_item(view, row) for row in rows if seen[row])
+
+
+def most_mentioned(view: MappedIndex, rows: IntVector) -> IntVector:
+    """Return entities by the number of visible chunks that mention them, the largest first, ties by row."""
+    indptr = view.walk_graph.entity_indptr
+    counts = indptr[rows + 1] - indptr[rows]
+    if view.visible_chunks is not None:
+        owner, entries = spans(indptr[rows], indptr[rows + 1])
+        seen = view.visible_chunks[view.walk_graph.entity_chunks[entries]]
+        counts = np.bincount(owner[seen], minlength=len(rows))
+    ordered: IntVector = rows[np.lexsort((rows, -counts))]
+    return ordered
+
+
+def _item(view: MappedIndex, row: int, misses_reports: bool = False) -> CommunityItem:
+    """Return a visible community, without title and report where its report is a dead letter or missing."""
+    item = view.community(RankedCommunity(row, 0, 0.0))
+    if item is not None:
+        return item
+    level = int(view.communities.levels[row])
+    return CommunityItem(view.community_id(row), level, "", "", 0.0, 0, 0.0, report_missing=misses_reports)
+
+
+def find_document(view: MappedIndex | None, tables: LookupTables, wanted: str) -> tuple[MappedIndex, int]:
+    """Return the view and the row of a document in it.
+
+    Args:
+        view: the index as the caller may see it; None where no document is visible.
+        tables: of the index.
+        wanted: id of the document, or of a chunk of it.
+
+    Raises:
+        NotFound: there is none that the caller may see.
+    """
+    row = None if view is None else _row(tables, wanted, view)
+    if view is None or row is None or not _is_visible(view, tables, row):
+        raise NotFound(
+            f"document_id: none that this caller may see has the id {short(wanted)}; a search shows the ids of "
+            "documents and chunks"
+        )
+    return view, row
+
+
+def document_part(view: MappedIndex, tables: LookupTables, row: int, start: int, max_chars: int) -> DocumentPart:
+    """Return a part of a document's text.
+
+    Args:
+        view: the index as the caller may see it.
+        tables: of the index.
+        row: of the document, which is visible.
+        start: first character, at least 0.
+        max_chars: limit.
+
+    Raises:
+        StoreError: the text cannot be read.
+    """
+    text = tables.text(row)
+    part = text[start : start + max_chars]
+    chunks = tables.chunks_of(row)
+    first, last = view.files.spans[chunks].T
+    inside = chunks[(first < start + max(len(part), 1)) & (last > start)]
+    documents = view.files.documents
+    found = view.sources([(at, 0.0) for at in (*inside.tolist(), *chunks[:1].tolist())])  # the last for the metadata
+    return DocumentPart(
+        document_id=documents.value("document_id", row),
+        title=documents.value("title", row),
+        uri=documents.value("uri", row),
+        text=part,
+        start=start,
+        total_chars=len(text),
+        chunks=tuple(replace(chunk, text="") for chunk in found[: len(inside)]),
+        metadata=found[-1].metadata if found else {},
+    )
+
+
+def _row(tables: LookupTables, wanted: str, view: MappedIndex) -> int | None:
+    row = tables.documents.row(wanted)
+    if row is not None:
+        return row
+    chunk = tables.chunks.row(wanted)
+    return None if chunk is None or view.chunk_documents[chunk] < 0 else int(view.chunk_documents[chunk])
+
+
+def _is_visible(view: MappedIndex, tables: LookupTables, row: int) -> bool:
+    """Return whether the caller may see a document. Its chunks have its labels; without chunks they are not known."""
+    if view.visible_chunks is None:
+        return True
+    chunks = tables.chunks_of(row)
+    return bool(len(chunks)) and bool(np.all(view.visible_chunks[chunks]))
+
 
 _MAIN_ENTITIES, _EXAMPLE_TITLES = 6, 12
 _MAX_RELATED = 100  # ancestors, and members

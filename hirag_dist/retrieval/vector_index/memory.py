@@ -1,4 +1,4 @@
-"""Exact search over the snapshot's own vectors, mapped from its file: several processes share the pages."""
+"""Vector indexes by backend; exact search over the vectors of the snapshot, mapped from its file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from hirag_dist.config.model import Config
 from hirag_dist.core.retrieval.vector_scoring import AT_ONCE, nearest_of_all
+from hirag_dist.errors import ConfigError
+from hirag_dist.protocols import VectorIndex
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import AccessFilter, FloatMatrix
 
@@ -43,3 +46,22 @@ class MemoryVectors:
 
     def close(self) -> None:
         """Do nothing: mapped files are released with the object."""
+
+
+def make_vector_index(config: Config, snapshot: Snapshot) -> VectorIndex:
+    """Return the vector index over a snapshot's entities.
+
+    Raises:
+        BackendUnavailable: the named backend is missing, out of reach, or owned by another process.
+        ConfigError: it does not have the configured index, or its address is missing.
+    """
+    vectors = config.vectors
+    if vectors.chosen == "memory":
+        return MemoryVectors(snapshot)
+    from hirag_dist.retrieval.vector_index.milvus import open_milvus, open_milvus_lite
+
+    if vectors.chosen == "milvus":
+        if not vectors.uri:
+            raise ConfigError("vectors.backend milvus needs vectors.uri")
+        return open_milvus(snapshot, vectors)
+    return open_milvus_lite(snapshot, vectors)

@@ -31,7 +31,7 @@ from hirag_dist.core.metadata.visibility import LabelStates, Provenance, row_sta
 from hirag_dist.core.numba_jit import read_only
 from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.storage.access.label_files import LabelFiles, Mentions, map_mentions, map_statements
-from hirag_dist.storage.metadata.metadata_files import MetadataFiles
+from hirag_dist.storage.metadata_files import MetadataFiles
 from hirag_dist.storage.serving.text_columns import TextColumns
 from hirag_dist.types import AccessFilter, IntVector
 

@@ -13,8 +13,8 @@ from hirag_dist.service.http_api.openai_requests import DEFAULT_MODEL
 from hirag_dist.service.http_api.rpc_routes import dump
 from hirag_dist.types import MAP_REDUCE
 from hirag_dist.wire._pb import query_pb2 as pb
+from hirag_dist.wire.addresses import SCHEME, resource_uri
 from hirag_dist.wire.records import MODE_NAMES, MODES
-from hirag_dist.wire.resource_uris import SCHEME, resource_uri
 
 OWNER = "hirag-dist"
 _MAX_WITH_MODES = 100  # indexes for which each mode is listed as a model of its own

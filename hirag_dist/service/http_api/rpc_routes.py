@@ -18,10 +18,10 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
 from hirag_dist.errors import InvalidQuery
-from hirag_dist.service.grpc_handlers import SERVICE, SERVICE_NAME
 from hirag_dist.service.http_api.gateway import GatewayCall
 from hirag_dist.service.http_api.requests import REQUEST_ID_HEADER, ApiRequests, BodyTooLarge
 from hirag_dist.service.http_api.status_error import StatusError, error_headers, error_of, http_status
+from hirag_dist.service.request_gate import SERVICE, SERVICE_NAME
 from hirag_dist.wire.error_status import DeadlinePassed
 
 logger = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 
 from hirag_dist.errors import HiragError
-from hirag_dist.service.grpc_handlers import SERVICE
+from hirag_dist.service.request_gate import SERVICE
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire.error_status import DETAILS_KEY, message_of, status_of, trailers_of
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.access.labels import LabelPatterns, label_sets, pattern_of_sets, patterns
 from hirag_dist.storage import layout
-from hirag_dist.storage.metadata.metadata_files_writer import has_metadata
+from hirag_dist.storage.metadata_files import has_metadata
 from hirag_dist.storage.serving.column_arrays import (
     Batches,
     Create,

@@ -15,7 +15,7 @@ from hirag_dist.core.retrieval.levels import CommunityIndex
 from hirag_dist.core.retrieval.lexical import LexicalIndex
 from hirag_dist.core.retrieval.source_ranking import RelationProvenance
 from hirag_dist.storage import layout
-from hirag_dist.storage.metadata.metadata_files import MetadataFiles, map_metadata
+from hirag_dist.storage.metadata_files import MetadataFiles, map_metadata
 from hirag_dist.storage.serving import writer
 from hirag_dist.storage.serving.claims import MappedClaims
 from hirag_dist.storage.serving.lexical import map_lexical

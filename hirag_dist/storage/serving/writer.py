@@ -27,7 +27,7 @@ from hirag_dist.core.retrieval.entity_linking import name_keys, sorted_names
 from hirag_dist.core.retrieval.levels import invert
 from hirag_dist.storage.access.label_files_writer import LABEL_SETS, LabelProvenanceTables, write_labels
 from hirag_dist.storage.layout import ALIASES
-from hirag_dist.storage.metadata.metadata_files_writer import write_metadata
+from hirag_dist.storage.metadata_files import write_metadata
 from hirag_dist.storage.serving.base_values import BaseFiles, BaseValues
 from hirag_dist.storage.serving.claims import write_claims
 from hirag_dist.storage.serving.column_arrays import (

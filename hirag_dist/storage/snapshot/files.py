@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from hirag_dist._version import __version__
 from hirag_dist.errors import HiragError
-from hirag_dist.storage.hashing_file import HashingFile
+from hirag_dist.storage.digest import HashingFile
 from hirag_dist.storage.layout import CONTENT_TABLES, OPTIONAL_CONTENT
 from hirag_dist.storage.serving.base_values import ARRAYS, LEXICAL_ARRAYS, BaseFiles
 from hirag_dist.storage.serving.writer import SERVING

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from hirag_dist.core.text.tokens import encoding
 from hirag_dist.errors import RequestRejected
@@ -25,19 +25,14 @@ _ROLE_TOKENS = {
     role: array("I", [2**32 - 1 - at] * _MESSAGE_TOKENS).tobytes()
     for at, role in enumerate(("system", "user", "assistant"))
 }
-_KNOWN_TEXTS = 2048  # instructions come again with every call, a unit's text with its gleaning and its retries
-_CACHE_BYTES = 96 * 1024 * 1024
-_ENTRY_BYTES = 1024  # of an answered prompt besides its text, about
-
-Value = TypeVar("Value")
+_KNOWN = 2048  # instructions come again with every call, a unit's text with its gleaning and its retries
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AnsweredPrompt:
     """A chat request read.
 
     Attributes:
-        call: without messages where `text` is known.
         origin: hash of the conversation up to its first question: a request that is asked again with what was wrong
             has another body, and the same origin.
         prefixes: of the prompt cache.
@@ -52,7 +47,7 @@ class AnsweredPrompt:
     output_tokens: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AnsweredEmbedding:
     """An embedding request: its cost, and the reply's body where it was asked before."""
 
@@ -82,17 +77,14 @@ class Answers:
         self._structured = structured or _smallest
         self._embedder = embedder
         encoder = encoding("o200k_base").encode_ordinary
-        self._tokens = lru_cache(_KNOWN_TEXTS)(lambda text: array("I", encoder(text)).tobytes())
-        self._count = lru_cache(4 * _KNOWN_TEXTS)(lambda text: len(encoder(text)))
+        self._tokens = lru_cache(_KNOWN)(lambda text: array("I", encoder(text)).tobytes())
+        self._count = lru_cache(4 * _KNOWN)(lambda text: len(encoder(text)))
         self._cache = PromptCache() if prompt_cache else None
-        self._prompts = _Bounded[AnsweredPrompt](_CACHE_BYTES)
-        self._embedded = _Bounded[AnsweredEmbedding](_CACHE_BYTES)
+        self.prompt = lru_cache(_KNOWN)(self._prompt)
+        self.embedding = lru_cache(_KNOWN)(self._embedding)
 
-    def prompt(self, key: bytes, raw: bytes) -> AnsweredPrompt:
-        """Return the chat request in a body, whose hash is `key`. Raises ApiError 400."""
-        known = self._prompts.get(key)
-        if known is not None:
-            return known
+    def _prompt(self, raw: bytes) -> AnsweredPrompt:
+        """Return the chat request in a body. Raises ApiError 400."""
         call = openai_schema.read_chat(openai_schema.read_object(raw))
         stream = b"".join(
             part for each in call.messages for part in (_ROLE_TOKENS[each.role], self._tokens(each.content))
@@ -100,14 +92,13 @@ class Answers:
         prefixes = prefixes_of(f"{call.model}/{call.form}", stream) if self._cache else ()
         return AnsweredPrompt(call, _origin(call), len(stream) // TOKEN_BYTES + _REPLY_TOKENS, prefixes)
 
-    def answer(self, key: bytes, prompt: AnsweredPrompt) -> ChatReply:
+    def answer(self, prompt: AnsweredPrompt) -> ChatReply:
         """Return the reply. Raises ApiError 400 for what the model cannot do."""
         if prompt.text is None:
-            text = self._text(prompt.call)
-            prompt = replace(prompt, call=replace(prompt.call, messages=()), text=text, output_tokens=self._size(text))
-            self._prompts.put(key, prompt, _ENTRY_BYTES + 2 * len(text))
+            prompt.text = self._text(prompt.call)
+            prompt.output_tokens = self._size(prompt.text)
         return ChatReply(
-            text=prompt.text or "",
+            text=prompt.text,
             model=prompt.call.model,
             input_tokens=prompt.input_tokens,
             cached_tokens=self._cache.take(prompt.prefixes) if self._cache else 0,
@@ -118,23 +109,17 @@ class Answers:
         """Return a reply whose text was changed, with the tokens of that text."""
         return replace(reply, output_tokens=self._size(reply.text))
 
-    def embedding(self, key: bytes, raw: bytes) -> AnsweredEmbedding:
-        """Return the embedding request in a body, whose hash is `key`. Raises ApiError 400."""
-        known = self._embedded.get(key)
-        if known is not None:
-            return known
+    def _embedding(self, raw: bytes) -> AnsweredEmbedding:
+        """Return the embedding request in a body. Raises ApiError 400."""
         call = openai_schema.read_embedding(openai_schema.read_object(raw))
         return AnsweredEmbedding(call, sum(map(self._count, call.texts)))
 
-    async def embed(self, key: bytes, asked: AnsweredEmbedding) -> bytes:
+    async def embed(self, asked: AnsweredEmbedding) -> bytes:
         """Return the body of the reply."""
-        if asked.body is not None:
-            return asked.body
-        vectors = await self._embedder.embed(asked.call.texts)
-        body = openai_schema.dump(openai_schema.embedding_body(asked.call, vectors, asked.input_tokens))
-        known = replace(asked, call=replace(asked.call, texts=()), body=body)
-        self._embedded.put(key, known, _ENTRY_BYTES + len(body))
-        return body
+        if asked.body is None:
+            vectors = await self._embedder.embed(asked.call.texts)
+            asked.body = openai_schema.dump(openai_schema.embedding_body(asked.call, vectors, asked.input_tokens))
+        return asked.body
 
     def _text(self, call: ChatCall) -> str:
         try:
@@ -159,28 +144,6 @@ def _origin(call: ChatCall) -> bytes:
         if message.role == "user":
             break
     return digest("\0".join(parts).encode("utf-8", "surrogatepass"))
-
-
-class _Bounded(Generic[Value]):
-    """Cache of the most recently used items, up to so many bytes."""
-
-    def __init__(self, max_bytes: int) -> None:
-        self._entries: OrderedDict[bytes, tuple[Value, int]] = OrderedDict()
-        self._room = max_bytes
-
-    def get(self, key: bytes) -> Value | None:
-        entry = self._entries.get(key)
-        if entry is None:
-            return None
-        self._entries.move_to_end(key)
-        return entry[0]
-
-    def put(self, key: bytes, value: Value, n_bytes: int) -> None:
-        before = self._entries.pop(key, None)
-        self._room += (before[1] if before else 0) - n_bytes
-        self._entries[key] = (value, n_bytes)
-        while self._room < 0:
-            self._room += self._entries.popitem(last=False)[1][1]
 
 
 MIN_TOKENS, STEP_TOKENS = 1024, 128

@@ -161,16 +161,16 @@ class CallHandlers:
     def _read(self, path: str, key: bytes, raw: bytes) -> PendingCall:
         """Return the request of a body. Raises ApiError 400."""
         if path == EMBEDDINGS:
-            asked = self._answers.embedding(key, raw)
+            asked = self._answers.embedding(raw)
 
             async def embed(plan: FaultPlan) -> CompletedCall:
-                return CompletedCall((await self._answers.embed(key, asked),), asked.input_tokens)
+                return CompletedCall((await self._answers.embed(asked),), asked.input_tokens)
 
             return PendingCall(key, asked.input_tokens, EMBEDDING_FAULTS, embed)
-        prompt = self._answers.prompt(key, raw)
+        prompt = self._answers.prompt(raw)
 
         async def complete(plan: FaultPlan) -> CompletedCall:
-            return self._chat_reply(key, prompt, plan)
+            return self._chat_reply(prompt, plan)
 
         # a foreign schema is a caller's probe of the endpoint's capabilities: it is asked once, and a damaged
         # reply would change how everything after it is asked
@@ -193,8 +193,8 @@ class CallHandlers:
             counts.in_flight -= 1
             self._gate.leave()
 
-    def _chat_reply(self, key: bytes, prompt: AnsweredPrompt, plan: FaultPlan) -> CompletedCall:
-        reply = self._answers.answer(key, prompt)
+    def _chat_reply(self, prompt: AnsweredPrompt, plan: FaultPlan) -> CompletedCall:
+        reply = self._answers.answer(prompt)
         if plan.fault == TRUNCATE:
             reply = self._answers.resized(faults.truncated(reply, plan.share))
         elif plan.fault == MALFORMED:

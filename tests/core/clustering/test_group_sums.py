@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.sparse import csr_array
 
-from hirag_dist.core.clustering.group_sums import group_sums
+from hirag_dist.core.clustering.anchored import group_sums
 from hirag_dist.core.sparse import bounds_of
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.cluster import KMeans
 
-from hirag_dist.compute.cpu import CpuKernels
+from hirag_dist.compute.kernels import CpuKernels
 from hirag_dist.core.clustering.kmeans import labelled_sums, lloyd, nearest, product_sums, start_means
 from hirag_dist.types import FloatMatrix, GroupSums
 from tests.core.planted_rows import Rows, blobs

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score
 
-from hirag_dist.compute.cpu import CpuKernels
+from hirag_dist.compute.kernels import CpuKernels
 from hirag_dist.core.clustering.gaussian_mixture import sample_numbers
 from hirag_dist.core.clustering.kmeans import total_sums
 from hirag_dist.core.clustering.partition_tree import ClusterSettings, assign_cells, fit_cells, sample_size

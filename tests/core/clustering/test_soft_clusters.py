@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 from sklearn.metrics import adjusted_rand_score
 
-from hirag_dist.compute.cpu import CpuKernels
+from hirag_dist.compute.kernels import CpuKernels
 from hirag_dist.core.clustering.gaussian_mixture import standardised
 from hirag_dist.core.clustering.partition_tree import ClusterSettings
 from hirag_dist.core.clustering.soft_clusters import SoftClusters, soft_clusters

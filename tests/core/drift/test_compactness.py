@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hirag_dist.core.drift import compactness as module
-from hirag_dist.core.drift.compactness import compactness
+from hirag_dist.core.drift import measures as module
+from hirag_dist.core.drift.measures import compactness
 from hirag_dist.types import FloatMatrix
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import adjusted_rand_score
 
-from hirag_dist.core.drift.partition_agreement import (
+from hirag_dist.core.drift.measures import (
     adjusted_rand_index,
     best_jaccard,
     groups_of,

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from hirag_dist.core.drift.measures import StaleTexts
 from hirag_dist.core.drift.report import (
     CommunityDrift,
     DriftReport,
@@ -14,7 +15,6 @@ from hirag_dist.core.drift.report import (
     PartitionDrift,
     UpdateStaleness,
 )
-from hirag_dist.core.drift.staleness import StaleTexts
 
 SAME = PartitionDrift(GroupSizes(3, 0, 0), GroupSizes(3, 0, 0), 1.0, 1.0)
 LAYER = LayerDrift(0, 12, 0, SAME, 0.5, 0.5)

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from hirag_dist.core.drift.staleness import StaleTexts, stale_reports, stale_summaries
+from hirag_dist.core.drift.measures import StaleTexts, stale_reports, stale_summaries
 from hirag_dist.schemas import REPORT_INPUTS, REPORTS, SUMMARIES
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from hirag_dist.compute.cpu import CpuKernels
+from hirag_dist.compute.kernels import CpuKernels
 from hirag_dist.core.entities.merging import inter_layer_relation
 from hirag_dist.core.graph.communities import community_table, lineage
 from hirag_dist.core.graph.csr import build_graph

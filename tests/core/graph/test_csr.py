@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from hirag_dist.compute.cpu import CpuKernels
+from hirag_dist.compute.kernels import CpuKernels
 from hirag_dist.core.graph.communities import community_table, hierarchical_labels, membership
 from hirag_dist.core.graph.csr import build_graph, components, subgraph
 from hirag_dist.schemas import COMMUNITIES, RELATIONS

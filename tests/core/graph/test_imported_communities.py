@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from hirag_dist import schemas
-from hirag_dist.core.graph.imported_communities import renamed_reports, with_summaries
+from hirag_dist.core.graph.communities import renamed_reports, with_summaries
 from hirag_dist.core.text.ids import content_id
 
 

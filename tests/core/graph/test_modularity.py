@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from hirag_dist.core.graph.csr import build_graph
-from hirag_dist.core.graph.modularity import modularity
+from hirag_dist.core.graph.hierarchy_metrics import modularity
 from hirag_dist.types import CsrGraph
 
 

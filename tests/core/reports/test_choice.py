@@ -7,8 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from hirag_dist.core.reports.choice import ReportChoice, missing_reports
-from hirag_dist.core.reports.selection import OUTLINES
+from hirag_dist.core.reports.selection import OUTLINES, ReportChoice, missing_reports
 from hirag_dist.schemas import COMMUNITIES
 
 SIZES = {"root": 12, "big": 7, "even": 5, "twin": 5, "tiny": 2}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hirag_dist.core.text.halves import text_halves
+from hirag_dist.core.text.chunking import text_halves
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,7 @@ import pytest
 from scipy.spatial.distance import squareform
 from sklearn.cluster import AgglomerativeClustering
 
-from hirag_dist.evaluation.metrics.claims import cluster_counts, distinct_claims, label_agreement
-from hirag_dist.evaluation.metrics.overlap import rouge_l_distances
+from hirag_dist.evaluation.metrics.overlap import cluster_counts, distinct_claims, label_agreement, rouge_l_distances
 
 
 def test_claims_that_differ_in_form_alone_are_one() -> None:

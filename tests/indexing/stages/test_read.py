@@ -29,6 +29,7 @@ async def documents(folder: Path, files: dict[str, list[dict[str, Any]]]) -> lis
         "format": ["jsonl" for _ in files],
         "compression": [None for _ in files],
         "modified": ["" for _ in files],
+        "etag": ["" for _ in files],
         "refusal": ["" for _ in files],
     }
     services = cast(Services, None)  # reading calls nothing

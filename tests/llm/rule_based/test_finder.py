@@ -7,7 +7,7 @@ import pytest
 from hirag_dist.config.model import ENTITY_TYPES
 from hirag_dist.core.text.normalize import name_key
 from hirag_dist.llm.rule_based.finder import extract_records, find_entities
-from hirag_dist.llm.rule_based.sentences import split_sentences
+from hirag_dist.llm.rule_based.language import split_sentences
 from hirag_dist.types import FoundName
 
 ENGLISH = (

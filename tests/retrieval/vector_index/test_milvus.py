@@ -22,11 +22,17 @@ from pymilvus import MilvusClient, MilvusException
 
 from hirag_dist.config.model import Config, VectorsConfig
 from hirag_dist.errors import BackendUnavailable, ConfigError
-from hirag_dist.retrieval.vector_index.factory import make_vector_index
+from hirag_dist.retrieval.vector_index.memory import make_vector_index
 from hirag_dist.retrieval.vector_index.milvus import MilvusVectors, collection_name, open_milvus, open_milvus_lite
-from hirag_dist.retrieval.vector_index.milvus.collection import aliases, drop, list_keys, resolved
+from hirag_dist.retrieval.vector_index.milvus.collection import (
+    SERVER_FLAT_ROWS,
+    aliases,
+    choose_index,
+    drop,
+    list_keys,
+    resolved,
+)
 from hirag_dist.retrieval.vector_index.milvus.fill import CollectionFill
-from hirag_dist.retrieval.vector_index.milvus.index_params import SERVER_FLAT_ROWS, choose_index
 from hirag_dist.storage.snapshot.reader import Snapshot
 
 ROOT = Path(__file__).parents[3]

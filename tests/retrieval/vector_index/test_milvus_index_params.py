@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hirag_dist.retrieval.vector_index.milvus.index_params import choose_index, search_params
+from hirag_dist.retrieval.vector_index.milvus.collection import choose_index, search_params
 
 
 def test_the_index_goes_by_size() -> None:

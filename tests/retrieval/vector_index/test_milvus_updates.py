@@ -26,9 +26,8 @@ from hirag_dist.retrieval.vector_index.milvus import (
     open_milvus,
     open_milvus_lite,
 )
-from hirag_dist.retrieval.vector_index.milvus.collection import aliases, drop, list_keys, resolved
+from hirag_dist.retrieval.vector_index.milvus.collection import aliases, choose_index, drop, list_keys, resolved
 from hirag_dist.retrieval.vector_index.milvus.fill import CollectionFill
-from hirag_dist.retrieval.vector_index.milvus.index_params import choose_index
 from hirag_dist.retrieval.view.filtered_index import AccessControlledIndex
 from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.storage.snapshot.reader import Snapshot

@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from hirag_dist.service.grpc_handlers import SERVICE, SERVICE_NAME
+from hirag_dist.service.request_gate import SERVICE, SERVICE_NAME
 from hirag_dist.wire.error_status import Overloaded
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

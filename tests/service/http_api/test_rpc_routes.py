@@ -14,7 +14,7 @@ import pytest
 from google.rpc import error_details_pb2
 
 from hirag_dist.errors import BackendUnavailable, InvalidQuery, ModelUnavailable
-from hirag_dist.service.grpc_handlers import SERVICE_NAME
+from hirag_dist.service.request_gate import SERVICE_NAME
 from hirag_dist.wire.error_status import QuotaExceeded
 from tests.service import fakes
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from hirag_dist.errors import ConfigError
-from hirag_dist.service.web.certificates import names_in
 from hirag_dist.service.web.options import PageOptions
+from hirag_dist.service.web.run import names_in
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from hirag_dist.service.web.uploads.options import UploadOptions
+from hirag_dist.service.web.options import UploadOptions
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.integration]
 

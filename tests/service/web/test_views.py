@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.service.http_api.conversation import Turn, standalone_question
+from hirag_dist.service.http_api.openai_requests import Turn, standalone_question
 from hirag_dist.types import Facet
 from tests.service import fakes
 from tests.service.web import toy_graph

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.storage.store import Store
-from hirag_dist.wire.proxies import proxy_options
+from hirag_dist.wire.addresses import proxy_options
 
 TIMEOUT_S = 10.0  # of a search, retries included
 INSTALL: Final = "pip install 'hirag-dist[milvus-lite]'"

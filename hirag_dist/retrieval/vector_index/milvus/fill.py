@@ -24,6 +24,7 @@ from hirag_dist.retrieval.vector_index.milvus.collection import (
     BEGUN,
     KEY,
     VECTOR,
+    IndexChoice,
     SnapshotRows,
     collection_name,
     count_rows,
@@ -34,7 +35,6 @@ from hirag_dist.retrieval.vector_index.milvus.collection import (
     list_keys,
     resolved,
 )
-from hirag_dist.retrieval.vector_index.milvus.index_params import IndexChoice
 from hirag_dist.retrieval.vector_index.milvus.labels import LabelledRows
 from hirag_dist.storage.layout import MANIFEST, snapshot_path
 from hirag_dist.storage.snapshot.manifest import parse_manifest

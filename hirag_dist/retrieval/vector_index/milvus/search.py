@@ -14,18 +14,21 @@ from numpy.typing import NDArray
 from hirag_dist.config.model import VectorsConfig
 from hirag_dist.core.access.filter import visible_rows
 from hirag_dist.core.retrieval.vector_scoring import SLACK, nearest
-from hirag_dist.retrieval.micro_batcher import MicroBatcher
+from hirag_dist.retrieval.question_embedding import MicroBatcher
 from hirag_dist.retrieval.vector_index.memory import MemoryVectors
-from hirag_dist.retrieval.vector_index.milvus.collection import KEY, VECTOR, expression, labelled_rows
-from hirag_dist.retrieval.vector_index.milvus.connection import TIMEOUT_S, connect, open_lite, shown, translated
-from hirag_dist.retrieval.vector_index.milvus.fill import CollectionFill, FilledCollection
-from hirag_dist.retrieval.vector_index.milvus.index_params import (
+from hirag_dist.retrieval.vector_index.milvus.collection import (
+    KEY,
     LITE_FLAT_ROWS,
     SERVER_FLAT_ROWS,
+    VECTOR,
     IndexChoice,
     choose_index,
+    expression,
+    labelled_rows,
     search_params,
 )
+from hirag_dist.retrieval.vector_index.milvus.connection import TIMEOUT_S, connect, open_lite, shown, translated
+from hirag_dist.retrieval.vector_index.milvus.fill import CollectionFill, FilledCollection
 from hirag_dist.retrieval.vector_index.milvus.labels import WHOLE_ROWS, LabelledRows, RowFilter
 from hirag_dist.retrieval.vector_index.milvus.row_keys import KeyedRows
 from hirag_dist.storage.snapshot.reader import Snapshot

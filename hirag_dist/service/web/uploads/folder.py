@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from hirag_dist.errors import ConfigError, InputError, StoreError
-from hirag_dist.service.web.uploads.options import UploadOptions
+from hirag_dist.service.web.options import UploadOptions
 
 _STAGING = ".staging"  # uploads that are not confirmed; readers leave out names that begin with a dot
 _LOCK = ".lock"

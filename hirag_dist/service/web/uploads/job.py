@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hirag_dist.errors import HiragError, InputError
+from hirag_dist.service.web.options import UploadOptions
 from hirag_dist.service.web.uploads.folder import UploadFolder, write_file
-from hirag_dist.service.web.uploads.options import UploadOptions
 
 logger = logging.getLogger(__name__)
 _LINE_BYTES = 1 << 22
@@ -111,7 +111,7 @@ def safe_name(given: str) -> str:
     >>> safe_name("../../etc/notes.md"), safe_name("C:\\My files\\Straße?.txt"), safe_name(".hidden.csv")
     ('notes.md', 'Straße_.txt', 'hidden.csv')
     """
-    from hirag_dist.readers.uris import FORMATS, split_name  # pyarrow, which the page does without
+    from hirag_dist.readers.open import FORMATS, split_name  # pyarrow, which the page does without
 
     name = _SEPARATORS.split(unicodedata.normalize("NFC", given))[-1]
     name = "".join(character for character in name if unicodedata.category(character)[0] != "C")
@@ -127,7 +127,7 @@ def safe_name(given: str) -> str:
 
 def readable() -> str:
     """Return the extensions that the readers know, for people."""
-    from hirag_dist.readers.uris import FORMATS
+    from hirag_dist.readers.open import FORMATS
 
     return " ".join(extension for extension in FORMATS if extension)
 

@@ -18,9 +18,9 @@ from hirag_dist.errors import HiragError, InvalidQuery
 from hirag_dist.service.auth.caller_registry import Callers, NoCallers, read_callers
 from hirag_dist.service.file_watch import Lapse, ReloadingValue
 from hirag_dist.service.web.json_lines import error_body, read_body
+from hirag_dist.service.web.options import UploadOptions
 from hirag_dist.service.web.request_checks import Handler
 from hirag_dist.service.web.uploads.job import UploadConflict, UploadJob, readable
-from hirag_dist.service.web.uploads.options import UploadOptions
 from hirag_dist.wire.error_status import Unauthenticated
 
 logger = logging.getLogger(__name__)

@@ -1,76 +1,58 @@
-"""Toy graphs for resolution: names and types in, the tables that it reads out."""
+"""Toy graphs for resolution: names and types in, scored pairs out."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from hirag_dist.core.entities.resolution.candidate_pairs import CandidatePair, propose_pairs
-from hirag_dist.core.entities.resolution.entity_features import EntityFeatures
-from hirag_dist.core.text.ids import entity_id, relation_id
+from hirag_dist.core.entities.resolution.blocks import NameBlocks
+from hirag_dist.core.entities.resolution.scores import Names, PairScores, ScoredPair
 from hirag_dist.core.text.normalize import name_key
-from hirag_dist.schemas import ENTITIES, RELATIONS
+from hirag_dist.schemas import MENTIONS, RELATION_MENTIONS
 
 
-def entities(
+def mention(name: str, kind: str, chunk: str, said: str = "", position: int = 0) -> dict[str, Any]:
+    """Return a row of MENTIONS."""
+    row = {"name_key": name_key(name), "chunk_id": chunk, "position": position, "name": name, "type": kind}
+    return row | {"description": said, "described": bool(said)}
+
+
+def statement(one: str, other: str, chunk: str = "c", position: int = 0) -> dict[str, Any]:
+    """Return a row of RELATION_MENTIONS."""
+    source, target = sorted((name_key(one), name_key(other)))
+    row = {"source_key": source, "target_key": target, "chunk_id": chunk, "position": position}
+    return row | {"description": "", "strength": 1.0}
+
+
+def proposed(
     kinds: Mapping[str, str],
     chunks: Mapping[str, Sequence[str]] | None = None,
     said: Mapping[str, str] | None = None,
-    mentions: Mapping[str, int] | None = None,
-) -> pa.Table:
-    """Return ENTITIES of layer 0: name → type, in the order given."""
-    rows = [
-        {
-            "entity_id": entity_id(0, name_key(name)),
-            "layer": 0,
-            "name": name,
-            "type": kind,
-            "description": (said or {}).get(name, ""),
-            "described": True,
-            "n_mentions": (mentions or {}).get(name, 1),
-            "chunk_ids": list((chunks or {}).get(name, ())),
-        }
-        for name, kind in kinds.items()
-    ]
-    return pa.Table.from_pylist(rows, ENTITIES)
-
-
-def relations(pairs: Iterable[tuple[str, str]]) -> pa.Table:
-    """Return RELATIONS between names."""
-    rows = []
-    for one, other in pairs:
-        source, target = sorted((entity_id(0, name_key(one)), entity_id(0, name_key(other))))
-        rows.append(
-            {
-                "relation_id": relation_id("extracted", source, target),
-                "source_id": source,
-                "target_id": target,
-                "kind": "extracted",
-                "layer": 0,
-                "description": "",
-                "weight": 1.0,
-                "chunk_ids": [],
-            }
-        )
-    return pa.Table.from_pylist(rows, RELATIONS)
-
-
-def view_of(
-    kinds: Mapping[str, str],
-    chunks: Mapping[str, Sequence[str]] | None = None,
-    said: Mapping[str, str] | None = None,
-    mentions: Mapping[str, int] | None = None,
     related: Iterable[tuple[str, str]] = (),
-) -> EntityFeatures:
-    return EntityFeatures(entities(kinds, chunks, said, mentions), relations(related))
+) -> dict[tuple[str, str], ScoredPair]:
+    """Return the pairs that are proposed, by their names, sorted.
 
-
-def proposed(view: EntityFeatures) -> dict[tuple[str, str], CandidatePair]:
-    """Return the pairs that are proposed, by their names, sorted."""
-    return {named(view, pair): pair for pair in propose_pairs(view)}
-
-
-def named(view: EntityFeatures, pair: CandidatePair) -> tuple[str, str]:
-    one, other = sorted((view.names[pair.left], view.names[pair.right]))
-    return one, other
+    Args:
+        kinds: name → type.
+        chunks: name → chunks that mention it; each is alone in one unless they are given.
+    """
+    rows = []
+    for name, kind in kinds.items():
+        for chunk in (chunks or {}).get(name, (f"of {name}",)):
+            rows.append(mention(name, kind, chunk, (said or {}).get(name, "")) | {"described": True})
+    mentions = pa.Table.from_pylist(rows, MENTIONS)
+    keys = pc.unique(mentions["name_key"])
+    keys = keys.take(pc.sort_indices(keys))
+    places = pc.index_in(mentions["name_key"], value_set=keys).to_numpy().astype(np.int64)
+    pairs = NameBlocks(keys, places, mentions["description"].combine_chunks()).pairs(np.ones(len(places), bool))
+    statements = pa.Table.from_pylist([statement(*pair) for pair in related], RELATION_MENTIONS)
+    names = Names(keys, places, mentions, statements)
+    found = {}
+    for pair in PairScores(names, pairs, len(keys)).of(np.ones(len(keys), bool)):
+        one, other = sorted((names[pair.left].text, names[pair.right].text))
+        found[one, other] = pair
+    return found

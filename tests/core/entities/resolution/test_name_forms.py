@@ -27,7 +27,6 @@ THING, PERSON, FIRM, PLACE = "concept", "person", "organization", "location"
         (PLACE, "Łódź", "Lodz"),
         (PERSON, "Королёв", "Королев"),
         (PERSON, "阿尔伯特·爱因斯坦", "阿尔伯特 爱因斯坦"),
-        (PERSON, "Lincoln, Abraham", "Abraham Lincoln"),
         (PERSON, "Dr. Jordan Hayes", "Jordan Hayes"),
         (PERSON, "山田さん", "山田"),
         (PERSON, "Marley's Ghost", "The Ghost of Marley"),
@@ -116,3 +115,16 @@ def test_no_name_is_too_short(name: str, kind: str) -> None:
 )
 def test_letters_of_an_acronym(short: str, long: str, fits: bool) -> None:
     assert is_acronym_of(short, long) is fits
+
+
+@pytest.mark.parametrize(
+    ("name", "initials"),
+    [
+        ("World Health Organization", {"who"}),
+        ("Food and Drug Administration", {"fada", "fda"}),
+        ("World War II", {"ww"}),
+        ("Berlin", set()),
+    ],
+)
+def test_initials(name: str, initials: set[str]) -> None:
+    assert name_form(name, FIRM).initials == initials

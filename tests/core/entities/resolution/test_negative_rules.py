@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hirag_dist.core.entities.resolution.name_forms import name_form
-from hirag_dist.core.entities.resolution.negative_rules import is_slip, known_different, same_given_name
+from hirag_dist.core.entities.resolution.negative_rules import known_different, same_given_name
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,6 @@ def test_two_things(kind: str, one: str, other: str) -> None:
         ("person", "J. R. R. Tolkien", "John Ronald Reuel Tolkien"),
         ("person", "Jo Swinson", "Jo Anne Swinson"),
         ("person", "Bob Cratchit", "Robert Cratchit"),
-        ("person", "Jacob Marley", "Jaocb Marley"),
         ("person", "Mr. Scrooge", "Uncle Scrooge"),
         ("organization", "World Health Organization", "WHO"),
         ("concept", "international law", "law of nations"),
@@ -68,19 +67,3 @@ def test_not_held_apart(kind: str, one: str, other: str) -> None:
 )
 def test_given_names(one: str, other: str, same: bool) -> None:
     assert same_given_name(one, other) is same_given_name(other, one) is same
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "slip"),
-    [
-        ("marley", "marely", True),
-        ("marley", "marly", True),
-        ("marley", "morley", True),
-        ("marley", "marley", True),
-        ("marie", "maria", False),
-        ("marley", "mraely", False),
-        ("a1234", "a1235", False),
-    ],
-)
-def test_slips(one: str, other: str, slip: bool) -> None:
-    assert is_slip(one, other) is is_slip(other, one) is slip

@@ -1,0 +1,300 @@
+"""Records of text files: rows of CSV and TSV, values of JSON and JSON Lines → documents."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import cast
+
+from hirag_dist.readers.document_builder import (
+    LABEL_FIELDS,
+    TEXT_FIELDS,
+    TITLE_FIELDS,
+    DocumentBuilder,
+    find_field,
+    kind_of,
+    missing_text,
+)
+from hirag_dist.readers.encoding import clean_text
+from hirag_dist.readers.model import Document, Unreadable
+
+DELIMITERS = (",", ";", "\t", "|")
+MAX_COLUMNS = 10_000
+_SEPARATOR_LINE = re.compile(r'"?sep=(.)"?')  # before the header, for Excel
+
+
+def read_delimited(
+    lines: Iterator[str], maker: DocumentBuilder, delimiter: str | None = None
+) -> Iterator[Document | Unreadable]:
+    """Yield a document, or the reason why there is none, for each row below the header.
+
+    Quoting is as in RFC 4180; a quote that is never closed costs the row it is in, not the rest of the file.
+
+    Args:
+        lines: without their ends.
+        maker: of the file's documents.
+        delimiter: one character; None takes the one of `, ; tab |` under which the header has a text field,
+            else the most frequent in it.
+    """
+    rows = read_table(
+        lines,
+        maker.options.max_document_bytes,
+        lambda header: delimiter or _delimiter_of(header, maker),
+        lambda header: _bad_header(header, maker),
+        "the file is empty",
+    )
+    for record, fields in enumerate(rows):
+        yield maker.unreadable(record, fields) if isinstance(fields, str) else maker.from_fields(fields, record)
+
+
+def read_table(
+    lines: Iterator[str],
+    max_row_bytes: int,
+    delimiter_of: Callable[[str], str],
+    check_header: Callable[[list[str]], str | None] = lambda header: None,
+    if_empty: str = "",
+) -> Iterator[dict[str, str] | str]:
+    """Yield the fields of each row below the header, empty where the row is shorter; for a broken row the reason.
+
+    csv's limit on the size of a field, one number for the process, is raised and stays so.
+
+    Args:
+        lines: without their ends.
+        max_row_bytes: limit of a row, which may go on over several lines.
+        delimiter_of: header → one character.
+        check_header: returns the reason why a header cannot be used; it is the only item then.
+        if_empty: the only item of a file without lines; no item if empty.
+    """
+    csv.field_size_limit(max(csv.field_size_limit(), max_row_bytes))
+    first = next((line for line in lines if line and not line.isspace()), None)
+    if first is None:
+        yield from [if_empty] if if_empty else []
+        return
+    if max(map(first.count, DELIMITERS)) >= MAX_COLUMNS:
+        yield f"the header has more than {MAX_COLUMNS} columns"
+        return
+    named = _SEPARATOR_LINE.fullmatch(first.strip())
+    if named:
+        first = next((line for line in lines if line and not line.isspace()), "")
+    rows = split_rows(lines, first, named[1] if named else delimiter_of(first), max_row_bytes)
+    names = next(rows, [])
+    header = [] if isinstance(names, str) else [name.strip() for name in names]
+    reason = names if isinstance(names, str) else check_header(header)
+    if reason is not None:
+        yield reason
+        return
+    for row in rows:
+        if isinstance(row, str):
+            yield row
+        elif any(cell.strip() for cell in row[len(header) :]):
+            yield f"the row has {len(row)} fields, the header {len(header)}: quote fields that hold the delimiter"
+        else:
+            yield dict.fromkeys(header, "") | dict(zip(header, row, strict=False))
+
+
+def _bad_header(header: list[str], maker: DocumentBuilder) -> str | None:
+    """Return the reason why a header cannot be used; None if there is none."""
+    options = maker.options
+    if find_field(header, options.text_field, TEXT_FIELDS) is None:
+        return missing_text(header, options.text_field)
+    if options.label_field is not None and find_field(header, options.label_field, LABEL_FIELDS) is None:
+        return f"no column {options.label_field!r} with the labels"
+    return None
+
+
+def _delimiter_of(header: str, maker: DocumentBuilder) -> str:
+    for delimiter in DELIMITERS:
+        names = [name.strip() for name in next(csv.reader([header], delimiter=delimiter))]
+        if find_field(names, maker.options.text_field, TEXT_FIELDS) is not None:
+            return delimiter
+    return max(DELIMITERS, key=header.count)
+
+
+class _Feed:
+    """Lines for csv, which remembers those of the row being read, so that they can be read again."""
+
+    def __init__(self, lines: Iterator[str], again: list[str], max_row_bytes: int) -> None:
+        self._lines = lines
+        self._max_row_bytes = max_row_bytes
+        self._row_bytes = 0
+        self._again = again[::-1]
+        self.row: list[str] = []
+        self.ended = False
+
+    def __iter__(self) -> _Feed:
+        return self
+
+    def __next__(self) -> str:
+        line = self._again.pop() if self._again else next(self._lines, None)
+        if line is None:
+            self.ended = True
+            raise StopIteration
+        self._row_bytes = self._row_bytes + len(line) if self.row else len(line)
+        if self._row_bytes > self._max_row_bytes:
+            raise csv.Error(f"a row is longer than {self._max_row_bytes} bytes")
+        self.row.append(line)
+        return line.replace("\n", " ") + "\n"
+
+    def rewind(self) -> None:
+        """Give the lines of the row again, but the first."""
+        self._again = self.row[:0:-1]
+        self.row = []
+        self.ended = False
+
+
+def split_rows(lines: Iterator[str], first: str, delimiter: str, max_row_bytes: int) -> Iterator[list[str] | str]:
+    """Yield rows that are not blank, and for a row that is broken the reason.
+
+    Args:
+        lines: without their ends.
+        first: a line before them.
+        delimiter: one character.
+        max_row_bytes: limit of a row; a longer one is broken.
+    """
+    feed = _Feed(lines, [first], max_row_bytes)
+    while not feed.ended:
+        try:
+            for row in csv.reader(feed, delimiter=delimiter):
+                if feed.ended:  # csv asked for more lines than there are
+                    yield "a quote is opened and never closed"
+                    feed.rewind()
+                    break
+                feed.row.clear()
+                if len(row) > 1 or "".join(row).strip():
+                    yield row
+        except csv.Error as error:
+            yield f"not valid CSV: {error}"
+            feed.rewind()
+
+
+_LIST_FIELDS = ("documents", "docs", "data", "records", "rows", "items", "results", "passages", "chunks")
+_INT_DIGITS = 4000
+_VALUE_BYTES, _OBJECT_BYTES = 72, 240
+"""Memory that a value in a list and an object take, about."""
+_MEMORY_FACTOR = 8
+
+
+def read_json_lines(lines: Iterable[str], maker: DocumentBuilder) -> Iterator[Document | Unreadable]:
+    """Yield a document, or the reason why there is none, for each line that is not blank.
+
+    A line holds an object with a text field, or a string that is the text itself.
+    """
+    record = 0
+    for number, line in enumerate(lines, start=1):
+        if not line or line.isspace():
+            continue
+        try:
+            value = parse_json(line, maker.options.max_document_bytes)
+        except ValueError as error:
+            yield maker.unreadable(record, f"line {number} is not valid JSON: {error}")
+        else:
+            yield _from_value(value, record, maker)
+        record += 1
+
+
+def read_json(text: str, maker: DocumentBuilder) -> Iterator[Document | Unreadable]:
+    """Yield the documents of a JSON file.
+
+    It holds a list of strings or objects; one object with a text field; an object with such a list under a
+    key; or a map from id to text or to object, the id being the default title and the default id. A file of JSON
+    Lines is read as that.
+    """
+    text = clean_text(text)
+    if not text or text.isspace():
+        yield maker.unreadable(0, "the text is empty")
+        return
+    try:
+        value = parse_json(text, maker.options.max_file_bytes)
+    except ValueError as error:
+        if "Extra data" in str(error) and "\n" in text.strip():
+            yield from read_json_lines(iter_lines(text), maker)
+        else:
+            yield maker.unreadable(0, f"not valid JSON: {error}")
+        return
+    if isinstance(value, dict):
+        yield from _from_object(value, maker)
+    elif isinstance(value, list):
+        yield from _from_list(value, maker)
+    elif isinstance(value, str):
+        yield maker.document(value)
+    else:
+        yield maker.unreadable(0, f"the file holds {kind_of(value)}, not a list or an object")
+
+
+def _from_object(value: dict[str, object], maker: DocumentBuilder) -> Iterator[Document | Unreadable]:
+    options = maker.options
+    text_field = find_field(value, options.text_field, TEXT_FIELDS)
+    lists = [key for key, items in value.items() if _is_list_of_records(items)]
+    named = [key for key in lists if key.lower() in _LIST_FIELDS]
+    if text_field is not None and text_field not in lists:
+        yield maker.from_fields(value, 0, default_title=maker.stem)
+    elif len(lists) == 1 or named:
+        yield from _from_list(cast(list[object], value[(named or lists)[0]]), maker)
+    elif len(lists) > 1:
+        yield maker.unreadable(0, f"several lists ({', '.join(lists[:10])}): which holds the documents is not clear")
+    elif find_field(value, options.title_field, TITLE_FIELDS + LABEL_FIELDS) is None and _is_map(value):
+        for record, (key, item) in enumerate(value.items()):
+            yield _from_value(item, record, maker, key)
+    else:
+        yield maker.from_fields(value, 0, default_title=maker.stem)
+
+
+def _from_list(values: list[object], maker: DocumentBuilder) -> Iterator[Document | Unreadable]:
+    if not values:
+        yield maker.unreadable(0, "the list is empty")
+    for record, value in enumerate(values):
+        yield _from_value(value, record, maker)
+
+
+def _from_value(value: object, record: int, maker: DocumentBuilder, key: str | None = None) -> Document | Unreadable:
+    if isinstance(value, str):
+        title = key or maker.title_of(value, record)
+        return maker.document(value, record=record, default_title=title, source_id=key)
+    if isinstance(value, dict):
+        return maker.from_fields(value, record, key, key)
+    return maker.unreadable(record, f"the record is {kind_of(value)}, not an object or a string")
+
+
+def _is_list_of_records(value: object) -> bool:
+    return isinstance(value, list) and any(isinstance(item, (str, dict)) for item in value)
+
+
+def _is_map(value: dict[str, object]) -> bool:
+    """Tell a map from id to text or object: all its values are of one of the two kinds."""
+    return bool(value) and (
+        all(isinstance(item, str) for item in value.values()) or all(isinstance(item, dict) for item in value.values())
+    )
+
+
+def iter_lines(text: str) -> Iterator[str]:
+    """Yield the lines of a text one at a time, without their ends."""
+    return (line.removesuffix("\n") for line in io.StringIO(text))
+
+
+def parse_json(text: str, max_bytes: int) -> object:
+    """Parse JSON, with raw line ends in strings allowed.
+
+    Args:
+        max_bytes: the values may take `_MEMORY_FACTOR` times as much memory, estimated from the marks between them.
+
+    Raises:
+        ValueError: it is no JSON, or nested too deeply to be read, or of too many values; the message says where.
+    """
+    values = text.count(",") + text.count("[")
+    if values * _VALUE_BYTES + text.count("{") * _OBJECT_BYTES > _MEMORY_FACTOR * max_bytes:
+        raise ValueError(f"it holds too many values, about {values}: split it, or raise the limits of `reading`")
+    try:
+        return json.loads(text, strict=False, parse_int=_integer)
+    except json.JSONDecodeError as error:
+        line = f"line {error.lineno}, " if error.lineno > 1 else ""
+        raise ValueError(f"{error.msg} ({line}column {error.colno})") from error
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
+def _integer(digits: str) -> int | str:
+    """Return an integer; as a string where Python refuses to convert so many digits."""
+    return int(digits) if len(digits) < _INT_DIGITS else digits

@@ -1,0 +1,58 @@
+"""Addresses that server and client share: defaults, proxies of the environment, and URIs of resources."""
+
+from __future__ import annotations
+
+import re
+from ipaddress import ip_address
+from typing import Final
+from urllib.parse import quote, urlsplit
+from urllib.request import proxy_bypass
+
+DEFAULT_LISTEN = "127.0.0.1:50051"
+MAX_MESSAGE_BYTES = 16 * 1024 * 1024
+
+
+_SCHEME = re.compile(r"^(dns:(//[^/]*/)?|ipv[46]:)")
+
+
+def proxy_options(target: str) -> list[tuple[str, int]]:
+    """Return the channel arguments that keep a channel from a proxy where none should be asked.
+
+    Those are addresses of this machine, and hosts that `no_proxy` or `NO_PROXY` names: gRPC itself reads only the name
+    in lower case.
+
+    Args:
+        target: HOST:PORT, or a gRPC name whose addresses are used in turn.
+
+    >>> proxy_options("localhost:50051"), proxy_options("ipv4:127.0.0.1:1,127.0.0.2:1"), proxy_options("[::1]:1")
+    ([('grpc.enable_http_proxy', 0)], [('grpc.enable_http_proxy', 0)], [('grpc.enable_http_proxy', 0)])
+    """
+    hosts = [urlsplit(f"//{address}").hostname or "" for address in _SCHEME.sub("", target).split(",")]
+    direct = all(_is_loopback(host) or proxy_bypass(host) for host in hosts)
+    return [("grpc.enable_http_proxy", 0)] if direct else []
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+SCHEME: Final = "hirag"
+DEFAULT_INDEX: Final = "default"  # in place of the index of requests that name none
+
+
+def resource_uri(index: str, kind: str = "", key: str = "") -> str:
+    """Return the URI of a resource.
+
+    Args:
+        index: Name of the index; empty for the default one.
+        kind: documents, entities or reports; empty for the index itself.
+        key: Id, or the name of an entity.
+
+    >>> resource_uri("", "entities", "Ada Byron"), resource_uri("law/de")
+    ('hirag://default/entities/Ada%20Byron', 'hirag://law%2Fde')
+    """
+    root = f"{SCHEME}://{quote(index or DEFAULT_INDEX, safe='')}"
+    return f"{root}/{kind}/{quote(key, safe='')}" if kind else root

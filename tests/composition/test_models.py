@@ -1,0 +1,115 @@
+"""Context windows of a run's models: what servers tell, what an index keeps, and builds that fit."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hirag_dist.api.index import open_index
+from hirag_dist.application.build import BuildOptions, run_build
+from hirag_dist.composition.models import ask_windows, role_windows
+from hirag_dist.config.model import Config
+from hirag_dist.core.text.tokens import counter
+from hirag_dist.llm.rule_based import reply_to
+from hirag_dist.storage.snapshot.reader import open_snapshot
+from hirag_dist.storage.store import Store
+from hirag_dist.types import Message
+from tests.scripted_endpoint import Asked, Endpoint
+
+SAMPLES = Path(__file__).parents[2] / "hirag_dist" / "samples" / "corpus"
+DOCUMENTS = ("doyle-five-orange-pips-lone-star.md", "jefferson-1803-louisiana.md")
+COUNT = counter("o200k_base")
+HISTORY = "Earlier questions:\n" + "\n".join(f"- {'Who sailed on which ship, and why? ' * 8}" for _ in range(3))
+
+
+def other_count(text: str) -> int:
+    """Count as a tokenizer with a small vocabulary does: a fifth more than the local one."""
+    return COUNT(text) * 6 // 5
+
+
+def by_rules(asked: Asked) -> str:
+    """Return the built-in model's reply, without the last lines for which the request's limit has no room."""
+    messages = tuple(Message(each["role"], each["content"]) for each in asked.body["messages"])
+    *lines, end = reply_to(messages, None).splitlines()
+    most = asked.body.get("max_tokens", 100_000)
+    while lines and other_count("\n".join([*lines, end])) > most:
+        lines.pop()
+    return "\n".join([*lines, end])
+
+
+@pytest.fixture
+def small() -> Iterator[Endpoint]:
+    """Return an endpoint whose window a test sets."""
+    endpoint = Endpoint(by_rules, count_tokens=other_count)
+    yield endpoint
+    endpoint.close()
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> str:
+    (tmp_path / "corpus").mkdir()
+    for name in DOCUMENTS:
+        (tmp_path / "corpus" / name).write_text((SAMPLES / name).read_text(encoding="utf-8"), encoding="utf-8")
+    return str(tmp_path / "corpus")
+
+
+def config(server: Endpoint, **keys: Any) -> Config:
+    """Return a configuration with all roles at the endpoint."""
+    named = {"base_url": server.url, "model": "small", "output": "delimited", "api_key": "k"}
+    roles = dict.fromkeys(("extract", "summarise", "report", "answer"), "local")
+    endpoints = {"local": named | keys.pop("endpoint", {}), "builtin-embedder": {"kind": "hashing", "dim": 32}}
+    return Config.model_validate(
+        {"execution": {"executor": "inline"}, "llm": {"endpoints": endpoints, "roles": roles}} | keys
+    )
+
+
+@pytest.mark.parametrize("window", [1024, 2048])
+def test_a_build_and_its_answers_fit_the_window(small: Endpoint, corpus: str, tmp_path: Path, window: int) -> None:
+    small.window = window
+    index = tmp_path / "index"
+    result = run_build([corpus], str(index), config(small, resolution={"enabled": True}))
+    assert not result.dead_letters
+    assert not small.refused
+    chunks = open_snapshot(Store(str(index)), result.manifest.snapshot_id).table("chunks", ["n_tokens"])["n_tokens"]
+    assert max(chunks.to_pylist()) <= min(window // 3, 1200)
+    with open_index(index, config=config(small)) as opened:
+        for mode in ("hirag", "naive", "graphrag-global"):
+            answer = opened.answer("Who sailed on the Lone Star?", mode=mode)
+            assert answer.retrieval.context_refs
+            assert answer.retrieval.context_tokens < window // 2 + 200
+        assert opened.answer(f"{HISTORY}\nQuestion: Who sailed on the Lone Star?").retrieval.context_refs
+    assert "Who sailed on the Lone Star?" in small.asked[-1].between("question")
+    assert not small.refused
+
+
+def test_a_configured_window_is_not_asked_for(small: Endpoint) -> None:
+    small.window = 4096
+    asked = ask_windows(config(small, endpoint={"context_window": 2048}))
+    assert role_windows(asked, ["extract"]) == {"extract": 2048}
+
+
+def test_an_index_keeps_the_window_that_it_was_begun_with(
+    small: Endpoint, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "a.txt").write_text(" ".join(f"Ada {n} met Babbage {n} in London." for n in range(200)))
+    given, index = [str(tmp_path / "a.txt")], str(tmp_path / "index")
+    small.window = 2048
+    first = run_build(given, index, config(small))
+    n_asked = len(small.asked)
+    small.window = 131_072
+    with caplog.at_level(logging.WARNING):
+        larger = run_build(given, index, config(small))
+    assert larger.manifest.snapshot_id == first.manifest.snapshot_id
+    assert "--rebuild" not in caplog.text
+    small.window = 1024
+    with caplog.at_level(logging.WARNING):
+        second = run_build(given, index, config(small))
+    assert second.manifest.snapshot_id == first.manifest.snapshot_id
+    assert len(small.asked) == n_asked
+    assert "--rebuild cuts it anew" in caplog.text
+    anew = run_build(given, index, config(small), BuildOptions(rebuild=True))
+    assert anew.manifest.counts["chunks"] > first.manifest.counts["chunks"]

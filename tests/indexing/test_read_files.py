@@ -1,0 +1,284 @@
+"""Updates that open only the files that have changed, against updates that read all of INPUT."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from hirag_dist.indexing.changed_documents import DocumentSelection
+from hirag_dist.indexing.pipeline import Build, BuildResult
+from hirag_dist.indexing.read_files import load_read_files
+from hirag_dist.schemas import READ_FILES
+from hirag_dist.storage.layout import read_files_path
+from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
+from tests.toy_builds import Bench, rows
+
+TEXTS = ["sun moon", "moon stars", "sea wind", "iron bread", "horse tree", "tree sea", "bread sun", "wind stars"]
+METADATA: dict[str, Any] = {"fields": {"day": {"type": "date"}, "team": {"path": r"^(\w+)/"}}}
+
+
+class Corpus:
+    """A folder of files whose modification times are those of a counter, so that no test waits for a clock."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._now = 10**18
+
+    def write(self, name: str, content: str | bytes) -> None:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        self.touch(name)
+
+    def touch(self, name: str) -> None:
+        self._now += 1
+        os.utime(self.folder / name, ns=(self._now, self._now))
+
+    def replace_unnoticed(self, name: str, content: str) -> None:
+        """Write other content of the same size, and set the former modification time."""
+        path = self.folder / name
+        before = path.stat()
+        path.write_text(content)
+        assert path.stat().st_size == before.st_size
+        os.utime(path, ns=(before.st_mtime_ns, before.st_mtime_ns))
+
+    def names(self) -> list[str]:
+        return sorted(str(path.relative_to(self.folder)) for path in self.folder.rglob("*") if path.is_file())
+
+
+def indexed(bench: Bench, folder: Path, **keys: Any) -> BuildResult:
+    bench.base_id = ""
+    return bench.run_work(lambda build: build.index([str(folder)]), **keys)
+
+
+def records(texts: list[str], rng: random.Random) -> str:
+    lines = [
+        json.dumps({"text": text, "id": f"{rng.randrange(30)}", "title": rng.choice("AB"), "day": rng.choice(DAYS)})
+        for text in texts
+    ]
+    return "\n".join(lines)
+
+
+DAYS = ["2026-01-01", "2026-02-02", None]
+
+
+def change(corpus: Corpus, rng: random.Random) -> None:
+    """Change a corpus of few texts, many of which are in several files."""
+    names = corpus.names()
+    action = rng.choice(["add", "add", "edit", "touch", "remove", "rename", "fail", "repair"])
+    chosen = rng.choice(names)
+    if action == "touch":
+        corpus.touch(chosen)
+    elif action == "remove" and len(names) > 4:
+        (corpus.folder / chosen).unlink()
+    elif action == "rename":
+        target = corpus.folder / f"{rng.choice('ab')}/{rng.randrange(99)}{Path(chosen).suffix}"
+        target.parent.mkdir(exist_ok=True)
+        (corpus.folder / chosen).rename(target)
+    elif action == "fail":
+        corpus.write(chosen, b"\x00\x01\x02" if chosen.endswith(".txt") else '{"text": "sun moon"}\n{"text"')
+    elif action == "repair" or action == "edit":
+        text = rng.choice(TEXTS)
+        corpus.write(chosen, text if chosen.endswith(".txt") else records([text, *rng.sample(TEXTS, 2)], rng))
+    else:
+        name = f"{rng.choice('ab')}/{rng.randrange(99)}"
+        if rng.random() < 0.5:
+            corpus.write(f"{name}.jsonl", records(rng.sample(TEXTS, 3), rng))
+        else:
+            corpus.write(f"{name}.txt", rng.choice(TEXTS))
+
+
+def step(corpus: Corpus, snapshot: Snapshot, rng: random.Random) -> Any:
+    """Return a step of a history: mostly an update, sometimes an addition or a removal."""
+    kind = rng.random()
+    if kind < 0.7:
+        change(corpus, rng)
+        return lambda build: build.index([str(corpus.folder)])
+    if kind < 0.85:
+        change(corpus, rng)
+        name = rng.choice(corpus.names())
+        return lambda build: build.add([str(corpus.folder / "[ab]" / Path(name).name)])
+    gone = rng.choice(rows(snapshot, "documents"))["document_id"]
+    return lambda build: build.remove(DocumentSelection((gone,)))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_history_gives_the_ids_that_reading_every_file_gives(tmp_path: Path, seed: int) -> None:
+    rng, corpus = random.Random(seed), Corpus(tmp_path / "corpus")
+    for number, text in enumerate(TEXTS):
+        corpus.write(f"{'ab'[number % 2]}/{number}.txt", text)
+    corpus.write("a/many.jsonl", records(TEXTS[:3], rng))
+    benches = Bench(tmp_path / "skipping"), Bench(tmp_path / "reading")
+    keys: dict[str, Any] = {"metadata": METADATA}
+    for bench in benches:
+        bench.folder.mkdir()
+        bench.takes_copies = False
+    results = [indexed(bench, corpus.folder, **keys) for bench in benches]
+    n_unread = 0
+    for _ in range(12):
+        store, last = benches[1].store, results[1].manifest.snapshot_id
+        store.delete(read_files_path(last))
+        work = step(corpus, open_snapshot(store, last), rng)
+        outcomes = [outcome(bench, work, **keys) for bench in benches]
+        assert outcomes[0] == outcomes[1]
+        results = [bench.result for bench in benches]
+        n_unread += results[0].unread_files
+        assert results[1].unread_files == 0
+    assert n_unread > 30
+
+
+def outcome(bench: Bench, work: Any, **keys: Any) -> Any:
+    """Return the id after a step, or the error of one that is refused, which changes nothing."""
+    try:
+        bench.result = bench.run_work(work, **keys)
+    except Exception as error:  # of a step that removes all, or adds what cannot be read
+        return repr(error)
+    snapshot = open_snapshot(bench.store, bench.result.manifest.snapshot_id, full_check=True)
+    return snapshot.manifest.snapshot_id, rows(snapshot, "document_metadata"), rows(snapshot, "rejects")
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Corpus:
+    corpus = Corpus(tmp_path / "corpus")
+    for name, text in (("a/1.txt", "sun moon"), ("a/2.txt", "moon stars"), ("b/3.txt", "sea wind")):
+        corpus.write(name, text)
+    return corpus
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    made = Bench(tmp_path / "bench")
+    made.folder.mkdir()
+    return made
+
+
+def texts_of(bench: Bench, result: BuildResult) -> list[str]:
+    return sorted(row["text"] for row in rows(open_snapshot(bench.store, result.manifest.snapshot_id), "documents"))
+
+
+def test_a_file_of_equal_size_and_time_is_not_opened_and_touching_it_reads_it(bench: Bench, corpus: Corpus) -> None:
+    indexed(bench, corpus.folder)
+    corpus.replace_unnoticed("a/1.txt", "sun iron")
+    corpus.write("b/4.txt", "horse tree")
+    missed = indexed(bench, corpus.folder)
+    assert missed.unread_files == 3
+    assert texts_of(bench, missed) == ["horse tree", "moon stars", "sea wind", "sun moon"]
+    corpus.touch("a/1.txt")
+    touched = indexed(bench, corpus.folder)
+    assert touched.unread_files == 3
+    assert texts_of(bench, touched) == ["horse tree", "moon stars", "sea wind", "sun iron"]
+
+
+def test_a_night_without_changed_texts_notes_new_times(bench: Bench, corpus: Corpus) -> None:
+    first = indexed(bench, corpus.folder)
+    for name in corpus.names():
+        corpus.touch(name)
+    touched, after = indexed(bench, corpus.folder), indexed(bench, corpus.folder)
+    assert [result.up_to_date for result in (touched, after)] == [True, True]
+    assert (touched.unread_files, after.unread_files) == (0, 3)
+    assert after.manifest.snapshot_id == first.manifest.snapshot_id
+
+
+@pytest.mark.parametrize("damage", ["none", "cut", "other"])
+def test_an_index_without_a_usable_table_reads_everything_once(bench: Bench, corpus: Corpus, damage: str) -> None:
+    path = read_files_path(indexed(bench, corpus.folder).manifest.snapshot_id)
+    data = bench.store.read_bytes(path)
+    bench.store.delete(path)
+    if damage == "cut":
+        bench.store.write_bytes(path, data[:-40])
+    elif damage == "other":
+        bench.store.write_table(path, pa.table({"name": ["a/1.txt"]}))
+    assert [indexed(bench, corpus.folder).unread_files for _ in range(2)] == [0, 3]
+
+
+def test_other_reading_options_read_everything(bench: Bench, corpus: Corpus) -> None:
+    corpus.write("c.jsonl", '{"text": "iron bread", "body": "tree sea", "day": "2026-01-01"}')
+    indexed(bench, corpus.folder)
+    keys: dict[str, Any] = {"reading": {"text_field": "body"}}
+    other = indexed(bench, corpus.folder, **keys)
+    assert other.unread_files == 0
+    assert "tree sea" in texts_of(bench, other)
+    keys["metadata"] = {"fields": {"day": "date"}}
+    declared = indexed(bench, corpus.folder, **keys)
+    assert declared.unread_files == 0
+    found = rows(open_snapshot(bench.store, declared.manifest.snapshot_id), "document_metadata")
+    assert [json.loads(row["metadata"]) for row in found] == [{"day": "2026-01-01"}]
+    assert indexed(bench, corpus.folder, **keys).unread_files == 4
+
+
+def test_values_of_fields_that_a_removal_did_not_declare_are_read_again(bench: Bench, corpus: Corpus) -> None:
+    corpus.write("c.jsonl", '{"text": "iron bread", "day": "2026-01-01"}')
+    keys: dict[str, Any] = {"metadata": {"fields": {"day": "date"}}}
+    whole = indexed(bench, corpus.folder, **keys)
+    bench.run_work(lambda build: build.remove(DocumentSelection(sources=("a/1.txt",))))
+    again = indexed(bench, corpus.folder, **keys)
+    assert again.manifest.content["document_metadata"] == whole.manifest.content["document_metadata"]
+
+
+def test_a_file_with_a_dead_letter_is_read_each_time(bench: Bench, corpus: Corpus) -> None:
+    corpus.write("b/5.jsonl", '{"text": "iron bread"}\nno record')
+    indexed(bench, corpus.folder)
+    corpus.replace_unnoticed("b/5.jsonl", '{"text": "iron horse"}\nno record')
+    again = indexed(bench, corpus.folder)
+    assert again.unread_files == 3
+    assert "iron horse" in texts_of(bench, again)
+
+
+def test_a_removed_document_comes_back_and_leaves_no_trace_meanwhile(bench: Bench, corpus: Corpus) -> None:
+    whole = indexed(bench, corpus.folder)
+    removed = bench.run_work(lambda build: build.remove(DocumentSelection(sources=("a/2.txt",))))
+    left = load_read_files(bench.store, removed.manifest.snapshot_id)
+    assert left["name"].to_pylist() == ["a/1.txt", "b/3.txt"]
+    again = indexed(bench, corpus.folder)
+    assert again.unread_files == 2
+    assert texts_of(bench, again) == texts_of(bench, whole)
+
+
+def test_an_addition_opens_what_is_new_and_keeps_what_is_known_of_the_rest(bench: Bench, corpus: Corpus) -> None:
+    indexed(bench, corpus.folder)
+    corpus.write("b/4.txt", "horse tree")
+
+    def add(build: Build) -> BuildResult:
+        return build.add([str(corpus.folder / "[b]" / "*")])
+
+    assert bench.run_work(add).unread_files == 1
+    assert indexed(bench, corpus.folder).unread_files == 4
+
+
+def test_files_of_one_name_are_read_each_time(bench: Bench, corpus: Corpus) -> None:
+    inputs = [str(corpus.folder / "a"), str(corpus.folder / "b")]
+    corpus.write("b/1.txt", "iron bread")
+    bench.base_id = ""
+    results = [bench.run_work(lambda build: build.index(inputs)) for _ in range(2)]
+    assert [result.unread_files for result in results] == [0, 2]
+
+
+def test_a_retry_opens_what_the_build_before_opened(bench: Bench, corpus: Corpus) -> None:
+    base = indexed(bench, corpus.folder).manifest.snapshot_id
+    corpus.write("b/4.txt", "horse tree")
+    updated = indexed(bench, corpus.folder)
+    bench.base_id = base
+    again = bench.run_work(lambda build: build.index([str(corpus.folder)]), retry=True)
+    assert again.unread_files == updated.unread_files == 3
+    assert again.manifest.snapshot_id == updated.manifest.snapshot_id
+
+
+def test_the_table_names_each_file_and_its_copies(bench: Bench, corpus: Corpus) -> None:
+    corpus.write("b/copy.txt", "sun moon")
+    result = indexed(bench, corpus.folder)
+    documents = {row["uri"]: row["document_id"] for row in rows(open_snapshot(bench.store), "documents")}
+    found = load_read_files(bench.store, result.manifest.snapshot_id)
+    assert found.schema == READ_FILES
+    assert {row["name"]: row["copies"] for row in found.to_pylist()} == {
+        "a/1.txt": [],
+        "a/2.txt": [],
+        "b/3.txt": [],
+        "b/copy.txt": [documents["a/1.txt"]],
+    }
+    assert set(found["n_documents"].to_pylist()) == {1}

@@ -1,0 +1,77 @@
+"""The rule that makes one question of a conversation."""
+
+from __future__ import annotations
+
+import pytest
+
+from hirag_dist.service.http_api.openai_requests import (
+    MAX_QUESTION_CHARACTERS,
+    Turn,
+    question_in,
+    standalone_question,
+)
+
+
+def turns(*pairs: tuple[str, str]) -> list[Turn]:
+    return [Turn(role, text) for role, text in pairs]
+
+
+def test_earlier_questions_and_the_last_reply_go_in_front() -> None:
+    conversation = turns(
+        ("system", "You are a pirate."),
+        ("user", "Who lit\nthe lamp?"),
+        ("assistant", "The keeper [E2], says the log [S1]."),
+        ("user", "Where was she born?"),
+        ("assistant", "On the rock [E1][S4]."),
+        ("user", "And when was it built?\n"),
+    )
+    assert standalone_question(conversation) == (
+        "Earlier questions:\n- Who lit the lamp?\n- Where was she born?\n"
+        "Last reply: On the rock.\nQuestion: And when was it built?"
+    )
+    assert standalone_question(conversation, history=False) == "And when was it built?\n"
+
+
+def test_a_first_question_is_asked_as_it_stands() -> None:
+    assert standalone_question(turns(("system", "Be brief."), ("user", " Why?\n"))) == " Why?\n"
+    assert standalone_question(turns(("user", "Why?"), ("assistant", "It"))) == "Why?", "a reply that was begun"
+
+
+def test_long_conversations_are_shortened() -> None:
+    pairs = [
+        pair for n in range(50) for pair in (("user", f"question {n} " + "word " * 300), ("assistant", "x" * 9000))
+    ]
+    question = standalone_question(turns(*pairs, ("user", "last " * 50)))
+    assert question.count("\n- ") == 3
+    assert "question 49" in question
+    assert "question 46" not in question
+    assert len(question) < 3 * MAX_QUESTION_CHARACTERS + 600 + 250 + 80
+
+
+@pytest.mark.parametrize("conversation", [[], turns(("system", "x")), turns(("user", " "), ("assistant", "x"))])
+def test_without_a_question(conversation: list[Turn]) -> None:
+    with pytest.raises(ValueError, match="role user"):
+        standalone_question(conversation)
+
+
+RULES = (
+    "Every block must use this format:\n1. The file path alone on a line, verbatim.\n2. The lines to search for.\n" * 30
+)
+FILES = "".join(
+    f"src/part_{n}.py:\n│class Part{n}(Base):\n│    def run(self, found: int = 0) -> None\n" for n in range(200)
+)
+
+
+@pytest.mark.parametrize("asked", ["Who lit the lamp?", "灯台守は誰ですか？", "Who kept it, and why did she leave?"])
+def test_the_question_in_much_other_text(asked: str) -> None:
+    """As an assistant for code asks: rules around the question, and a map of files as a message of its own."""
+    conversation = turns(
+        ("system", RULES),
+        ("user", f"Here are summaries of some files.\n\n{FILES}"),
+        ("assistant", "Ok, I will not edit these files."),
+        ("user", f"{asked}\n\n{RULES}"),
+    )
+    assert standalone_question(conversation) == asked
+    assert standalone_question(turns(("user", f"{FILES}\n\n{asked}\n\n{RULES}"))) == asked
+    assert standalone_question(turns(("user", f"<files>\n{FILES}</files>\n<question>{asked}</question>\n"))) == asked
+    assert question_in(f"{RULES}\nIs it so?\nQuestion: Name who lit the lamp\n{RULES}") == "Name who lit the lamp"
