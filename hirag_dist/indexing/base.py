@@ -18,6 +18,7 @@ from hirag_dist.core.row_changes import ChangedRows, changed_rows, rows_between,
 from hirag_dist.errors import ConfigError, HiragError, SnapshotCorrupt, SnapshotNotFound
 from hirag_dist.execution.dataset import Dataset, DatasetPart, DatasetStore
 from hirag_dist.indexing.stages.embed import vector_blocks, vector_rows
+from hirag_dist.indexing.stages.resolve import ProposePairs
 from hirag_dist.schemas import ENTITIES
 from hirag_dist.storage.layout import MENTIONS, REPORT_INPUTS, SUMMARIES
 from hirag_dist.storage.snapshot.fallback import in_place_of_current, whole_snapshots
@@ -328,6 +329,8 @@ def content_config(config: Config) -> dict[str, Any]:
     defaults = {"member_chars": MEMBER_CHARS, "reduction": "pca"}
     excluded["clustering"] = {name for name, value in defaults.items() if getattr(config.clustering, name) == value}
     dumped = config.model_dump(mode="json", exclude=excluded)
+    if config.resolution.enabled:
+        dumped["resolution"]["rules"] = ProposePairs.version  # names that other rules joined are all resolved again
     return dumped | {"extraction": config.extraction.content()}
 
 

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import DONE
+from hirag_dist.indexing.base import content_config, differences
 from hirag_dist.retrieval.view.filtered_index import AccessControlledIndex
 from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.storage.snapshot.reader import Snapshot
@@ -228,3 +230,11 @@ def test_decisions_hold_in_updates_and_when_all_is_built_again(tmp_path: Path) -
         name for row in rows(without, "aliases") for name in (row["name"], row["canonical_name"])
     }
     assert not living.bench.asked("extract-graph"), "another decision costs no extraction"
+
+
+def test_an_index_whose_names_other_rules_joined_is_built_again() -> None:
+    now = {"kernels": "cpu", "config": content_config(Config.model_validate({"resolution": ON}))}
+    before = now | {"config": now["config"] | {"resolution": now["config"]["resolution"] | {"rules": 3}}}
+    assert differences(now, now) == []
+    (reason,) = differences(before, now)
+    assert reason.startswith("config.resolution.rules: 3")
