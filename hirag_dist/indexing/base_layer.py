@@ -1,4 +1,4 @@
-"""Layer 0 after a change of documents: merged again where a mention came or went, kept rows of the base elsewhere.
+"""Layer 0 of the documents of now: merged where a mention came or went, kept rows of the base elsewhere.
 
 The result equals that of a fresh build of the same documents, whatever the history.
 """

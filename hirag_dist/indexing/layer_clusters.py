@@ -1,4 +1,4 @@
-"""The clusters of one layer after a change: anchored in those of the base."""
+"""The clusters of one layer: anchored in those of the base, or new."""
 
 from __future__ import annotations
 

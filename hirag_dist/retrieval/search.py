@@ -192,7 +192,7 @@ async def _walked_sources(view: MappedIndex, question: Question, found: Found, l
     seeds.of_chunks(found.near_chunks)
     seeds.of_words(found.word_chunks)
     similarities = None if question.limits.follows_paper else partial(view.chunk_similarities, query=question.vector)
-    return await question.deadline.run_to_end(seeds.ranked_steps(limit, similarities))
+    return await question.deadline.run_to_end(seeds.ranked_steps(limit, similarities, view.chunk_documents))
 
 
 async def _nearest_sources(view: MappedIndex, question: Question, found: Found, limit: int) -> Scored:

@@ -11,6 +11,7 @@ import pytest
 
 from hirag_dist.application.exported_index import FOLDER, exported_snapshot, import_snapshot, keep_snapshot
 from hirag_dist.errors import SnapshotCorrupt
+from hirag_dist.storage.layout import read_files_path
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
 from hirag_dist.storage.store import Store
 from tests.toy_builds import Bench
@@ -48,7 +49,9 @@ def imported(folder: Path, index: Path) -> Store:
 def test_every_file_of_the_snapshot_is_the_same(tmp_path: Path, snapshot: Snapshot, folder: Path) -> None:
     store = imported(folder, tmp_path / "copy")
     assert current_id(store) == snapshot.manifest.snapshot_id
-    assert digests(store.root) == digests(snapshot.store.root) != {}
+    exported = digests(snapshot.store.root)
+    del exported[read_files_path(snapshot.manifest.snapshot_id)]  # of the files here: the copy's updates read theirs
+    assert digests(store.root) == exported != {}
     open_snapshot(store, full_check=True)
     assert digests(imported(folder, tmp_path / "copy").root) == digests(store.root), "a second import changes nothing"
 

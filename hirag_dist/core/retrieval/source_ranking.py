@@ -13,8 +13,8 @@ configuration that has none leaves its share to the others.
 
 The chunks that the walk reaches most are then put in order by three facts more, which multiply their shares: how much
 a walk from the named entities alone reaches them, how near they are to the question, and whether they mention a rare
-entity together with the best of them that the question does not name. Such an entity is where a question over two
-documents leads from the first to the second.
+entity together with the best of them, of another document, that the question does not name. Such an entity is where a
+question over two documents leads from the first to the second.
 
 docs/research/source-ranking.md says how the constants were chosen.
 """
@@ -42,6 +42,7 @@ CANDIDATES: Final = 20  # chunks that are put in order after the walk, and neare
 CLOSENESS: Final = 0.3  # logarithm of the factor of the nearest chunk; 0 of the last of the nearest
 NAMED: Final = 0.1  # power of the share of a walk from the named entities alone
 _LEAST_NAMED: Final = 1e-5  # share that a chunk has in that walk at least
+_MANY_CHUNKS: Final = 10_000  # among which an entity of a few is rare
 LINK: Final = 2.5  # logarithm of the factor of a link by an entity that is worth 1 (`link_worth`)
 
 Scored = Sequence[tuple[int, float]]
@@ -123,7 +124,9 @@ class SeedSet:
         rows, scores = _columns(scored, WORDS)
         self._words.append((rows + len(self._walk_graph.layers), excess(scores)))
 
-    def ranked_steps(self, limit: int, similarities: Similarities | None = None) -> Steps[list[tuple[int, float]]]:
+    def ranked_steps(
+        self, limit: int, similarities: Similarities | None = None, documents: NDArray[np.int32] | None = None
+    ) -> Steps[list[tuple[int, float]]]:
         """Return (chunk row, score), best first, ties by row, step by step.
 
         The score is the share of the walk, times the factors of names, closeness and link. The lower a rank, the
@@ -133,6 +136,7 @@ class SeedSet:
         Args:
             limit: chunks at most.
             similarities: of chunks to the question; None: the walk alone decides.
+            documents: (n_chunks,) row of the document of each chunk; None: each chunk is a document of its own.
         """
         if similarities is None:
             rows, scores, _ = yield from self._walked(limit, tolerance_of(limit), apart=False)
@@ -142,7 +146,7 @@ class SeedSet:
             return []
         scores = scores * (named + _LEAST_NAMED) ** NAMED * np.exp(CLOSENESS * self._closeness(similarities(rows)))
         first = int(np.lexsort((rows, -scores))[0])
-        scores = scores * np.exp(LINK * self._links(rows, first))
+        scores = scores * np.exp(LINK * self._links(rows, first, rows if documents is None else documents[rows]))
         best = np.lexsort((rows, -scores))[:limit]
         return list(zip(rows[best].tolist(), scores[best].tolist(), strict=True))
 
@@ -200,15 +204,17 @@ class SeedSet:
             return np.zeros(len(similarities))
         return (similarities.astype(np.float64) - low) / (high - low)
 
-    def _links(self, rows: IntVector, first: int) -> FloatVector:
+    def _links(self, rows: IntVector, first: int, documents: NDArray[np.signedinteger]) -> FloatVector:
         """Return the worth of the rarest entity that each chunk shares with one of them, 0 without any: (len(rows),).
 
-        Entities that the question names do not count: they led the walk there. The chunk itself has the largest worth
+        Entities that the question names do not count: they led the walk there. Nor do chunks of the same document,
+        which share many entities and lead to no other one. The chunk itself has the largest worth
         of the others, so that none is put before it for a link to it.
 
         Args:
             rows: of chunks.
             first: place in `rows` of the one that the others are compared with.
+            documents: (len(rows),) document of each.
         """
         graph = self._walk_graph
         owner, entries = spans(graph.chunk_indptr[rows], graph.chunk_indptr[rows + 1])
@@ -218,9 +224,11 @@ class SeedSet:
         if self._access is not None:
             states = self._access.entity_states[self._access.entity_patterns[shared_by]]
             shared_by = shared_by[states != HIDDEN]
-        worth = link_worth(self._mentions(shared_by))
+        seen = self._visible_chunks
+        n_chunks = len(graph.chunk_indptr) - 1 if seen is None else int(np.count_nonzero(seen))
+        worth = link_worth(self._mentions(shared_by), n_chunks)
         found = np.zeros(len(rows))
-        is_shared = np.isin(entities, shared_by) & (owner != first)
+        is_shared = np.isin(entities, shared_by) & (documents != documents[first])[owner]
         np.maximum.at(found, owner[is_shared], worth[np.searchsorted(shared_by, entities[is_shared])])
         found[first] = found.max()
         return found
@@ -249,13 +257,20 @@ def tolerance_of(limit: int) -> float:
     return max(TOLERANCE * min(1.0, FULL_TOLERANCE / max(limit, 1)) ** 2, MIN_TOLERANCE)
 
 
-def link_worth(n_chunks: FloatVector) -> FloatVector:
-    """Return how much it says that two chunks mention an entity, by the number of chunks that do.
+def link_worth(mentions: FloatVector, n_chunks: int) -> FloatVector:
+    """Return how much it says that two chunks mention an entity: the less, the more chunks do and the fewer there are.
 
-    >>> link_worth(np.array([2.0, 10.0, 1000.0])).round(2)
-    array([0.91, 0.42, 0.14])
+    Args:
+        mentions: (n,) chunks that mention each entity, at least 1.
+        n_chunks: all chunks.
+
+    >>> link_worth(np.array([2.0, 10.0, 1000.0]), 10_000).round(2)
+    array([0.78, 0.23, 0.01])
+    >>> link_worth(np.array([2.0, 10.0]), 100).round(2)
+    array([0.16, 0.03])
     """
-    return 1.0 / np.log1p(n_chunks)
+    found: FloatVector = (np.log(n_chunks / mentions) / np.log(_MANY_CHUNKS)) ** 2 / np.log1p(mentions)
+    return found
 
 
 def excess(scores: FloatVector) -> FloatVector:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -153,6 +154,10 @@ class Plain:
         rows, mass = personalised_pagerank(self.graph, nodes, shares, tolerance=tolerance_of(10))
         return dict(zip(rows.tolist(), mass.tolist(), strict=True))
 
+    def worth(self, entity: int) -> float:
+        share = math.log(len(self.entities) / self.count[entity]) / math.log(10_000)
+        return share**2 / math.log(1 + self.count[entity])
+
     def ranked(
         self, names: dict[int, float], chunks: dict[int, float], near: dict[int, float], similarity: list[float]
     ) -> list[tuple[int, float]]:
@@ -178,7 +183,7 @@ class Plain:
         link = {}
         for chunk in candidates:
             common = (self.entities[chunk] & self.entities[first]) - set(names) if chunk != first else set()
-            link[chunk] = max((1 / math.log(1 + self.count[entity]) for entity in common), default=0.0)
+            link[chunk] = max((self.worth(entity) for entity in common), default=0.0)
         link[first] = max(link.values())
         score = {chunk: value * math.exp(LINK * link[chunk]) for chunk, value in score.items()}
         return sorted(score.items(), key=lambda pair: (-pair[1], pair[0]))
@@ -229,13 +234,16 @@ def test_an_entity_that_the_question_names_or_that_is_hidden_links_nothing() -> 
     mentioned_in = [[0, 1], [0, 2], [3]]
     graph = ways_of([0, 0, 0], [[], [], []], mentioned_in, 4)
 
-    def factors(names: list[int], access: AccessFilter | None = None) -> list[float]:
+    def factors(
+        names: list[int], access: AccessFilter | None = None, documents: Sequence[int] = (0, 1, 2, 3)
+    ) -> list[float]:
         own = SeedSet(graph, RelationProvenance(*csr([[]])), access=access)
         own.of_names(names)
-        return own._links(np.arange(4), 0).round(3).tolist()
+        return own._links(np.arange(4), 0, np.array(documents)).round(3).tolist()
 
-    rare = round(1 / math.log(3), 3)
+    rare = round((math.log(4 / 2) / math.log(10_000)) ** 2 / math.log(3), 3)
     assert factors([]) == [rare, rare, rare, 0]
     assert factors([1]) == [rare, rare, 0, 0]
     assert factors([0, 1]) == [0, 0, 0, 0]
     assert factors([], hiding([0], 3)) == [rare, 0, rare, 0]
+    assert factors([], documents=(5, 5, 6, 6)) == [rare, 0, rare, 0], "chunks of one document do not link"
