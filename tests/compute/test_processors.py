@@ -12,7 +12,7 @@ import pytest
 SCORES = """
 import hashlib
 import numpy as np
-from hirag_dist.compute.cpu import CpuKernels
+from hirag_dist.compute.kernels import CpuKernels
 
 rng = np.random.default_rng(0)
 rows = (rng.normal(size=(20, 384))[rng.integers(20, size=6000)] + rng.normal(size=(6000, 384))).astype(np.float32)
