@@ -6,10 +6,6 @@ import re
 import unicodedata
 from typing import Final
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
 UNSPACED: Final = (  # ranges, for a class of a regular expression, of writing in which words are not set apart
     "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Tibetan; Myanmar; Khmer
     "\u3005-\u3007\u3040-\u30ff\u3100-\u312f\u31f0-\u31ff"  # kana, bopomofo
@@ -124,23 +120,3 @@ def cut_at_sentence(text: str, n_chars: int) -> str:
         return text
     ends = [match.end() for match in _SENTENCE_END.finditer(text[:n_chars]) if 2 * match.end() > n_chars]
     return text[: ends[-1]] if ends else shorten(text, n_chars)
-
-
-_PLAIN = r"\A[A-Za-z0-9](?:[A-Za-z0-9 '&.,:;/+-]*[A-Za-z0-9])?\z"  # nothing that `name_key` changes but capitals
-
-
-def name_keys(names: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Return `name_key` of each name. Plain ASCII names, most names of most texts, are lower-cased together.
-
-    >>> name_keys(pa.array(["The GHOST", " “Scrooge” "])).to_pylist()
-    ['the ghost', 'scrooge']
-    """
-    if isinstance(names, pa.ChunkedArray):
-        names = pa.concat_arrays([pa.array([], pa.string()), *names.chunks])
-    keys = pc.ascii_lower(names)
-    is_plain = pc.and_not(pc.match_substring_regex(names, _PLAIN), pc.match_substring(names, "  "))
-    others = pa.array(np.flatnonzero(~is_plain.to_numpy(zero_copy_only=False)))
-    if not len(others):
-        return keys
-    found = pa.array([name_key(name) for name in names.take(others).to_pylist()], pa.string())
-    return pc.replace_with_mask(keys, pc.invert(is_plain), found)

@@ -6,7 +6,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hirag_dist.core.text.normalize import name_key, name_keys
+from hirag_dist.core.text.name_keys import name_keys
+from hirag_dist.core.text.normalize import name_key
 
 
 @settings(deadline=None)
