@@ -23,12 +23,12 @@ demo: run-env ## index the sample corpus, serve it, ask two questions: no key, n
 	@$(BIN)/python -m hirag_dist.demo
 
 test: dev-env ## unit tests and one smoke test of each real part; ARGS="tests/core -x -n 0" runs others
-	@$(PYTEST) -m "smoke or not (integration or deploy or browser or research or image or cluster or slow or gpu)" $(ARGS)
+	@$(PYTEST) -m "smoke or not (integration or deploy or browser or image or cluster or slow or gpu)" $(ARGS)
 
 test-all: test test-rest ## every test but those marked slow (ARGS="-m slow") and gpu
 
 test-rest: dev-env
-	@$(PYTEST) -m "(integration or deploy or browser or research) and not (smoke or slow or gpu)" $(ARGS)
+	@$(PYTEST) -m "(integration or deploy or browser) and not (smoke or slow or gpu)" $(ARGS)
 
 test-image: dev-env ## the images, built by buildah, and the chart's pods as containers of podman: needs root on Linux
 	@tools/helm.sh && $(BIN)/pytest -n 0 -v --no-header -m image tests/image $(ARGS)

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-MARKERS = ("integration", "deploy", "browser", "research", "image", "cluster", "slow", "gpu")
+MARKERS = ("integration", "deploy", "browser", "image", "cluster", "slow", "gpu")
 FOLDERS = {
     "deploy": "deploy",
     "image": "image",
@@ -55,12 +55,12 @@ LONGEST = (
     "cli",
     "test_leaks.py",
 )
-REST = "(integration or deploy or browser or research) and "  # how the expression of `make test-rest` begins
+REST = "(integration or deploy or browser) and "  # how the expression of `make test-rest` begins
 TESTS = Path(__file__).parent
 HIDDEN = "write its marker, or the name of the fixture that leads to it, into the file"
 STARTS = frozenset(("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "os.exec"))
 QUERIES = ("lscpu", "uname", "git")  # what libraries ask of the machine, and a checker of its repository
-ADVICE = "a unit test starts a process: {what}. Mark it `integration` (or deploy, browser, research), or do without one"
+ADVICE = "a unit test starts a process: {what}. Mark it `integration` (or deploy, browser), or do without one"
 
 _NAMED = re.compile(rf"\b({'|'.join((*MARKERS, 'smoke', *FIXTURES))})\b")
 _guard = {"on": False}
