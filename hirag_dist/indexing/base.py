@@ -1,4 +1,4 @@
-"""The snapshot that an update starts from."""
+"""The snapshot that an update starts from, or nothing, from which a build does."""
 
 from __future__ import annotations
 
@@ -134,10 +134,10 @@ class UpdateBase:
         return table if all(column.num_chunks <= 1 for column in table.columns) else self.spill.rows(table, None)
 
     def mapped(self, parts: Iterable[pa.Table], schema: pa.Schema) -> pa.Table:
-        """Return tables one after another as one, each column one array; mapped from a file."""
+        """Return tables one after another as one, mapped from a file."""
         if self.spill is None:
-            return pa.concat_tables([schema.empty_table(), *parts]).combine_chunks()
-        return self.spill.whole(parts, schema)
+            return pa.concat_tables([schema.empty_table(), *parts])
+        return self.spill.table(parts, schema)
 
     def changed(
         self, before: pa.Table, gone: IntVector, new: Iterable[pa.Table], schema: pa.Schema, by: Sequence[str]
@@ -192,11 +192,6 @@ class UpdateBase:
             return vector_rows(found, dim, rows_of(ids, found["id"]))
         own, matrix = vector_blocks(self.spill, datasets.tables(vectors), dim)
         return self.spill.ordered(matrix, rows_of(ids, own))
-
-    def vectors_of(self, rows: IntVector) -> FloatMatrix:
-        """Return the vectors of rows of the snapshot's entities; zeros for row −1."""
-        nothing = np.zeros((0, self.snapshot.entity_vectors.shape[1]), np.float32)
-        return self.changed_vectors(rows, np.zeros(0, np.int64), nothing)
 
     def changed_vectors(self, rows: IntVector, places: IntVector, vectors: FloatMatrix) -> FloatMatrix:
         """Return (len(rows), dim) vectors of rows of the snapshot's entities, with others in some places.
@@ -312,8 +307,9 @@ _FIXED_NOW = {  # keys that former versions recorded → the value that holds wi
     "resolution.threshold": "0.8",
     "resolution.tiers": "normalise, alias, vector, llm",
 }
-_NO_CONTENT = {"llm", "retrieval", "vectors", "service", "execution", "prompts", "reading", "metadata", "update"} | {
-    "traces_endpoint"
+_NO_CONTENT = {
+    *("llm", "retrieval", "vectors", "service", "execution", "prompts", "reading", "metadata", "update"),
+    "traces_endpoint",
 }
 
 

@@ -70,7 +70,7 @@ class Hierarchy:
         rejects: dead letters above layer 0.
         state: SUMMARIES of all layers.
         sources: texts that the entities of each layer derive from.
-        counts: of summaries.
+        counts: Counts of summaries.
         meta_types: that summaries were guided by; none where there is no summary.
     """
 
@@ -194,7 +194,7 @@ def _decision(
     """Return why the hierarchy ends at a layer, None where it goes on.
 
     Args:
-        number: of the layer.
+        number: Number of the layer.
         n_here, n_below: entities of it, and of the layer below.
         before: the base's record of it.
     """
@@ -214,7 +214,9 @@ def _relation_changes(
     gone = [own.gone for own in changes] + [former.rows[former.above(n_layers)]]
     if not has_summaries:
         gone.append(former.rows)
-    return RelationChanges(np.unique(np.concatenate(gone)).astype(np.int64), base.joined([own.new for own in changes]))
+    tables = [own.new for own in changes]
+    new = pa.concat_tables(tables) if base.is_nothing else base.joined(tables)  # of a build sorted next, not looked up
+    return RelationChanges(np.unique(np.concatenate(gone)).astype(np.int64), new)
 
 
 def _clusters(

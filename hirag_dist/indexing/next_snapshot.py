@@ -57,16 +57,14 @@ class NextSnapshot:
 
 @dataclass(frozen=True)
 class UpdateRequest:
-    """Request of an update.
+    """What an update is asked for besides its documents.
 
     Attributes:
-        found: the documents of now, and dead letters of reading.
-        refresh: pay debt even if no document changed.
-        max_tokens: budget of a refresh; None for no limit.
-        all_reports: write reports too that `communities.report_share` leaves out.
+        refresh: whether debt is paid even if no document changed.
+        max_tokens: maximum tokens of a refresh; None for no limit.
+        all_reports: whether reports are written too that `communities.report_share` leaves out.
     """
 
-    found: ReadInput
     refresh: bool = False
     max_tokens: int | None = None
     all_reports: bool = False

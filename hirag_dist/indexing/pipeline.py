@@ -59,6 +59,7 @@ from hirag_dist.storage.snapshot.writer import make_current
 from hirag_dist.storage.spill import SpillFile
 
 logger = logging.getLogger(__name__)
+_NO_MORE = UpdateRequest()  # nothing besides the documents
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ class Build:
         found = read_input(self.context, inputs, base)
         if reason:
             logger.warning("the index is built from nothing: %s", reason)
-        return replace(self._update(base, UpdateRequest(self._with_unread(base, found))), rebuilt_because=reason)
+        return replace(self._update(base, self._with_unread(base, found)), rebuilt_because=reason)
 
     def add(self, inputs: Sequence[str]) -> BuildResult:
         """Add the documents of INPUT to the index; one of the same place replaces the former.
@@ -151,7 +152,7 @@ class Build:
         kept = kept_beside(before, new, base.rows)
         letters = self._letters(base, pa.concat_tables([kept, new]), found)
         files = found.files + files_beside(base, found.files, is_whole=has_same_fields(self.context, base))
-        return self._update(base, UpdateRequest(replace(self._joined(base, kept, found), rejects=letters, files=files)))
+        return self._update(base, replace(self._joined(base, kept, found), rejects=letters, files=files))
 
     def remove(self, selection: DocumentSelection) -> BuildResult:
         """Remove documents from the index.
@@ -164,7 +165,7 @@ class Build:
         documents = base.table("documents").cast(DOCUMENTS)
         gone = selected_documents(documents, selection)["document_id"].combine_chunks()
         kept = documents.filter(pc.invert(pc.is_in(documents["document_id"], value_set=gone)))
-        return self._update(base, UpdateRequest(self._kept(base, kept)))
+        return self._update(base, self._kept(base, kept))
 
     def refresh(self, max_tokens: int | None = None, all_reports: bool = False) -> BuildResult:
         """Write the summaries and reports that are due, without a change of documents.
@@ -178,7 +179,7 @@ class Build:
         """
         base = self._required_base()
         found = self._kept(base, base.table("documents").cast(DOCUMENTS))
-        return self._update(base, UpdateRequest(found, True, max_tokens, all_reports))
+        return self._update(base, found, UpdateRequest(True, max_tokens, all_reports))
 
     def reembed(self) -> BuildResult:
         """Make the vectors of all texts of the index with the configured embedder; everything else stays.
@@ -221,9 +222,8 @@ class Build:
             StageFailed: too many dead letters in a stage.
         """
         documents = imported_documents(self.context, graph)
-        found = ReadInput(documents.documents, documents.places, documents.rejects, documents.metadata)
         layer = imported_base_layer(self.context, graph)
-        return self._written(UpdateBase(spill=self._spill), new_documents(documents), UpdateRequest(found), layer)
+        return self._written(UpdateBase(spill=self._spill), new_documents(documents), UpdateRequest(), layer)
 
     def decisive(self) -> dict[str, Any]:
         """Return all that decides the content of the index, except INPUT and the ledger, as JSON."""
@@ -340,8 +340,8 @@ class Build:
         found = self.context.datasets.put("kept_letters", letters.filter(is_kept))
         return found if new is None else found + new.rejects
 
-    def _update(self, base: UpdateBase, request: UpdateRequest) -> BuildResult:
-        return self._noted(self._updated(base, request), request.found)
+    def _update(self, base: UpdateBase, found: ReadInput, request: UpdateRequest = _NO_MORE) -> BuildResult:
+        return self._noted(self._updated(base, found, request), found)
 
     def _noted(self, result: BuildResult, found: ReadInput) -> BuildResult:
         """Write the table of the files behind a snapshot, where it differs from the one that is there."""
@@ -352,8 +352,8 @@ class Build:
                 runner.store.write_table(read_files_path(snapshot_id), files)
         return replace(result, unread_files=found.n_unchanged)
 
-    def _updated(self, base: UpdateBase, request: UpdateRequest) -> BuildResult:
-        changed = find_changes(self.context, base, request.found)
+    def _updated(self, base: UpdateBase, found: ReadInput, request: UpdateRequest) -> BuildResult:
+        changed = find_changes(self.context, base, found)
         if base.is_nothing:
             announce_calls(self.context, changed.new_chunks)
             return self._written(base, changed, request)

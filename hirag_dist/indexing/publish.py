@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hirag_dist import schemas
 from hirag_dist.core.graph.communities import lineage as communities_continued
-from hirag_dist.core.graph.csr import build_graph, rows_of
+from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.reports.selection import ReportChoice, missing_reports
 from hirag_dist.errors import SnapshotError
 from hirag_dist.execution.dataset import Dataset, DatasetStore
@@ -109,22 +109,23 @@ class LabelProvenance:
 
 @dataclass(frozen=True)
 class SnapshotContents:
-    """Content of a snapshot as datasets, or as tables that are sorted as `_ORDER` says.
+    """Content of a snapshot: tables that are sorted as `_ORDER` says, and datasets.
 
     Attributes:
-        graph: of entities and relations, where it is known.
+        graph: graph of the entities and relations.
     """
 
     documents: Dataset
     chunks: Dataset
-    entities: Dataset | pa.Table
-    relations: Dataset | pa.Table
-    clusters: Dataset | pa.Table
+    entities: pa.Table
+    relations: pa.Table
+    clusters: pa.Table
     layers: pa.Table
+    graph: CsrGraph
     communities: Dataset
     reports: Dataset
     rejects: Dataset
-    entity_vectors: Dataset | VectorRows
+    entity_vectors: VectorRows
     chunk_vectors: Dataset | VectorRows
     aliases: Dataset
     claims: Dataset
@@ -133,7 +134,6 @@ class SnapshotContents:
     state: UpdateState | None = None
     cut_ids: frozenset[str] = frozenset()
     places: Dataset = Dataset(schemas.PLACES)
-    graph: CsrGraph | None = None
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ def publish(
         tables = _tables(runner, folder, parts)
         tables |= _letter_tables(datasets.read(parts.rejects), runner.drops)
         entity_ids, chunk_ids = tables["entities"]["entity_id"], tables["chunks"]["chunk_id"]
-        graph = parts.graph or build_graph(entity_ids, tables["relations"])
+        graph = parts.graph
         arrays: dict[str, NDArray[Any]] = {
             "graph/indptr": graph.indptr,
             "graph/indices": graph.indices,

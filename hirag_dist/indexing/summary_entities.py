@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from hirag_dist.core.entities.summaries import NAMES
+from hirag_dist.core.entities.summaries import NAMES, names_of
 from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.key_sets import KeySets, key_sets
 from hirag_dist.core.row_changes import ChangedRows, changed_rows, rows_with
@@ -49,7 +49,7 @@ class SummaryEntities:
         mentions: SUMMARY_MENTIONS, those of all clusters where that was asked.
         n_attached: members of summarised clusters that their summaries do not name, which were attached by words.
         n_unattached: members without a summary.
-        n_uncovering: of the entities that were merged now, those that cover no member.
+        n_uncovering: Entities merged now that cover no member.
         drafted: ENTITIES of a layer that is new as a whole, as the stage gave them.
     """
 
@@ -135,7 +135,7 @@ def update_summary_entities(
     """Return the entities that the summaries of a layer's clusters name.
 
     Args:
-        number: of the layer.
+        number: Number of the layer.
         below: its entities.
         all_mentions: return the mentions of all clusters.
     """
@@ -202,7 +202,7 @@ def _new_entities(
     """Return the entities that all summaries of a layer name, which the base has not clustered.
 
     Args:
-        number: of the layer.
+        number: Number of the layer.
         members, replies: CLUSTER_MEMBERS and CLUSTER_SUMMARIES of its clusters.
         state: SUMMARIES of its clusters.
     """
@@ -252,10 +252,8 @@ def update_equal_names(
     )
     found = [NAMES.empty_table()]
     for layer in layers:
-        own = name_keys(layer.table["name"])
-        rows = np.flatnonzero(pc.is_in(own, value_set=keys).to_numpy(zero_copy_only=False))
-        some = layer.table.select(["layer", "entity_id"]).take(pa.array(rows))
-        found.append(pa.table([own.take(pa.array(rows)), *some.columns], schema=NAMES))
+        own = names_of(layer.table)
+        found.append(own.filter(pc.is_in(own["name_key"], value_set=keys)))
     names = pa.concat_tables(found)
     entities = pc.unique(pa.chunked_array([*lost["entity_id"].chunks, *names["entity_id"].chunks], pa.string()))
     given = context.datasets.put("changed_names", names)

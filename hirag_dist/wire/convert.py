@@ -131,7 +131,8 @@ def _check(query: Query) -> None:
     for name in _COUNTS:
         value = getattr(query, name)
         if value is not None and not 1 <= value <= _INT32_MAX:
-            raise InvalidQuery(f"{name} must be between 1 and {_INT32_MAX}, got {value}")
+            bound = "at least 1" if value < 1 else f"at most {_INT32_MAX}"
+            raise InvalidQuery(f"{name} must be {bound}, got {value}")
 
 
 def _numbers(vector: Any) -> list[float]:

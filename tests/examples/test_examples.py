@@ -201,7 +201,7 @@ async def test_typescript_client(start: fakes.Start, typescript: Path, tmp_path:
         [fakes.ANSWER.text, "Wärterin", "s1"],
         "retrieval",
         "s1",
-        ["INVALID_QUERY", "top_n must be between 1 and 2147483647, got 0", "job-7", None],
+        ["INVALID_QUERY", "top_n must be at least 1, got 0", "job-7", None],
         None,
         ["RATE_LIMITED", "wait", "r", 77_000],
         True,
