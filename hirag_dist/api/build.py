@@ -54,7 +54,7 @@ def run_with(keywords: BuildKeywords, run: Run, **options: Any) -> IndexResult:
     """Run a build with the configuration, options and listeners that keyword arguments give.
 
     Args:
-        keywords: of the caller.
+        keywords: Keywords of the caller.
         run: builds.
         options: further fields of `BuildOptions`.
 

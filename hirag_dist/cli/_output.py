@@ -163,7 +163,7 @@ def seconds(duration: str, option: str) -> float:
     """Return a duration in seconds.
 
     Args:
-        option: for the message of an error.
+        option: Option that the message of an error names.
 
     Raises:
         ConfigError: the text is no duration.

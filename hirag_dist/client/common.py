@@ -398,7 +398,7 @@ class TokenFile:
     """A bearer token in a file that may be replaced while it is used.
 
     Args:
-        path: of the file; spaces and line ends around the token are not part of it.
+        path: Path of the file; spaces and line ends around the token are not part of it.
 
     Raises:
         ConfigError: it cannot be read, or holds no token.

@@ -129,7 +129,7 @@ def make_services(
         worker: the worker's unique name.
         kernels: name of the kernels that the build resolved to: a worker that cannot have them says so at once. None
             to find that out with the first stage that names some.
-        traceparent: of `BuildTracing`; empty: calls are not traced.
+        traceparent: Value of `BuildTracing.traceparent`; empty: calls are not traced.
     """
     tracing = None
     if traceparent and config.traces_endpoint is not None:
@@ -195,7 +195,7 @@ def make_executor(
         emit: is given `ExecutorStarting` where the start of the executor takes seconds.
         kernels: name of the kernels that the build resolved to, which every worker must have unless there are workers
             for them; None to find that out with the first stage that names some.
-        traceparent: of `BuildTracing`; empty: calls are not traced.
+        traceparent: Value of `BuildTracing.traceparent`; empty: calls are not traced.
     """
     execution = config.execution
     make_quota = partial(make_coordinator, config, max_usd, max_tokens)

@@ -35,7 +35,7 @@ class TextFormatter(logging.Formatter):
     """Lines for people. Fields follow the message as `name=value`.
 
     Args:
-        name: of this process where it is one of several; it precedes each message.
+        name: Name of this process where it is one of several; it precedes each message.
     """
 
     def __init__(self, name: str = "") -> None:
@@ -52,7 +52,7 @@ class JsonFormatter(logging.Formatter):
     """One JSON object per line: `time`, `level`, `logger`, `message`, the fields of the record, and its `exception`.
 
     Args:
-        name: of this process where it is one of several; the object has it as `process`.
+        name: Name of this process where it is one of several; the object has it as `process`.
     """
 
     def __init__(self, name: str = "") -> None:
@@ -96,7 +96,7 @@ def configure_logging(levels: Mapping[str, int], name: str = "") -> None:
 
     Args:
         levels: logger → level; "" is the root.
-        name: of this process where it is one of several.
+        name: Name of this process where it is one of several.
     """
     handler = logging.StreamHandler(_CurrentStderr())
     handler.setFormatter(JsonFormatter(name) if is_json() else TextFormatter(name))
@@ -124,9 +124,9 @@ class LogSettings:
     """The logging of this process, for a process on another machine, which does not inherit the environment.
 
     Attributes:
-        name: of the other process.
+        name: Name of the other process.
         format: text or json.
-        level: of the root logger.
+        level: Level of the root logger.
     """
 
     name: str

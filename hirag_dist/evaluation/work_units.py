@@ -23,7 +23,7 @@ class Findings:
 
     Attributes:
         results: JSON, for `report.json`; documented by the kind. Intervals become {value, low, high}.
-        sections: of the page, in order.
+        sections: Sections of the page, in order.
         headline: tables that the command prints, in addition to those of every kind.
         questions: counts of the question file (`Questions.counts`), empty where there was none.
     """
@@ -59,7 +59,7 @@ class Trial:
     """One question put to one system.
 
     Attributes:
-        place: of the question among the questions.
+        place: Place of the question among the questions.
     """
 
     place: int

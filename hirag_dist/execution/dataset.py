@@ -134,7 +134,7 @@ def read_part(store: Store, path: str, sha256: str, columns: Sequence[str] | Non
 
     Args:
         store: the index.
-        path: of the file.
+        path: Path of the file.
         sha256: as it was recorded; "" for files of earlier versions.
         columns: None for all.
 

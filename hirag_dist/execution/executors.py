@@ -63,7 +63,7 @@ class CallPoll:
     Args:
         executor: emits nothing unless it is `CountsCalls`.
         emit: publishes an event.
-        label: of the stage.
+        label: Label of the stage.
     """
 
     def __init__(self, executor: Executor, emit: EventListener, label: str, interval_s: float = _INTERVAL_S) -> None:
@@ -106,7 +106,7 @@ class LazyExecutor:
     do not depend on the choice.
 
     Attributes:
-        name: of the executor in use.
+        name: Name of the executor in use.
     """
 
     def __init__(

@@ -19,7 +19,7 @@ def make_provider(endpoint: str) -> Any:
     OTEL_TRACES_SAMPLER of the environment chooses the sampler.
 
     Args:
-        endpoint: such as http://collector:4318/v1/traces.
+        endpoint: URL of the collector, such as http://collector:4318/v1/traces.
 
     Raises:
         BackendUnavailable: OpenTelemetry is not installed.
@@ -66,7 +66,7 @@ class BuildTracing:
     """A listener of a build that makes a span of the run, with one for each stage that runs.
 
     Args:
-        provider: as `make_provider` returns it.
+        provider: Provider that `make_provider` returned.
         action: `index`, `add` and so on.
 
     Attributes:
@@ -132,7 +132,7 @@ def stage_span_id(trace_id: int, folder: str) -> int:
     """Return the id of a stage's span, which every process of a build derives by itself.
 
     Args:
-        folder: of the stage in the index.
+        folder: Folder of the stage in the index.
     """
     return int.from_bytes(hashlib.sha256(f"{trace_id:032x} {folder}".encode()).digest()[:8], "big")
 
@@ -144,8 +144,8 @@ class CallTracing:
     reply from the ledger has none.
 
     Args:
-        provider: as `make_provider` returns it.
-        traceparent: as of `BuildTracing`.
+        provider: Provider that `make_provider` returned.
+        traceparent: Value of `BuildTracing.traceparent`.
     """
 
     def __init__(self, provider: Any, traceparent: str) -> None:

@@ -61,7 +61,7 @@ class Bars:
             drawn as no bar.
         form: format specification of the values.
         whole: the largest possible value, such as 1 for shares; None takes the largest one present.
-        width: of the drawing, in its own units; a narrow card takes a narrow drawing.
+        width: Width of the drawing, in its own units; a narrow card takes a narrow drawing.
         log: the scale is logarithmic, from 1; values are counts.
     """
 
@@ -82,7 +82,7 @@ class Lines:
         series: name → (x, y) of each point, in order.
         form: format specification of the values.
         from_zero: the vertical axis begins at zero, or below it.
-        height: of the area between the axes.
+        height: Height of the area between the axes.
         marks: x values on the horizontal axis; the points' by default.
     """
 
@@ -103,7 +103,7 @@ class Matrix:
     """A square of shares, each row against each column, shaded by the distance from the middle.
 
     Attributes:
-        names: of rows and columns.
+        names: Names of rows and columns.
         cells: names × names; None where there is none, as on the diagonal.
         middle: the value without a shade, such as 0.5 for win rates.
     """

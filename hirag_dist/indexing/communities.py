@@ -37,11 +37,11 @@ class ReportedGraph:
     """The graph after a change.
 
     Attributes:
-        tables: of now.
+        tables: Tables of the new snapshot.
         links: their graph.
         detected: its communities.
-        outlines: of the reports of all communities.
-        material: of the reports.
+        outlines: Outlines of the reports of all communities.
+        material: Material of the reports.
         lost: ids that the index of now has not.
     """
 
@@ -106,7 +106,7 @@ def _lost_ids(base: UpdateBase, hierarchy: Hierarchy, relations: pa.Table) -> Lo
     """Return the ids that the index of now has not.
 
     Args:
-        relations: of the base, those that are gone or were merged again.
+        relations: Relations of the base, those that are gone or were merged again.
     """
     now = hierarchy.relation_changes.new["relation_id"].combine_chunks()
     kept = np.zeros(base.table("entities").num_rows, bool)

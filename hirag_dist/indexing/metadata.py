@@ -128,7 +128,7 @@ def metadata_beside(new: DocumentMetadata, base: UpdateBase, ids: pa.Array) -> D
     """Return metadata with that of other documents, which the base has of the same fields.
 
     Args:
-        ids: of these documents.
+        ids: Ids of these documents.
     """
     if not new:
         return new

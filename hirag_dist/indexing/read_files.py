@@ -57,7 +57,7 @@ class UnchangedFiles:
 
     Attributes:
         is_unread: (n_sources,) whether a file of SOURCES is one of them.
-        files: of the base.
+        files: Files of the base.
         documents: rows of the base's documents that were read from them.
     """
 

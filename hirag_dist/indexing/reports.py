@@ -436,11 +436,11 @@ def write_reports(
     """Return REPORTS and dead letters: of whole trees of communities, then of those that hold several trees.
 
     Args:
-        outline: of the communities to report on.
-        texts: of what they show.
+        outline: Outlines of the communities to report on.
+        texts: Texts of the entities, relations and claims that they show.
         children: CHILD_REPORTS that are there already.
-        suffix: of the stages' labels.
-        stand_in: by rules, without a call.
+        suffix: Suffix of the stages' labels.
+        stand_in: Whether rules write them, without a call.
     """
     run, config = context.runner.run, context.config.communities
     material = f"report material{suffix}"

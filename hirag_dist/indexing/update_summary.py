@@ -16,10 +16,10 @@ class TextCounts:
     """Numbers of texts of one kind after an update.
 
     Attributes:
-        written: by a model in this update.
-        kept: as they were.
+        written: Texts that a model wrote in this update.
+        kept: Texts that stay as they were.
         deferred: due, and put off.
-        stand_ins: of the deferred ones, those by rules.
+        stand_ins: Deferred texts that rules wrote.
         deferred_tokens: what writing the deferred ones would cost, about.
         missing: reports that the policy of reports leaves to questions.
     """
@@ -42,11 +42,11 @@ class UpdateSummary:
 
     Attributes:
         base: id of the snapshot that it started from; None of a build from nothing.
-        number: of the update, since the index was built from nothing.
+        number: Number of updates since the index was built from nothing.
         documents: added, changed and removed.
         summaries, reports: written, kept and deferred.
-        extraction_tokens: of the extraction of changed documents; of removed ones, what it has cost.
-        spent_tokens: of all chat replies that the update rests on, whenever they were paid.
+        extraction_tokens: Tokens of the extraction of changed documents; of removed ones, what it has cost.
+        spent_tokens: Tokens of all chat replies that the update rests on, whenever they were paid.
         budget_tokens: that it may have spent; None for no limit.
         returned: whether the documents are those of a former snapshot, which is the result.
         other_changes: what differs where no document was added, changed or removed: titles, places, metadata.

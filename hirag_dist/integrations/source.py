@@ -112,8 +112,8 @@ class RetrievedDocument:
     """A record of a retrieval.
 
     Attributes:
-        id: of the chunk, entity or community; of a path, the ids of its ends.
-        text: of the chunk; else name and description, title and report, or the relations on the path.
+        id: Id of the chunk, entity or community; of a path, the ids of its ends.
+        text: Text of the chunk; else name and description, title and report, or the relations on the path.
         score: similarity to the question, of paths and chunks their rank score; None where the record has none.
         metadata: plain values by name: `level`, `snapshot_id`, and the fields of the record.
     """
@@ -128,7 +128,7 @@ def documents_of(retrieval: Retrieval, levels: Sequence[Level], k: int | None) -
     """Return the documents of the levels, in their order and the best first.
 
     Args:
-        retrieval: of a question.
+        retrieval: Retrieval of a question.
         levels: local (entities), global (community reports), bridge (paths with their relations), sources (chunks).
         k: documents of each level at most; None for all.
     """

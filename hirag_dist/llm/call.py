@@ -169,7 +169,7 @@ class PricedModel:
     """A model at an endpoint with its price and settings. Implements `llm.call.CallTarget`.
 
     Attributes:
-        operation: see `CallTarget`.
+        operation: Name of the operation, as in `CallTarget`.
         endpoint: the configured name, which rate limits go by.
         settings: settings that change replies (temperature, extra body); part of ledger keys.
         price: US dollars per million tokens: input, cached input, output; None: not known.

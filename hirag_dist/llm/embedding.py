@@ -80,7 +80,7 @@ class PricedEmbedder:
     """An embedder at an endpoint. Implements `llm.call.CallTarget`.
 
     Attributes:
-        operation: see `CallTarget`.
+        operation: Name of the operation, as in `CallTarget`.
         price: US dollars a million tokens; None: not known.
     """
 

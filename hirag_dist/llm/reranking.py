@@ -56,7 +56,7 @@ class PricedReranker:
     """A reranker at an endpoint. Implements `llm.call.CallTarget`.
 
     Attributes:
-        operation: see `CallTarget`.
+        operation: Name of the operation, as in `CallTarget`.
         price: US dollars a million tokens; None: not known.
     """
 

@@ -159,7 +159,7 @@ def _etags(filesystem: fs.FileSystem, path: str, name: str = "") -> dict[str, st
     """Return the ETags of the objects of an S3 folder by their paths below it, which pyarrow does not tell; else none.
 
     Args:
-        name: of one object in the folder; empty for all.
+        name: Name of one object in the folder; empty for all.
 
     Raises:
         OSError: the store cannot be reached.

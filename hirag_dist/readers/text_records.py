@@ -35,7 +35,7 @@ def read_delimited(
 
     Args:
         lines: without their ends.
-        maker: of the file's documents.
+        maker: Maker of the file's documents.
         delimiter: one character; None takes the one of `, ; tab |` under which the header has a text field,
             else the most frequent in it.
     """

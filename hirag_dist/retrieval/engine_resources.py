@@ -45,7 +45,7 @@ class RecordTextCache:
 
         Args:
             count: tokens of a text.
-            max_chars: of all texts together.
+            max_chars: Maximum characters of all texts together.
             stored: has the records that are the same in all views; None: this cache.
         """
         self._stored = stored
@@ -67,9 +67,9 @@ class RecordTextCache:
         """Return the text and tokens of a record that is the same in all views.
 
         Args:
-            level: of the record; with `row` its key.
-            row: of the record.
-            rendering: of the record.
+            level: Level of the record; with `row` its key.
+            row: Row of the record.
+            rendering: Rendering of the record.
             make: makes the text.
         """
         return (self._stored or self)._record(level, row, rendering, make)

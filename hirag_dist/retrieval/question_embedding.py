@@ -35,8 +35,8 @@ class MicroBatcher(Generic[Item, Result]):
 
     Args:
         run: processes items of one kind; returns a result for each, in order.
-        max_items: of one call.
-        max_calls: in progress at a time.
+        max_items: Maximum texts of one call.
+        max_calls: Maximum calls in progress at a time.
         kind: items of one call must be of one kind; by default all are.
     """
 

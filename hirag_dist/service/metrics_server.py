@@ -135,7 +135,7 @@ class WatchMetrics:
     """Metrics of one process that follows an input.
 
     Attributes:
-        registry: for `serve_metrics`.
+        registry: Registry that `serve_metrics` shows.
     """
 
     def __init__(self) -> None:

@@ -193,7 +193,7 @@ def probe(host: str, port: int, *, reuse_port: bool = False, option: str = "--li
     """Bind an address and release it. gRPC does not report why it cannot bind, and accepts one free address of several.
 
     Args:
-        option: of the command line that has the address, for errors.
+        option: Option of the command line that has the address, for errors.
 
     Raises:
         BackendUnavailable: the host is unknown, the port is in use, or the address is not of this machine.

@@ -216,7 +216,7 @@ def reserve(host: str, port: int, option: str = "--listen") -> socket.socket:
 
     Args:
         port: 0 takes a free one; `getsockname` of the socket says which.
-        option: of the command line that has the address, for errors.
+        option: Option of the command line that has the address, for errors.
 
     Raises:
         BackendUnavailable: it cannot be bound.

@@ -33,7 +33,7 @@ class Place:
         page_label: that the file gives the page, such as "vii".
         section: heading, chapter, sheet or attachment that holds the text.
         anchor: identifier of the nearest preceding element that has one, or of a heading of Markdown.
-        row: of the sheet, or record of the file without its header, from 1; 0 for none.
+        row: Row of the sheet, or record of the file without its header, from 1; 0 for none.
         boxes: areas of the page that hold the text, in its order.
         link: URI of the document with a fragment that opens it at the position, where its format has such fragments.
     """

@@ -101,9 +101,9 @@ class SelectedDocuments:
     """Documents of an index that a removal selects.
 
     Attributes:
-        documents: by id.
+        documents: Documents by their ids.
         absent: ids of the selection that the index does not have.
-        n_documents: of the index.
+        n_documents: Number of documents of the index.
     """
 
     documents: tuple[SelectedDocument, ...]

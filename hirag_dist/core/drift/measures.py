@@ -80,8 +80,8 @@ def best_jaccard(groups: Groups, others: Groups) -> FloatVector:
     rows.
 
     Args:
-        groups: to be found among the others.
-        others: of the same rows.
+        groups: Groups to find among the others.
+        others: Other groups of the same rows.
 
     Returns:
         (n_groups,) from 0 to 1; 0 where no other group shares a member.
@@ -146,8 +146,8 @@ class StaleTexts:
     Attributes:
         units: summaries or reports that a model or the rules wrote.
         due: units that are due: their material has changed too much, or they are stand-ins.
-        tokens: of all units, at four characters a token.
-        due_tokens: of the units that are due.
+        tokens: Tokens of all units, at four characters a token.
+        due_tokens: Tokens of the units that are due.
         changed_tokens: tokens of each unit times the share of its material that has changed, added up.
     """
 

@@ -29,8 +29,8 @@ class ReportChoice:
     """Rule that chooses the reports that are written with an index.
 
     Attributes:
-        share: of the communities that take a call, 0 to 1, rounded up.
-        min_entities: of a community that takes a call. Reports of smaller ones list their members, and always exist.
+        share: Share of the communities that take a call, 0 to 1, rounded up.
+        min_entities: Minimum entities of a community that takes a call. Reports of smaller ones list their members.
     """
 
     share: float = 1.0

@@ -135,7 +135,7 @@ class SeedSet:
 
         Args:
             limit: chunks at most.
-            similarities: of chunks to the question; None: the walk alone decides.
+            similarities: Similarities of chunks to the question; None: the walk alone decides.
             documents: (n_chunks,) row of the document of each chunk; None: each chunk is a document of its own.
         """
         if similarities is None:
@@ -159,7 +159,7 @@ class SeedSet:
 
         Args:
             limit: chunks at most.
-            tolerance: of the walk.
+            tolerance: Tolerance of the walk.
             apart: walk from the named entities and from the other seeds one after the other; otherwise the shares from
                 the names are 0, as they are without names.
         """
@@ -212,7 +212,7 @@ class SeedSet:
         of the others, so that none is put before it for a link to it.
 
         Args:
-            rows: of chunks.
+            rows: Rows of chunks.
             first: place in `rows` of the one that the others are compared with.
             documents: (len(rows),) document of each.
         """

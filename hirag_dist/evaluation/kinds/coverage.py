@@ -44,7 +44,7 @@ class HierarchyDescription:
 
     Attributes:
         base, whole: the graph of layer 0, and that of all layers.
-        build_seconds: of the build that published it; None where no record of that is left.
+        build_seconds: Seconds of the build that published it; None where no record of that is left.
     """
 
     layers: tuple[LayerSummary, ...]

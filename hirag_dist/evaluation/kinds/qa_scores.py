@@ -32,7 +32,7 @@ class ScoringRules:
     """Rules of scoring answers.
 
     Attributes:
-        definitions: of `DEFINITIONS`, the first of them the one that charts and comparisons show.
+        definitions: Names of `DEFINITIONS`, the first of them the one that charts and comparisons show.
         refusals: answers that say that there is none.
         unanswerable_types: types of questions that have no answer, besides those that the file marks, and those whose
             gold answers are themselves refusals.

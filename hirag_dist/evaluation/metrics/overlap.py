@@ -43,10 +43,10 @@ class TokenRecall:
     """The share of a text's tokens that another holds.
 
     Attributes:
-        tokens: of the text, every occurrence counted; above 0.
-        found: of these, those that the other holds as often.
+        tokens: Tokens of the text, every occurrence counted; above 0.
+        found: Tokens of these that the other text holds as often.
         distinct: different tokens of the text.
-        distinct_found: of these, those that the other holds at all.
+        distinct_found: Tokens of these that the other text holds at all.
     """
 
     tokens: int
@@ -249,9 +249,9 @@ class LabelAgreement:
 
     Attributes:
         compared: questions that have both a label and two counts.
-        labelled: of these, the judge prefers one of the two answers.
-        same: of those labelled, the same answer has the larger count.
-        tied: of those labelled, both counts are equal.
+        labelled: Pairs of these in which the judge prefers one answer.
+        same: Labelled pairs in which the same answer has the larger count.
+        tied: Labelled pairs in which both counts are equal.
     """
 
     compared: int

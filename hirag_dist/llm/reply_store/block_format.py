@@ -230,7 +230,7 @@ def reply_from(record: Mapping[str, Any], n_prompt_chars: int = 0) -> ChatReply 
     true are estimated from the texts.
 
     Args:
-        n_prompt_chars: of the request, for such an estimate.
+        n_prompt_chars: Number of characters of the request, for such an estimate.
     """
     text, finish_reason, model = (record.get(key) for key in ("text", "finish_reason", "model"))
     if not (isinstance(text, str) and isinstance(finish_reason, str) and isinstance(model, str)):

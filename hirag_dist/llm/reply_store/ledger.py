@@ -27,7 +27,7 @@ class LedgerSize:
 
     Attributes:
         records: stored replies; one that lies in two files, which the next compaction mends, counts twice.
-        n_bytes: of all files.
+        n_bytes: Bytes of all files.
     """
 
     records: int

@@ -37,7 +37,7 @@ def find_community(view: MappedIndex | None, tables: LookupTables, wanted: str) 
 
     Args:
         view: the index as the caller may see it; None where no document is visible.
-        tables: of the index.
+        tables: Tables of the index.
         wanted: id.
 
     Raises:
@@ -57,7 +57,7 @@ def community_details(view: MappedIndex, row: int, max_members: int, misses_repo
 
     Args:
         view: the index as the caller may see it.
-        row: of the community, which is visible.
+        row: Row of the community, which is visible.
         max_members: limit.
         misses_reports: whether reports were left out of the snapshot.
     """
@@ -110,7 +110,7 @@ def find_document(view: MappedIndex | None, tables: LookupTables, wanted: str) -
 
     Args:
         view: the index as the caller may see it; None where no document is visible.
-        tables: of the index.
+        tables: Tables of the index.
         wanted: id of the document, or of a chunk of it.
 
     Raises:
@@ -130,8 +130,8 @@ def document_part(view: MappedIndex, tables: LookupTables, row: int, start: int,
 
     Args:
         view: the index as the caller may see it.
-        tables: of the index.
-        row: of the document, which is visible.
+        tables: Tables of the index.
+        row: Row of the document, which is visible.
         start: first character, at least 0.
         max_chars: limit.
 
@@ -184,7 +184,7 @@ def entity_details(
 
     Args:
         view: the index as the caller may see it.
-        tables: of the index.
+        tables: Tables of the index.
         row: of the entity, which is visible.
         max_relations, max_sources: limits.
         note: how the entity was found.
@@ -269,7 +269,7 @@ def _joined_by_summaries(view: MappedIndex, tables: LookupTables, rows: IntVecto
 
     Args:
         view: the index as the caller may see it.
-        tables: of the index.
+        tables: Tables of the index.
         rows: entities of one layer.
         end: 0: the members of these entities; 1: the summary entities of which they are members.
     """
@@ -298,7 +298,7 @@ async def path_details(
 
     Args:
         view: the index as the caller may see it; None where no document is visible.
-        tables: of the index.
+        tables: Tables of the index.
         finder: of paths in the index; the calling thread's.
         source, target: ids or names.
         deadline: of the request.

@@ -20,9 +20,9 @@ class UploadOptions:
         callers_file: the callers file of the service; None without one.
         callers_grace_s: seconds for which callers stay valid when that file is gone.
         anonymous: labels of callers if there is no callers file; None if they see everything.
-        max_bytes: of the files of one upload.
-        max_file_bytes: of one file.
-        max_files: of one upload.
+        max_bytes: Maximum bytes of the files of one upload.
+        max_file_bytes: Maximum bytes of one file.
+        max_files: Maximum number of files of one upload.
         stall_s: seconds for which a browser may send nothing of a file.
         stop_s: seconds that the process has to end after it was cancelled.
 

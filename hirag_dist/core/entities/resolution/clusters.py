@@ -36,8 +36,8 @@ def group_pairs(
     mentioned one, the first among equals.
 
     Args:
-        forms: of each row, in an order that does not depend on which names are there.
-        n_mentions: of each row.
+        forms: Forms of each row, in an order that does not depend on which names are there.
+        n_mentions: Number of mentions of each row.
         pairs: that are to be merged.
         apart: (left, right) of pairs that somebody held apart.
     """

@@ -157,7 +157,7 @@ class ScoredPair:
         left, right: rows, left < right.
         tier: the kind of evidence, one of `TIERS`.
         score: probability that they are one.
-        evidence: for people.
+        evidence: Reasons, for people.
     """
 
     left: int
