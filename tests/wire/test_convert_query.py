@@ -63,7 +63,7 @@ def test_what_is_no_finite_number_does_not_leave_the_client(vector: Any) -> None
     [
         (pb.Query(question=" \n"), "question must not be blank"),
         (pb.Query(question="q", mode=99), "mode must be one of hirag, .*99"),  # type: ignore[arg-type]
-        (pb.Query(question="q", top_n=0), "top_n must be between 1"),
+        (pb.Query(question="q", top_n=0), "top_n must be at least 1"),
         (pb.Query(question="q", vector=[1.0, float("nan")]), "vector must hold finite"),
         (pb.Query(question="q", vector=[1.0] * 3), "vector: 3 numbers; this index has 2 dimensions"),
         (pb.Query(question="q", labels=["a"] * 65), "labels must be at most 64, got 65"),
