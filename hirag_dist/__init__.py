@@ -25,7 +25,6 @@ if TYPE_CHECKING:
         build_index_async,
         plan_build,
         plan_reembedding,
-        plan_update,
         reembed_index,
         reembed_index_async,
         refresh_index,
@@ -55,7 +54,6 @@ if TYPE_CHECKING:
     )
     from hirag_dist.indexing.estimate import CostEstimate
     from hirag_dist.indexing.reembed import ReembeddingEstimate
-    from hirag_dist.indexing.update_estimate import UpdateEstimate
     from hirag_dist.indexing.update_summary import UpdateSummary
     from hirag_dist.types import (
         Answer,
@@ -77,7 +75,6 @@ _MODULES = {
         "build_index_async",
         "plan_build",
         "plan_reembedding",
-        "plan_update",
         "reembed_index",
         "reembed_index_async",
         "refresh_index",
@@ -106,7 +103,6 @@ _MODULES = {
         "StageFailed",
     ),
     "hirag_dist.indexing.estimate": ("CostEstimate",),
-    "hirag_dist.indexing.update_estimate": ("UpdateEstimate",),
     "hirag_dist.indexing.reembed": ("ReembeddingEstimate",),
     "hirag_dist.indexing.update_summary": ("UpdateSummary",),
     "hirag_dist.types": (
@@ -154,7 +150,6 @@ __all__ = [
     "SnapshotError",
     "SnapshotNotFound",
     "StageFailed",
-    "UpdateEstimate",
     "UpdateSummary",
     "__version__",
     "add_documents",
@@ -166,7 +161,6 @@ __all__ = [
     "open_index_async",
     "plan_build",
     "plan_reembedding",
-    "plan_update",
     "reembed_index",
     "reembed_index_async",
     "refresh_index",

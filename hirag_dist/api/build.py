@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar, Unpack
@@ -25,7 +26,6 @@ from hirag_dist.config.model import Config
 from hirag_dist.indexing.changed_documents import DocumentSelection
 from hirag_dist.indexing.estimate import CostEstimate, estimate_build
 from hirag_dist.indexing.reembed import ReembeddingEstimate, estimate_reembedding
-from hirag_dist.indexing.update_estimate import UpdateEstimate, estimate_update
 from hirag_dist.indexing.window_sizes import fit_to_windows
 from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.protocols import EventListener
@@ -154,61 +154,44 @@ async def build_index_async(
 
 def plan_build(
     inputs: Inputs,
+    index: str | Path | None = None,
     *,
     config: ConfigLike = None,
-    latency_s: float | None = None,
     tokens_per_s: float | None = None,
+    add: bool = False,
 ) -> CostEstimate:
-    """Estimate the calls, tokens, cost and time of an index; calls no model.
+    """Estimate the calls, tokens, cost and time of a build, or of the update of an index; calls no model.
 
     Args:
         inputs: as `build_index`.
+        index: Folder or object-store URI of an index whose update is estimated; its documents are compared with
+            `inputs` by content. None for a new index.
         config: as `as_config`; its endpoints have the prices and limits.
-        latency_s: seconds that a chat call takes; by default estimated from its output tokens.
-        tokens_per_s: Tokens a second of an endpoint's replies, all calls together, as `hirag-dist doctor` measures.
-
-    Raises:
-        InputError: there is nothing to read.
-        ConfigError: the configuration is invalid.
-    """
-    loaded = ask_windows(as_config(config), BUILD_ROLES)
-    prompts = load_prompts(loaded.prompts)
-    cut = fit_to_windows(loaded, role_windows(loaded, BUILD_ROLES), prompts)
-    return estimate_build(input_names(inputs), cut, prompts, latency_s, _speeds(loaded, tokens_per_s))
-
-
-def plan_update(
-    inputs: Inputs,
-    index: str | Path,
-    *,
-    config: ConfigLike = None,
-    latency_s: float | None = None,
-    tokens_per_s: float | None = None,
-    add: bool = False,
-) -> UpdateEstimate:
-    """Estimate the update of an index that `build_index` would make, or `add_documents`; calls no model.
-
-    Args:
-        inputs: as `build_index`; they are read and compared with the documents of the index by content.
-        index: folder or object-store URI of the index.
-        config: as `as_config`; its endpoints have the prices and limits.
-        latency_s: seconds that a chat call takes; by default estimated from its output tokens.
         tokens_per_s: Tokens a second of an endpoint's replies, all calls together; by default as in the index's builds.
         add: estimate `add_documents`: the documents of the index stay.
 
     Raises:
         InputError: there is nothing to read.
-        SnapshotNotFound: there is no index.
+        SnapshotNotFound: there is no such index.
         ConfigError: the configuration is invalid, or its embedder is not that of the index.
     """
-    given, store = as_config(config), Store(str(index))
-    snapshot = open_current(store)
-    loaded = ask_windows(settle_embedder(given, recorded_embedder(store)), BUILD_ROLES)
+    given = as_config(config)
+    if index is None:
+        snapshot, vectors, speeds = None, None, {}
+        loaded = ask_windows(given, BUILD_ROLES)
+        windows = role_windows(loaded, BUILD_ROLES)
+    else:
+        store = Store(str(index))
+        snapshot = open_current(store)
+        loaded = ask_windows(settle_embedder(given, recorded_embedder(store)), BUILD_ROLES)
+        windows, speeds, vectors = index_windows(given, loaded, store), recorded_speeds(store), embedder_and_dim(loaded)
+    if tokens_per_s is not None:
+        speeds |= {name: tokens_per_s for name, endpoint in loaded.llm.endpoints.items() if endpoint.is_remote}
     prompts = load_prompts(loaded.prompts)
-    cut = fit_to_windows(loaded, index_windows(given, loaded, store), prompts)
-    speeds = recorded_speeds(store) | _speeds(loaded, tokens_per_s)
-    vectors = embedder_and_dim(loaded)
-    return estimate_update(input_names(inputs), snapshot, cut, prompts, latency_s, speeds, add=add, vectors=vectors)
+    cut = fit_to_windows(loaded, windows, prompts)
+    names = input_names(inputs)
+    made = estimate_build(names, cut, prompts, speeds, snapshot=snapshot, add=add, vectors=vectors)
+    return replace(made, windows=windows)
 
 
 def plan_reembedding(index: str | Path, *, config: ConfigLike = None) -> ReembeddingEstimate:
@@ -228,13 +211,6 @@ def plan_reembedding(index: str | Path, *, config: ConfigLike = None) -> Reembed
     if embedder_and_dim(loaded) == (recorded.get("embedder"), recorded.get("dim")):
         return ReembeddingEstimate(snapshot.manifest.snapshot_id)
     return estimate_reembedding(snapshot, loaded)
-
-
-def _speeds(config: Config, tokens_per_s: float | None) -> dict[str, float]:
-    """Return the speed of each endpoint; none where none is given."""
-    if tokens_per_s is None:
-        return {}
-    return {name: tokens_per_s for name, endpoint in config.llm.endpoints.items() if endpoint.is_remote}
 
 
 def add_documents(inputs: Inputs, index: str | Path, **options: Unpack[BuildKeywords]) -> IndexResult:
