@@ -20,17 +20,12 @@ TYPE_CHECKING = False  # as of typing, which is not imported: Ctrl-C works only 
 if TYPE_CHECKING:
     from hirag_dist.api.build import (
         add_documents,
-        add_documents_async,
         build_index,
-        build_index_async,
         plan_build,
         plan_reembedding,
         reembed_index,
-        reembed_index_async,
         refresh_index,
-        refresh_index_async,
         remove_documents,
-        remove_documents_async,
     )
     from hirag_dist.api.config import load_config
     from hirag_dist.api.index import AsyncIndex, Index, open_index, open_index_async
@@ -70,17 +65,12 @@ if TYPE_CHECKING:
 _MODULES = {
     "hirag_dist.api.build": (
         "add_documents",
-        "add_documents_async",
         "build_index",
-        "build_index_async",
         "plan_build",
         "plan_reembedding",
         "reembed_index",
-        "reembed_index_async",
         "refresh_index",
-        "refresh_index_async",
         "remove_documents",
-        "remove_documents_async",
     ),
     "hirag_dist.api.config": ("load_config",),
     "hirag_dist.api.index": ("AsyncIndex", "Index", "open_index", "open_index_async"),
@@ -153,20 +143,15 @@ __all__ = [
     "UpdateSummary",
     "__version__",
     "add_documents",
-    "add_documents_async",
     "build_index",
-    "build_index_async",
     "load_config",
     "open_index",
     "open_index_async",
     "plan_build",
     "plan_reembedding",
     "reembed_index",
-    "reembed_index_async",
     "refresh_index",
-    "refresh_index_async",
     "remove_documents",
-    "remove_documents_async",
 ]
 
 

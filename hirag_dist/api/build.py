@@ -142,16 +142,6 @@ def build_index(
     )
 
 
-async def build_index_async(
-    inputs: Inputs, index: str | Path, *, rebuild: bool = False, **options: Unpack[BuildKeywords]
-) -> IndexResult:
-    """Build an index in a thread of the running event loop; arguments and errors as `build_index`.
-
-    Cancelling the awaiting task does not stop the build, which continues in its thread.
-    """
-    return await asyncio.to_thread(build_index, inputs, index, rebuild=rebuild, **options)
-
-
 def plan_build(
     inputs: Inputs,
     index: str | Path | None = None,
@@ -233,11 +223,6 @@ def add_documents(inputs: Inputs, index: str | Path, **options: Unpack[BuildKeyw
     )
 
 
-async def add_documents_async(inputs: Inputs, index: str | Path, **options: Unpack[BuildKeywords]) -> IndexResult:
-    """Add documents in a thread of the running event loop; arguments and errors as `add_documents`."""
-    return await asyncio.to_thread(add_documents, inputs, index, **options)
-
-
 def remove_documents(
     ids: Iterable[str], index: str | Path, *, sources: Iterable[str] = (), **options: Unpack[BuildKeywords]
 ) -> IndexResult:
@@ -262,13 +247,6 @@ def remove_documents(
     )
 
 
-async def remove_documents_async(
-    ids: Iterable[str], index: str | Path, *, sources: Iterable[str] = (), **options: Unpack[BuildKeywords]
-) -> IndexResult:
-    """Remove documents in a thread of the running event loop; arguments and errors as `remove_documents`."""
-    return await asyncio.to_thread(remove_documents, ids, index, sources=sources, **options)
-
-
 def refresh_index(index: str | Path, *, all_reports: bool = False, **options: Unpack[BuildKeywords]) -> IndexResult:
     """Write the summaries and reports that updates have put off, and publish a snapshot with them.
 
@@ -288,13 +266,6 @@ def refresh_index(index: str | Path, *, all_reports: bool = False, **options: Un
     )
 
 
-async def refresh_index_async(
-    index: str | Path, *, all_reports: bool = False, **options: Unpack[BuildKeywords]
-) -> IndexResult:
-    """Refresh an index in a thread of the running event loop; arguments and errors as `refresh_index`."""
-    return await asyncio.to_thread(refresh_index, index, all_reports=all_reports, **options)
-
-
 def reembed_index(index: str | Path, **options: Unpack[BuildKeywords]) -> IndexResult:
     """Make the vectors of an index with the configured embedder and publish a snapshot with them; no chat call is made.
 
@@ -310,8 +281,3 @@ def reembed_index(index: str | Path, **options: Unpack[BuildKeywords]) -> IndexR
         HiragError: see `build_index`.
     """
     return run_with(options, lambda config, build, listeners: run_reembed(str(index), config, build, listeners))
-
-
-async def reembed_index_async(index: str | Path, **options: Unpack[BuildKeywords]) -> IndexResult:
-    """Make new vectors in a thread of the running event loop; arguments and errors as `reembed_index`."""
-    return await asyncio.to_thread(reembed_index, index, **options)

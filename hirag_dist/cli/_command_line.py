@@ -64,6 +64,8 @@ FORMER_OPTIONS = {  # option of an earlier version → what takes its place
     "--answer-field": "name the field of --answers answer, response or prediction",
     "--answer-id-field": "name the field of --answers question_id",
     "--batch-files": "--every is the time between two listings",
+    "--by": "--cost shows the bill by stage",
+    "--csv": "--json has the rows of the bill",
     "--drop-rate": "--fail-rate and --hang-rate disturb calls",
     "--from": "entity_types and prompts of the configuration say what a domain needs",
     "--latency-s": "--tokens-per-s says how fast an endpoint replies",
@@ -72,6 +74,7 @@ FORMER_OPTIONS = {  # option of an earlier version → what takes its place
     "--poll": "--every is the time between two listings",
     "--storm-rate": "--rpm and --max-concurrent refuse calls with 429",
     "--system-field": "name the field of --answers method, system or mode",
+    "--tables-only": "an export has tables alone",
     "--uploads": "`hirag-dist add` and `watch` take documents",
 }
 FORMER_COMMANDS = {  # command of an earlier version → what does the same
