@@ -24,26 +24,8 @@ from hirag_dist.core.text.normalize import name_key
 from hirag_dist.schemas import MENTIONS, RELATION_MENTIONS
 
 _SYLLABLES = [
-    "ba",
-    "ko",
-    "ri",
-    "ten",
-    "ma",
-    "lu",
-    "sha",
-    "dor",
-    "vin",
-    "el",
-    "gra",
-    "po",
-    "sti",
-    "kar",
-    "no",
-    "fe",
-    "zu",
-    "han",
-    "mi",
-    "ra",
+    *("ba", "ko", "ri", "ten", "ma", "lu", "sha", "dor", "vin", "el"),
+    *("gra", "po", "sti", "kar", "no", "fe", "zu", "han", "mi", "ra"),
 ]
 _FIRMS = ["Company", "Institute", "University", "Group", "Bank", "Party", "School"]
 

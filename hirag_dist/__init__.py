@@ -20,18 +20,12 @@ TYPE_CHECKING = False  # as of typing, which is not imported: Ctrl-C works only 
 if TYPE_CHECKING:
     from hirag_dist.api.build import (
         add_documents,
-        add_documents_async,
         build_index,
-        build_index_async,
         plan_build,
         plan_reembedding,
-        plan_update,
         reembed_index,
-        reembed_index_async,
         refresh_index,
-        refresh_index_async,
         remove_documents,
-        remove_documents_async,
     )
     from hirag_dist.api.config import load_config
     from hirag_dist.api.index import AsyncIndex, Index, open_index, open_index_async
@@ -55,7 +49,6 @@ if TYPE_CHECKING:
     )
     from hirag_dist.indexing.estimate import CostEstimate
     from hirag_dist.indexing.reembed import ReembeddingEstimate
-    from hirag_dist.indexing.update_estimate import UpdateEstimate
     from hirag_dist.indexing.update_summary import UpdateSummary
     from hirag_dist.types import (
         Answer,
@@ -72,18 +65,12 @@ if TYPE_CHECKING:
 _MODULES = {
     "hirag_dist.api.build": (
         "add_documents",
-        "add_documents_async",
         "build_index",
-        "build_index_async",
         "plan_build",
         "plan_reembedding",
-        "plan_update",
         "reembed_index",
-        "reembed_index_async",
         "refresh_index",
-        "refresh_index_async",
         "remove_documents",
-        "remove_documents_async",
     ),
     "hirag_dist.api.config": ("load_config",),
     "hirag_dist.api.index": ("AsyncIndex", "Index", "open_index", "open_index_async"),
@@ -106,7 +93,6 @@ _MODULES = {
         "StageFailed",
     ),
     "hirag_dist.indexing.estimate": ("CostEstimate",),
-    "hirag_dist.indexing.update_estimate": ("UpdateEstimate",),
     "hirag_dist.indexing.reembed": ("ReembeddingEstimate",),
     "hirag_dist.indexing.update_summary": ("UpdateSummary",),
     "hirag_dist.types": (
@@ -154,25 +140,18 @@ __all__ = [
     "SnapshotError",
     "SnapshotNotFound",
     "StageFailed",
-    "UpdateEstimate",
     "UpdateSummary",
     "__version__",
     "add_documents",
-    "add_documents_async",
     "build_index",
-    "build_index_async",
     "load_config",
     "open_index",
     "open_index_async",
     "plan_build",
     "plan_reembedding",
-    "plan_update",
     "reembed_index",
-    "reembed_index_async",
     "refresh_index",
-    "refresh_index_async",
     "remove_documents",
-    "remove_documents_async",
 ]
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextlib import aclosing
+from functools import wraps
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _END_S = 5.0
@@ -95,3 +98,37 @@ async def _others_ended() -> None:
     others = asyncio.all_tasks() - {asyncio.current_task()}
     if others:
         await asyncio.wait(others, timeout=_END_S)
+
+
+class Synchronous(Protocol):
+    """An object whose methods are those of an asynchronous one, made with `call` and `stream`."""
+
+    _loop: LoopThread
+    _inner: Any
+
+
+def call(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Any, P], T]:
+    """Return a method of a `Synchronous` object that waits for the result of an asynchronous method."""
+
+    @wraps(method)
+    def waiting(self: Synchronous, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._loop.run(method(self._inner, *args, **kwargs))
+
+    return waiting
+
+
+def stream(
+    method: Callable[Concatenate[Any, P], AsyncGenerator[T, None]],
+) -> Callable[Concatenate[Any, P], Generator[T, None, None]]:
+    """Return a method of a `Synchronous` object that yields what an asynchronous method yields."""
+
+    @wraps(method)
+    def yielding(self: Synchronous, /, *args: P.args, **kwargs: P.kwargs) -> Generator[T, None, None]:
+        return self._loop.iterate(method(self._inner, *args, **kwargs))
+
+    shown = inspect.signature(method)
+    returned = str(shown.return_annotation).replace("AsyncGenerator[", "Generator[").removesuffix("]") + ", None]"
+    yielding.__signature__ = shown.replace(return_annotation=returned)  # type: ignore[attr-defined]
+    return yielding

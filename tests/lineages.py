@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from hirag_dist import schemas
@@ -16,6 +15,7 @@ from hirag_dist.storage.snapshot.manifest import parse_manifest
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.snapshot.writer import write_snapshot
 from hirag_dist.storage.store import Store
+from tests.table_rows import filled_table
 
 DIM = 16
 _EMPTY = ("documents", "chunks", "relations", "clusters", "layers", "communities", "reports", "usage", "rejects")
@@ -37,21 +37,9 @@ def publish(
         salt: of names: another one gives another snapshot id, so that tests share a server.
     """
     ids = sorted(vectors, key=lambda own: (own.startswith("s"), own))
-    entities = [
-        {
-            "entity_id": own,
-            "layer": int(own.startswith("s")),
-            "name": f"{own} {salt}",
-            "type": "concept",
-            "description": "",
-            "described": True,
-            "n_mentions": 1,
-            "chunk_ids": [],
-        }
-        for own in ids
-    ]
+    entities = ({"entity_id": own, "layer": int(own.startswith("s")), "name": f"{own} {salt}"} for own in ids)
     tables = {name: getattr(schemas, name.upper()).empty_table() for name in _EMPTY}
-    tables["entities"] = pa.Table.from_pylist(entities, schemas.ENTITIES)
+    tables["entities"] = filled_table(schemas.ENTITIES, entities)
     arrays: dict[str, NDArray[Any]] = {
         "graph/indptr": np.zeros(len(ids) + 1, np.int64),
         "graph/indices": np.zeros(0, np.int32),

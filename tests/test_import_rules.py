@@ -32,7 +32,7 @@ FENCED = {  # library: where it may be imported, by the beginning of the path
     "milvus_lite": ("retrieval/vector_index/milvus/",),
     "cuml": _GPU,
     "pylibcugraph": _GPU,
-    "cupy": _GPU,
+    "cupy": ("compute/gpu.py", "compute/cells.py"),
     "umap": (),
     "sklearn": (),
     "openai": ("llm/endpoints/openai",),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar, Unpack
@@ -25,7 +26,6 @@ from hirag_dist.config.model import Config
 from hirag_dist.indexing.changed_documents import DocumentSelection
 from hirag_dist.indexing.estimate import CostEstimate, estimate_build
 from hirag_dist.indexing.reembed import ReembeddingEstimate, estimate_reembedding
-from hirag_dist.indexing.update_estimate import UpdateEstimate, estimate_update
 from hirag_dist.indexing.window_sizes import fit_to_windows
 from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.protocols import EventListener
@@ -142,73 +142,46 @@ def build_index(
     )
 
 
-async def build_index_async(
-    inputs: Inputs, index: str | Path, *, rebuild: bool = False, **options: Unpack[BuildKeywords]
-) -> IndexResult:
-    """Build an index in a thread of the running event loop; arguments and errors as `build_index`.
-
-    Cancelling the awaiting task does not stop the build, which continues in its thread.
-    """
-    return await asyncio.to_thread(build_index, inputs, index, rebuild=rebuild, **options)
-
-
 def plan_build(
     inputs: Inputs,
+    index: str | Path | None = None,
     *,
     config: ConfigLike = None,
-    latency_s: float | None = None,
     tokens_per_s: float | None = None,
+    add: bool = False,
 ) -> CostEstimate:
-    """Estimate the calls, tokens, cost and time of an index; calls no model.
+    """Estimate the calls, tokens, cost and time of a build, or of the update of an index; calls no model.
 
     Args:
         inputs: as `build_index`.
+        index: Folder or object-store URI of an index whose update is estimated; its documents are compared with
+            `inputs` by content. None for a new index.
         config: as `as_config`; its endpoints have the prices and limits.
-        latency_s: seconds that a chat call takes; by default estimated from its output tokens.
-        tokens_per_s: Tokens a second of an endpoint's replies, all calls together, as `hirag-dist doctor` measures.
-
-    Raises:
-        InputError: there is nothing to read.
-        ConfigError: the configuration is invalid.
-    """
-    loaded = ask_windows(as_config(config), BUILD_ROLES)
-    prompts = load_prompts(loaded.prompts)
-    cut = fit_to_windows(loaded, role_windows(loaded, BUILD_ROLES), prompts)
-    return estimate_build(input_names(inputs), cut, prompts, latency_s, _speeds(loaded, tokens_per_s))
-
-
-def plan_update(
-    inputs: Inputs,
-    index: str | Path,
-    *,
-    config: ConfigLike = None,
-    latency_s: float | None = None,
-    tokens_per_s: float | None = None,
-    add: bool = False,
-) -> UpdateEstimate:
-    """Estimate the update of an index that `build_index` would make, or `add_documents`; calls no model.
-
-    Args:
-        inputs: as `build_index`; they are read and compared with the documents of the index by content.
-        index: folder or object-store URI of the index.
-        config: as `as_config`; its endpoints have the prices and limits.
-        latency_s: seconds that a chat call takes; by default estimated from its output tokens.
         tokens_per_s: Tokens a second of an endpoint's replies, all calls together; by default as in the index's builds.
         add: estimate `add_documents`: the documents of the index stay.
 
     Raises:
         InputError: there is nothing to read.
-        SnapshotNotFound: there is no index.
+        SnapshotNotFound: there is no such index.
         ConfigError: the configuration is invalid, or its embedder is not that of the index.
     """
-    given, store = as_config(config), Store(str(index))
-    snapshot = open_current(store)
-    loaded = ask_windows(settle_embedder(given, recorded_embedder(store)), BUILD_ROLES)
+    given = as_config(config)
+    if index is None:
+        snapshot, vectors, speeds = None, None, {}
+        loaded = ask_windows(given, BUILD_ROLES)
+        windows = role_windows(loaded, BUILD_ROLES)
+    else:
+        store = Store(str(index))
+        snapshot = open_current(store)
+        loaded = ask_windows(settle_embedder(given, recorded_embedder(store)), BUILD_ROLES)
+        windows, speeds, vectors = index_windows(given, loaded, store), recorded_speeds(store), embedder_and_dim(loaded)
+    if tokens_per_s is not None:
+        speeds |= {name: tokens_per_s for name, endpoint in loaded.llm.endpoints.items() if endpoint.is_remote}
     prompts = load_prompts(loaded.prompts)
-    cut = fit_to_windows(loaded, index_windows(given, loaded, store), prompts)
-    speeds = recorded_speeds(store) | _speeds(loaded, tokens_per_s)
-    vectors = embedder_and_dim(loaded)
-    return estimate_update(input_names(inputs), snapshot, cut, prompts, latency_s, speeds, add=add, vectors=vectors)
+    cut = fit_to_windows(loaded, windows, prompts)
+    names = input_names(inputs)
+    made = estimate_build(names, cut, prompts, speeds, snapshot=snapshot, add=add, vectors=vectors)
+    return replace(made, windows=windows)
 
 
 def plan_reembedding(index: str | Path, *, config: ConfigLike = None) -> ReembeddingEstimate:
@@ -230,13 +203,6 @@ def plan_reembedding(index: str | Path, *, config: ConfigLike = None) -> Reembed
     return estimate_reembedding(snapshot, loaded)
 
 
-def _speeds(config: Config, tokens_per_s: float | None) -> dict[str, float]:
-    """Return the speed of each endpoint; none where none is given."""
-    if tokens_per_s is None:
-        return {}
-    return {name: tokens_per_s for name, endpoint in config.llm.endpoints.items() if endpoint.is_remote}
-
-
 def add_documents(inputs: Inputs, index: str | Path, **options: Unpack[BuildKeywords]) -> IndexResult:
     """Add documents to an index and publish a snapshot with them.
 
@@ -255,11 +221,6 @@ def add_documents(inputs: Inputs, index: str | Path, **options: Unpack[BuildKeyw
     return run_with(
         options, lambda config, build, listeners: run_add(input_names(inputs), str(index), config, build, listeners)
     )
-
-
-async def add_documents_async(inputs: Inputs, index: str | Path, **options: Unpack[BuildKeywords]) -> IndexResult:
-    """Add documents in a thread of the running event loop; arguments and errors as `add_documents`."""
-    return await asyncio.to_thread(add_documents, inputs, index, **options)
 
 
 def remove_documents(
@@ -286,13 +247,6 @@ def remove_documents(
     )
 
 
-async def remove_documents_async(
-    ids: Iterable[str], index: str | Path, *, sources: Iterable[str] = (), **options: Unpack[BuildKeywords]
-) -> IndexResult:
-    """Remove documents in a thread of the running event loop; arguments and errors as `remove_documents`."""
-    return await asyncio.to_thread(remove_documents, ids, index, sources=sources, **options)
-
-
 def refresh_index(index: str | Path, *, all_reports: bool = False, **options: Unpack[BuildKeywords]) -> IndexResult:
     """Write the summaries and reports that updates have put off, and publish a snapshot with them.
 
@@ -312,13 +266,6 @@ def refresh_index(index: str | Path, *, all_reports: bool = False, **options: Un
     )
 
 
-async def refresh_index_async(
-    index: str | Path, *, all_reports: bool = False, **options: Unpack[BuildKeywords]
-) -> IndexResult:
-    """Refresh an index in a thread of the running event loop; arguments and errors as `refresh_index`."""
-    return await asyncio.to_thread(refresh_index, index, all_reports=all_reports, **options)
-
-
 def reembed_index(index: str | Path, **options: Unpack[BuildKeywords]) -> IndexResult:
     """Make the vectors of an index with the configured embedder and publish a snapshot with them; no chat call is made.
 
@@ -334,8 +281,3 @@ def reembed_index(index: str | Path, **options: Unpack[BuildKeywords]) -> IndexR
         HiragError: see `build_index`.
     """
     return run_with(options, lambda config, build, listeners: run_reembed(str(index), config, build, listeners))
-
-
-async def reembed_index_async(index: str | Path, **options: Unpack[BuildKeywords]) -> IndexResult:
-    """Make new vectors in a thread of the running event loop; arguments and errors as `reembed_index`."""
-    return await asyncio.to_thread(reembed_index, index, **options)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, Unpack
 
-from hirag_dist._loop_thread import LoopThread
+from hirag_dist._loop_thread import LoopThread, call, stream
 from hirag_dist.api.config import ConfigLike, as_config
 from hirag_dist.composition.models import check_prices, make_coordinator, with_windows
 from hirag_dist.composition.query import make_engine
@@ -273,7 +273,7 @@ class Index:
 
     def __init__(self, index: AsyncIndex, loop: LoopThread) -> None:
         """Take over an asynchronous index and the loop that it was opened in; `close` closes both."""
-        self._index = index
+        self._inner = index
         self._loop = loop
 
     def __enter__(self) -> Self:
@@ -285,96 +285,34 @@ class Index:
         self.close()
 
     def __repr__(self) -> str:
-        return repr(self._index).replace("<AsyncIndex", "<Index", 1)
+        return repr(self._inner).replace("<AsyncIndex", "<Index", 1)
 
     def _repr_html_(self) -> str:
-        return self._index._repr_html_()
+        return self._inner._repr_html_()
 
     @property
     def info(self) -> IndexInfo:
         """Counts, layers and communities of the open snapshot."""
-        return self._index.info
+        return self._inner.info
 
     @property
     def usage(self) -> dict[str, Any]:
         """Calls, tokens and cost of all questions so far."""
-        return self._index.usage
+        return self._inner.usage
 
-    def retrieve(
-        self, query: Query | str, *, timeout_s: float | None = None, **options: Unpack[QueryOptions]
-    ) -> Retrieval:
-        """Return the retrieval levels of a question; as `AsyncIndex.retrieve`."""
-        return self._loop.run(self._index.retrieve(query, timeout_s=timeout_s, **options))
-
-    def retrieve_stream(
-        self, query: Query | str, *, timeout_s: float | None = None, **options: Unpack[QueryOptions]
-    ) -> Generator[tuple[str, Retrieval]]:
-        """Yield (level, results so far); as `AsyncIndex.retrieve_stream`."""
-        return self._loop.iterate(self._index.retrieve_stream(query, timeout_s=timeout_s, **options))
-
-    def answer(self, query: Query | str, *, timeout_s: float | None = None, **options: Unpack[QueryOptions]) -> Answer:
-        """Return an answer with its citations; as `AsyncIndex.answer`."""
-        return self._loop.run(self._index.answer(query, timeout_s=timeout_s, **options))
-
-    def answer_stream(
-        self, query: Query | str, *, timeout_s: float | None = None, **options: Unpack[QueryOptions]
-    ) -> Generator[Retrieval | str | Answer]:
-        """Yield the retrieval, the answer's text in pieces, and the complete `Answer` last."""
-        return self._loop.iterate(self._index.answer_stream(query, timeout_s=timeout_s, **options))
-
-    def get_entity(
-        self,
-        entity: str,
-        *,
-        max_relations: int = DEFAULT_RELATIONS,
-        max_sources: int = DEFAULT_SOURCES,
-        timeout_s: float | None = None,
-        **scope: Unpack[ScopeOptions],
-    ) -> EntityDetails:
-        """Return an entity with its surroundings; as `AsyncIndex.get_entity`."""
-        return self._loop.run(
-            self._index.get_entity(
-                entity, max_relations=max_relations, max_sources=max_sources, timeout_s=timeout_s, **scope
-            )
-        )
-
-    def find_path(
-        self, source: str, target: str, *, timeout_s: float | None = None, **scope: Unpack[ScopeOptions]
-    ) -> PathDetails:
-        """Return a shortest path between two entities; as `AsyncIndex.find_path`."""
-        return self._loop.run(self._index.find_path(source, target, timeout_s=timeout_s, **scope))
-
-    def get_community(
-        self,
-        community_id: str,
-        *,
-        max_members: int = DEFAULT_MEMBERS,
-        timeout_s: float | None = None,
-        **scope: Unpack[ScopeOptions],
-    ) -> CommunityDetails:
-        """Return a community with its report and members; as `AsyncIndex.get_community`."""
-        return self._loop.run(
-            self._index.get_community(community_id, max_members=max_members, timeout_s=timeout_s, **scope)
-        )
-
-    def get_document(
-        self,
-        document_id: str,
-        *,
-        start: int = 0,
-        max_chars: int = DEFAULT_CHARS,
-        timeout_s: float | None = None,
-        **scope: Unpack[ScopeOptions],
-    ) -> DocumentPart:
-        """Return a part of a document's text; as `AsyncIndex.get_document`."""
-        return self._loop.run(
-            self._index.get_document(document_id, start=start, max_chars=max_chars, timeout_s=timeout_s, **scope)
-        )
+    retrieve = call(AsyncIndex.retrieve)
+    retrieve_stream = stream(AsyncIndex.retrieve_stream)
+    answer = call(AsyncIndex.answer)
+    answer_stream = stream(AsyncIndex.answer_stream)
+    get_entity = call(AsyncIndex.get_entity)
+    find_path = call(AsyncIndex.find_path)
+    get_community = call(AsyncIndex.get_community)
+    get_document = call(AsyncIndex.get_document)
 
     def close(self) -> None:
         """Release files, connections and the background thread. Closing twice is harmless."""
         if self._loop.running:
-            self._loop.run(self._index.close())
+            self._loop.run(self._inner.close())
             self._loop.close()
 
 

@@ -14,7 +14,6 @@ from hirag_dist.application.index_result import IndexResult
 from hirag_dist.composition.build_records import (
     IN_SHORT,
     BuildArguments,
-    build_usage,
     dead_letters,
     last_build,
     no_build,
@@ -27,7 +26,6 @@ from hirag_dist.errors import ConfigError, InputError, SnapshotCorrupt, Snapshot
 from hirag_dist.execution.stage_results import DroppedLetter, Drops, add_drops, load_drops
 from hirag_dist.indexing.base import differences, in_short
 from hirag_dist.indexing.changed_documents import DocumentSelection
-from hirag_dist.indexing.estimate import RetryEstimate, retry_works, stages_of
 from hirag_dist.indexing.pipeline import Build, BuildResult
 from hirag_dist.indexing.publish import republish
 from hirag_dist.protocols import EventListener
@@ -83,33 +81,6 @@ def run_retry(
 
     base_id = _present(store, repeats["base"])
     return execute_build(config, store, "retry", arguments, options, work, listeners, check, base_id)
-
-
-def estimate_retry(index_uri: str, config: Config, latency_s: float | None = None) -> RetryEstimate:
-    """Return the estimate of `run_retry`, from the dead letters and the bill of the last build. Makes no call.
-
-    Args:
-        config: configuration with the endpoints, their prices and limits.
-        latency_s: see `estimate_build`.
-
-    Raises:
-        SnapshotNotFound: there is no record of a build.
-    """
-    store = Store(index_uri)
-    record = last_build(store)
-    if record is None:
-        raise no_build(store)
-    rows = dead_letters(store, record, load_drops(store), ("stage", "unit_id", "request"))
-    requests: dict[str, list[str]] = {}
-    for row in rows:
-        if row["dropped"] is None:
-            requests.setdefault(row["stage"], []).append(row["request"])
-    counts = {stage: len(asked) for stage, asked in requests.items()}
-    letters, later = retry_works(requests, build_usage(record), config)
-    stages, seconds = stages_of(letters, config, latency_s)
-    more, more_seconds = stages_of(later, config, latency_s)
-    dropped = len(rows) - sum(counts.values())
-    return RetryEstimate(counts, dropped, record["state"] == "done", stages, more, seconds + more_seconds)
 
 
 def _reading(arguments: BuildArguments, config: Config) -> ReadingConfig:

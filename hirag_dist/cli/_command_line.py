@@ -27,7 +27,7 @@ from hirag_dist.composition.logs import FORMAT_VARIABLE, configure_logging, is_j
 from hirag_dist.errors import ConfigError, HiragError
 
 COMMANDS = {  # command → "module" or "module.function" in this package, and its line of `hirag-dist --help`, in order
-    "init": ("init", "Write a commented hirag.yaml, or propose one for the domain of some documents."),
+    "init": ("init", "Write a commented hirag.yaml."),
     "plan": ("plan", "Estimate calls, tokens, cost and time of an index. Makes no call."),
     "index": ("index", "Build or update an index of documents and publish it, or continue an interrupted build."),
     "add": ("index.add", "Add documents to an index and publish it."),
@@ -64,11 +64,19 @@ FORMER_OPTIONS = {  # option of an earlier version → what takes its place
     "--answer-field": "name the field of --answers answer, response or prediction",
     "--answer-id-field": "name the field of --answers question_id",
     "--batch-files": "--every is the time between two listings",
+    "--by": "--cost shows the bill by stage",
+    "--csv": "--json has the rows of the bill",
+    "--document": "--documents --source PATH shows one",
     "--drop-rate": "--fail-rate and --hang-rate disturb calls",
+    "--from": "entity_types and prompts of the configuration say what a domain needs",
+    "--latency-s": "--tokens-per-s says how fast an endpoint replies",
     "--log": "GET /stats has the counts of calls",
+    "--plan": "`hirag-dist status` shows the dead letters that a retry asks again",
     "--poll": "--every is the time between two listings",
     "--storm-rate": "--rpm and --max-concurrent refuse calls with 429",
     "--system-field": "name the field of --answers method, system or mode",
+    "--tables-only": "an export has tables alone",
+    "--uploads": "`hirag-dist add` and `watch` take documents",
 }
 FORMER_COMMANDS = {  # command of an earlier version → what does the same
     "bill": "hirag-dist status --cost",
@@ -76,7 +84,6 @@ FORMER_COMMANDS = {  # command of an earlier version → what does the same
     "docs": "hirag-dist status --documents",
     "drift": "hirag-dist inspect --drift",
     "token": "hirag-dist serve token NAME",
-    "tune": "hirag-dist init --from INPUT",
     "verify-removed": "hirag-dist remove ID --verify",
 }
 

@@ -19,12 +19,11 @@ from hirag_dist.cli._options import (
     OptionalIndexOption,
     SnapshotOption,
     configuration,
-    refuse_idle,
 )
 from hirag_dist.cli._output import emit, out
 from hirag_dist.cli._progress import ProgressBars
 from hirag_dist.cli._section_table import show_section
-from hirag_dist.config.model import Config, RetrievalConfig, RoleTarget
+from hirag_dist.config.model import Config, RetrievalConfig
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError
 from hirag_dist.evaluation import (
@@ -38,7 +37,7 @@ from hirag_dist.evaluation import (
     write_report,
 )
 from hirag_dist.evaluation.answer_collections import answer_sources
-from hirag_dist.evaluation.kinds.judge import ROLE, AnswerMaterial, judge_roles, require_llm
+from hirag_dist.evaluation.kinds.judge import AnswerMaterial
 from hirag_dist.llm.prompt_files import load_prompts
 
 OutOption = Annotated[
@@ -74,24 +73,17 @@ class EvalOptions(ConfigOptions):
     max_tokens: MaxTokensOption = None
     fresh: FreshOption = False
 
-    def session(
-        self,
-        kind: str,
-        index: str | None,
-        variants: list[str] | None = None,
-        roles: Mapping[str, RoleTarget] | None = None,
-    ) -> SessionOptions:
+    def session(self, kind: str, index: str | None, variants: list[str] | None = None) -> SessionOptions:
         """Return the options of a run of a kind.
 
         Args:
             kind: the name of the kind.
             index: the index to ask; None where answers are recorded.
             variants: values of --variant.
-            roles: role → endpoint, in addition to those of the configuration.
         """
         settings = self.variants(variants)
         limits = (self.max_usd, self.max_tokens)
-        return SessionOptions(kind, self.out, index, self.snapshot, settings, roles or {}, *limits, self.fresh)
+        return SessionOptions(kind, self.out, index, self.snapshot, settings, *limits, self.fresh)
 
     def variants(self, given: list[str] | None) -> dict[str, RetrievalConfig]:
         """Return the values of --variant: name → settings of retrieval.
@@ -133,28 +125,10 @@ class AnswerOptions(EvalOptions):
     modes: Annotated[
         str | None, typer.Option("--modes", metavar="MODE,…", help="Modes of the index that answer, by commas.")
     ] = None
-    judge: Annotated[
-        str | None, typer.Option("--judge", metavar="ENDPOINT", help="The endpoint that is asked. [llm.roles.judge]")
-    ] = None
     variant: VariantOption = None
     question_field: QuestionFieldOption = None
     question_id_field: IdFieldOption = None
     limit: LimitOption = None
-
-    def recorded(self, kind: str, option: str, given: Mapping[str, Any] | None = None) -> SessionOptions:
-        """Return the options of a run that counts what is on record.
-
-        Args:
-            option: Name of the option that brings the records.
-            given: more options that would have no effect, by name.
-
-        Raises:
-            ConfigError: an option that would have no effect has a value.
-        """
-        idle = {"--answers": self.answers, "--questions": self.questions, "--modes": self.modes}
-        idle |= {"--index": self.index, "--judge": self.judge, **(given or {})}
-        refuse_idle(idle, option, "it calls no model and reads no answers")
-        return SessionOptions(kind, self.out, fresh=self.fresh)
 
     def material(self, purpose: str) -> AnswerMaterial:
         """Return the answers that the options name, or whose making they order.
@@ -178,16 +152,6 @@ class AnswerOptions(EvalOptions):
         if not sources and self.index is None:
             raise ConfigError(f"give answers to {purpose}: --answers FILE, or --index URI with --modes and --questions")
         return AnswerMaterial(sources, asked, tuple(comma_list(self.modes or "")))
-
-    def judged(self, kind: str, config: Config) -> tuple[SessionOptions, str]:
-        """Return the options of a run of a kind, and the role that judges in it.
-
-        Raises:
-            ConfigError: there is no such endpoint, or it is the built-in model, which judges nothing.
-        """
-        roles = judge_roles(self.judge, config)
-        require_llm(kind, roles or {ROLE: config.llm.roles.judge}, config)
-        return self.session(kind, self.index, self.variant, roles), next(iter(roles), ROLE)
 
 
 def comma_list(text: str) -> list[str]:

@@ -16,15 +16,13 @@ import typer
 from rich.markup import escape
 
 from hirag_dist.cli._options import ConfigOptions, OptionalIndexOption
-from hirag_dist.cli._output import about, emit, out, short
+from hirag_dist.cli._output import emit, out, short
 from hirag_dist.composition.build_records import recorded_embedder
 from hirag_dist.composition.models import (
-    BUILD_ROLES,
     CHAT_ROLES,
     endpoint_with_window,
     lexical_embedding_notice,
     role_endpoints,
-    role_windows,
     settle_embedder,
 )
 from hirag_dist.compute.kernels import has_gpu_workers, resolve_kernels
@@ -32,8 +30,6 @@ from hirag_dist.config.model import Config
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import HiragError, SnapshotError
-from hirag_dist.indexing.estimate import stages_of, works_of_build
-from hirag_dist.indexing.window_sizes import fit_to_windows
 from hirag_dist.llm.capabilities import Capabilities
 from hirag_dist.llm.endpoints.factory import make_chat_model, make_embedder, make_local_reranker, make_reranker
 from hirag_dist.llm.prompt_files import load_prompts
@@ -48,7 +44,6 @@ from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatRequest, Message
 
 _PROBE_TOKENS = 32
-_SHORT_TEXT = 1000  # tokens
 _MAX_IN_MEMORY = 200_000  # vectors that are scanned in less time than a Milvus server answers in, about
 
 
@@ -254,7 +249,7 @@ async def _chat(name: str, config: Config) -> str:
 
 
 async def _window_and_speed(name: str, config: Config, tokens_per_s: float) -> str:
-    """Return what a reader sees of an endpoint's window and speed, and how long it takes to index a short text.
+    """Return what an endpoint tells of its window and its requests at a time, and the speed of one reply.
 
     Args:
         tokens_per_s: Tokens a second of one reply.
@@ -262,20 +257,10 @@ async def _window_and_speed(name: str, config: Config, tokens_per_s: float) -> s
     endpoint = await endpoint_with_window(name, config)
     if not endpoint.is_remote:
         return ""
-    window = (
-        "not told: set context_window" if endpoint.context_window is None else f"{endpoint.context_window:,} tokens"
-    )
-    seen = f", window {window}, about {short(tokens_per_s)} tokens a second in one call"
-    if endpoint.max_concurrent is None:
-        return seen
-    settled = {**config.llm.endpoints, name: endpoint}
-    known = config.model_copy(update={"llm": config.llm.model_copy(update={"endpoints": settled})})
-    prompts = load_prompts(config.prompts)
-    fitted = fit_to_windows(known, role_windows(known, BUILD_ROLES), prompts)
-    n_chunks = -(-_SHORT_TEXT // fitted.chunk_tokens)
-    speeds = {name: tokens_per_s * endpoint.max_concurrent}
-    _, seconds = stages_of(works_of_build(n_chunks, _SHORT_TEXT, fitted, prompts), fitted, None, speeds)
-    return f"{seen}, {endpoint.max_concurrent} at a time: {_SHORT_TEXT:,} tokens of text take about {about(seconds)}"
+    known = endpoint.context_window
+    window = "not told: set context_window" if known is None else f"{known:,} tokens"
+    at_a_time = "" if endpoint.max_concurrent is None else f", {endpoint.max_concurrent} at a time"
+    return f", window {window}, about {short(tokens_per_s)} tokens a second in one call{at_a_time}"
 
 
 async def _embed(config: Config) -> str:

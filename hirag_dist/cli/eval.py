@@ -23,20 +23,17 @@ from hirag_dist.cli._eval import (
     evaluate,
 )
 from hirag_dist.cli._options import IndexOption, OptionalIndexOption
-from hirag_dist.composition.build_records import earlier_builds, last_build
 from hirag_dist.core.prompts.evaluation_templates import CRITERIA
 from hirag_dist.errors import ConfigError
 from hirag_dist.evaluation import Findings, QuestionFields, Session, read_questions
-from hirag_dist.evaluation.kinds.claims import count_claims, recount_claims
+from hirag_dist.evaluation.kinds.claims import count_claims
 from hirag_dist.evaluation.kinds.coverage import evaluate_coverage
-from hirag_dist.evaluation.kinds.judge import ROLE, JudgingOptions, criteria_of, judge_answers, recount, require_llm
-from hirag_dist.evaluation.kinds.qa import evaluate_answers, score_recorded
-from hirag_dist.evaluation.kinds.qa_scores import ScoringRules
+from hirag_dist.evaluation.kinds.judge import JudgingOptions, criteria_of, judge_answers, require_llm
+from hirag_dist.evaluation.kinds.qa import ScoringRules, evaluate_answers, score_recorded
 from hirag_dist.evaluation.kinds.questions import GenerationOptions, describe_corpus, make_questions, question_findings
 from hirag_dist.evaluation.kinds.retrieval import evaluate_retrieval
 from hirag_dist.evaluation.metrics.exact_match_f1 import DEFINITIONS, REFUSALS
 from hirag_dist.readers import clean_text
-from hirag_dist.storage.store import Store
 
 
 def retrieval(
@@ -54,7 +51,7 @@ def retrieval(
     type_field: TypeFieldOption = None,
     limit: LimitOption = None,
 ) -> None:
-    """Recall@k and all-evidence@k of gold passages by mode, with intervals; what each level reaches; times."""
+    """Recall@k and all-evidence@k of gold passages by mode, with intervals; times."""
     loaded = options.load()
     fields = QuestionFields(question=question_field, id=question_id_field, type=type_field, gold=gold_field)
     asked = read_questions(questions, fields, limit)
@@ -79,15 +76,12 @@ def qa(
         str | None, typer.Option(metavar="FILE", help="Score recorded answers instead of asking an index.")
     ] = None,
     metric: Annotated[
-        str, typer.Option(metavar="NAME,…", help=f"Definitions, the first shown first: {', '.join(DEFINITIONS)}.")
+        str, typer.Option(metavar="NAME", help=f"Definition of EM and F1: {', '.join(DEFINITIONS)}.")
     ] = "hotpotqa",
     refusal: Annotated[
         list[str] | None,
         typer.Option(metavar="TEXT", help="An answer that says that there is none, besides the usual ones."),
     ] = None,
-    unanswerable_types: Annotated[
-        str, typer.Option(metavar="TYPE,…", help="Types of questions that have no answer: refusing them is right.")
-    ] = "",
     variant: VariantOption = None,
     limit: LimitOption = None,
     question_field: QuestionFieldOption = None,
@@ -99,10 +93,9 @@ def qa(
     """Score short answers by exact match and F1, with intervals, paired differences and costs."""
     if (index is None) == (answers is None):
         raise ConfigError("eval qa asks an index (--index URI) or scores a file (--answers FILE): give one of the two")
-    definitions = comma_list(metric)
-    if not definitions or not set(definitions) <= DEFINITIONS.keys():
-        raise ConfigError(f"--metric {metric}: give one or several of: {', '.join(DEFINITIONS)}")
-    rules = ScoringRules(tuple(definitions), (*REFUSALS, *(refusal or ())), frozenset(comma_list(unanswerable_types)))
+    if metric not in DEFINITIONS:
+        raise ConfigError(f"Invalid --metric: {metric}; there are: {', '.join(DEFINITIONS)}")
+    rules = ScoringRules(metric, (*REFUSALS, *(refusal or ())))
     loaded = options.load()
     named = QuestionFields(
         question=question_field,
@@ -128,45 +121,23 @@ def judge(
     against: Annotated[
         str | None, typer.Option(metavar="METHOD", help="Compare all with this one, not each with each.")
     ] = None,
-    judgements: Annotated[
-        list[str] | None,
-        typer.Option("--judgements", metavar="FILE", help="Recorded verdicts: count them, and ask no model."),
-    ] = None,
 ) -> None:
     """Compare answers two by two, in both orders: win rates, and how far the position of an answer decides."""
     loaded = options.load()
-    if judgements:
-        order = options.recorded("judge", "--judgements", {"--against": against})
-        evaluate(order, loaded, partial(recount, paths=judgements), options.json)
-        return
     material = options.material("compare")
-    named = criteria_of(criteria)
-    order, role = options.judged("judge", loaded)
-    judging = JudgingOptions(named, role, replicates, against)
-    evaluate(order, loaded, partial(judge_answers, material=material, judging=judging), options.json)
+    judging = JudgingOptions(criteria_of(criteria), replicates, against)
+    require_llm("judge", loaded)
+    work = partial(judge_answers, material=material, judging=judging)
+    evaluate(options.session("judge", options.index, options.variant), loaded, work, options.json)
 
 
-def claims(
-    options: AnswerOptions,
-    recorded: Annotated[
-        list[str] | None,
-        typer.Option("--claims", metavar="FILE", help="Recorded claims: count them, and ask no model."),
-    ] = None,
-    judgements: Annotated[
-        list[str] | None,
-        typer.Option("--judgements", metavar="FILE", help="A judge's verdicts on the same answers, to compare with."),
-    ] = None,
-) -> None:
+def claims(options: AnswerOptions) -> None:
     """Count the factual claims of answers, and the clusters that they make."""
     loaded = options.load()
-    verdicts = tuple(judgements or ())
-    if recorded:
-        order = options.recorded("claims", "--claims")
-        evaluate(order, loaded, partial(recount_claims, paths=recorded, judgements=verdicts), options.json)
-        return
     material = options.material("take apart")
-    order, role = options.judged("claims", loaded)
-    evaluate(order, loaded, partial(count_claims, material=material, role=role, judgements=verdicts), options.json)
+    require_llm("claims", loaded)
+    work = partial(count_claims, material=material)
+    evaluate(options.session("claims", options.index, options.variant), loaded, work, options.json)
 
 
 def questions(
@@ -185,7 +156,7 @@ def questions(
     told = None if description is None else read_description(description)
     if told is None and index is None:
         raise ConfigError("say what the corpus is about: --description TEXT or @FILE, or --index URI")
-    require_llm("questions", {ROLE: loaded.llm.roles.judge}, loaded)
+    require_llm("questions", loaded)
     wanted = GenerationOptions(personas, tasks, per_task)
 
     async def work(session: Session) -> Findings:
@@ -225,28 +196,11 @@ def coverage(
     limit: LimitOption = None,
     question_field: QuestionFieldOption = None,
 ) -> None:
-    """Measure how far the bridge covers the local and global levels, and the layers, graph and cost of an index."""
+    """Measure how far the bridge covers the local and global levels."""
     loaded = options.load()
     asked = read_questions(questions, QuestionFields(question=question_field), limit)
-
-    async def work(session: Session) -> Findings:
-        assert session.snapshot is not None
-        seconds = build_seconds(Store(index), session.snapshot.manifest.snapshot_id)
-        return await evaluate_coverage(session, asked, comma_list(modes), seconds)
-
+    work = partial(evaluate_coverage, questions=asked, modes=comma_list(modes))
     evaluate(options.session("coverage", index, variant), loaded, work, options.json)
-
-
-def build_seconds(store: Store, snapshot_id: str) -> float | None:
-    """Return how long the stages of the build took that published a snapshot, None where no record of it is left.
-
-    Stages that an earlier build had done are in none of its seconds: of a build that was interrupted and of one that
-    found finished stages it is the part of the last.
-    """
-    for record in (last_build(store), *earlier_builds(store)):
-        if record is not None and record.get("snapshot") == snapshot_id:
-            return float(sum(stage["seconds"] for stage in record["stages"]))
-    return None
 
 
 eval = typer.Typer(  # noqa: A001 (the command)

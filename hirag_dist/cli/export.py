@@ -11,7 +11,6 @@ import typer
 
 from hirag_dist.api.build import run_with
 from hirag_dist.application.build import read_import, run_import
-from hirag_dist.application.exported_index import FOLDER, exported_snapshot, import_snapshot, keep_snapshot
 from hirag_dist.cli._build import conclude
 from hirag_dist.cli._options import IndexOption, JsonOption, SnapshotOption, WriteOptions
 from hirag_dist.cli._output import conclude_reading, emit, err, out
@@ -31,10 +30,6 @@ def export(
     index: IndexOption,
     to: Annotated[str, typer.Option("--to", metavar="PATH", help="A .graphml file, or a folder for Parquet tables.")],
     form: Annotated[Form, typer.Option("--format", help="auto: by the extension of PATH.")] = "auto",
-    tables_only: Annotated[
-        bool,
-        typer.Option("--tables-only", help="Write no copy of the snapshot for an exact `import`."),
-    ] = False,
     snapshot: SnapshotOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -45,14 +40,12 @@ def export(
         raise ConfigError(f"{to}: use the extension .graphml, a folder, or --format")
     try:
         written = _graphml(opened, to) if graphml else _parquet(opened, to)
-        alone = graphml or tables_only
-        kept = None if alone else keep_snapshot(opened, Path(to), [Path(name).name for name in written])
     except OSError as error:
         raise StoreError(f"cannot write {to}: {error.strerror or error}") from error
     if json:
-        emit({"written": written, "snapshot": kept, "fallback": opened.fallback or None})
+        emit({"written": written, "fallback": opened.fallback or None})
     else:
-        out.print(f"Wrote {', '.join(written if kept is None else [*written, kept])}")
+        out.print(f"Wrote {', '.join(written)}")
     conclude_reading(opened.fallback)
 
 
@@ -82,32 +75,16 @@ Communities = Literal["new", "keep"]
 def import_graph(
     folder: Annotated[
         str,
-        typer.Argument(metavar="FOLDER", help="Folder of GraphRAG, LightRAG, nano-graphrag or HiRAG, or an export."),
+        typer.Argument(metavar="FOLDER", help="Folder of GraphRAG, LightRAG, nano-graphrag or HiRAG."),
     ],
     index: IndexOption,
     options: WriteOptions,
     communities: Annotated[
-        Communities | None,
-        typer.Option(
-            help="new: detect communities over all layers and write reports (the default); keep: import both. Given "
-            "for an export of hirag-dist, it is imported like a graph of another tool."
-        ),
-    ] = None,
+        Communities,
+        typer.Option(help="new: detect communities over all layers and write reports; keep: import both."),
+    ] = "new",
 ) -> None:
-    """Import a graph that another tool extracted, build its hierarchy and publish a snapshot.
-
-    An export of hirag-dist whose tables were not edited is imported as it is: its snapshot is copied.
-    """
-    exported = exported_snapshot(folder) if communities is None else None
-    if exported is not None:
-        snapshot_id = exported.manifest.snapshot_id
-        headline = f"{folder} is an export of snapshot {snapshot_id}: it was copied, and nothing was built."
-        conclude(import_snapshot(exported, index, force_current=options.make_current), options.json, headline)
-        return
-    if communities is None and (Path(folder).expanduser() / FOLDER).is_dir():
-        err.print(
-            f"The tables in {folder} are not those that were exported: layers above 0 are built again.", markup=False
-        )
+    """Import a graph that another tool extracted, build its hierarchy and publish a snapshot."""
     loaded = options.load()
     graph = read_import(folder, loaded, communities == "keep")
     if not options.json:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from hirag_dist.api.build import plan_build, plan_reembedding, plan_update
+from hirag_dist.api.build import plan_build, plan_reembedding
 from hirag_dist.cli._bill import reembedding_line
 from hirag_dist.cli._options import (
     ConfigOptions,
@@ -24,7 +24,6 @@ from hirag_dist.composition.models import lexical_embedding_notice
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError
 from hirag_dist.indexing.estimate import FIRST_TOKEN_S, S_PER_TOKEN, CostEstimate, StageEstimate
-from hirag_dist.indexing.update_estimate import UpdateEstimate
 from hirag_dist.llm.usage import dollars, total_cost
 
 _SHOWN = 20  # files that cannot be read
@@ -35,7 +34,6 @@ def plan(
     inputs: OptionalInputsArgument = None,
     text_field: TextFieldOption = None,
     encoding: EncodingOption = None,
-    latency_s: Annotated[float | None, typer.Option(min=0, help="Assumed seconds per chat call.")] = None,
     tokens_per_s: Annotated[
         float | None,
         typer.Option(
@@ -77,40 +75,50 @@ def plan(
         else:
             out.print(reembedding_line(vectors))
         return
-    if index is not None:
-        update = plan_update(documents, index, config=loaded, latency_s=latency_s, tokens_per_s=tokens_per_s, add=add)
-        if options.json:
-            emit(asdict(update))
-        else:
-            _show_update(update, add)
-        return
-    made = plan_build(documents, config=loaded, latency_s=latency_s, tokens_per_s=tokens_per_s)
+    made = plan_build(documents, index, config=loaded, tokens_per_s=tokens_per_s, add=add)
     if options.json:
         emit(asdict(made))
+    else:
+        _show(made, add)
+
+
+def _show(made: CostEstimate, add: bool) -> None:
+    chunks, tokens = count_noun(made.chunks, "chunk"), count_noun(made.tokens, "token")
+    documents = count_noun(made.documents, "document")
+    if made.rebuilt_because:
+        refused = "cannot be updated, and `add` refuses" if add else "would be built from nothing, not updated"
+        out.print(f"[yellow]The index {refused}:[/yellow]", end=" ")
+        out.print(f"{made.rebuilt_because}.", markup=False)
+    if made.base and not made.changes:
+        are = "in" if add else "those of"
+        out.print(f"Nothing to do: the documents of INPUT are {are} snapshot {made.base}.")
+    elif made.base:
+        counts = made.changes
+        out.print(
+            f"{counts.added:,} added, {counts.changed:,} changed, {counts.removed:,} removed of {documents}; {chunks} "
+            f"to extract, {tokens}."
+        )
+        for name, text in (("Summaries", made.summaries), ("Reports", made.reports)):
+            out.print(f"{name}: about {text.due:,} due of {text.total:,}, of which about {text.written:,} are written.")
+        bound = "none for the built-in model" if made.budget_tokens is None else f"{made.budget_tokens:,} tokens"
+        out.print(
+            f"Bound: {bound}; the extraction of the changed documents is about {made.extraction_tokens:,} tokens."
+        )
+    else:
+        copies = count_noun(made.duplicates, "copy", "copies")
+        out.print(f"{documents} ({copies} left out, {len(made.unreadable):,} unreadable), {chunks}, {tokens}.")
+    for name, reason in made.unreadable[:_SHOWN]:  # a name or reason may hold brackets: `hirag-dist[documents]`
+        out.print(f"  [yellow]cannot read[/yellow] {escape(name)}: {escape(reason)}")
+    if not made.stages:
         return
-    _show(made, latency_s)
-
-
-def _show(made: CostEstimate, latency_s: float | None) -> None:
-    out.print(
-        f"{count_noun(made.documents, 'document')} ({count_noun(made.duplicates, 'copy', 'copies')} left out, "
-        f"{len(made.unreadable):,} unreadable), {count_noun(made.chunks, 'chunk')}, {count_noun(made.tokens, 'token')}."
-    )
-    for name, reason in made.unreadable[:_SHOWN]:
-        out.print(_unreadable(name, reason))
     if line := _window_line(made):
         out.print(line)
     rows = [*map(stage_row, made.stages), total_row("total", made.stages, made.seconds)]
-    out.print(estimate_table("Estimate (about a factor of two either way)", rows))
-    if made.missing_reports:
-        reports = count_noun(made.missing_reports, "report is", "reports are")
-        out.print(f"About {reports} left out: about {short(made.missing_report_tokens)} tokens if all are written.")
-    assumed = f"{FIRST_TOKEN_S:g} s and 1 s more for {1 / S_PER_TOKEN:g} tokens"
-    if latency_s is not None:
-        assumed = f"{latency_s:g} s"
+    out.print(estimate_table(rows))
     out.print(
-        f"[dim]A call is assumed to take {assumed}; --latency-s sets it. Replies that an index already holds in its "
-        "ledger are not known here and cost nothing again.[/dim]"
+        f"[dim]A call at an endpoint of unknown speed is assumed to take {FIRST_TOKEN_S:g} s and 1 s more for "
+        f"{1 / S_PER_TOKEN:g} tokens; --tokens-per-s sets the speed. Replies that an index already holds in its ledger "
+        "are not known here and cost nothing again.[/dim]"
     )
 
 
@@ -128,49 +136,10 @@ def _window_line(made: CostEstimate) -> str:
     return line[0].upper() + line[1:]
 
 
-def _unreadable(name: str, reason: str) -> str:
-    """Return a line about a file, which may hold brackets: `hirag-dist[documents]`."""
-    return f"  [yellow]cannot read[/yellow] {escape(name)}: {escape(reason)}"
-
-
-def _show_update(update: UpdateEstimate, add: bool) -> None:
-    rebuild = update.rebuild
-    rows = [total_row("rebuild", rebuild.stages, rebuild.seconds)]
-    for name, reason in rebuild.unreadable[:_SHOWN]:
-        out.print(_unreadable(name, reason))
-    if update.rebuilt_because:
-        built = "The index would be built from nothing, not updated"
-        refused = "The index cannot be updated, and `add` refuses" if add else built
-        out.print(f"[yellow]{refused}:[/yellow]", end=" ")
-        out.print(f"{update.rebuilt_because}.", markup=False)
-        rows = [total_row("build", rebuild.stages, rebuild.seconds)]
-    elif not update.documents:
-        are = "in" if add else "those of"
-        out.print(f"Nothing to do: the documents of INPUT are {are} snapshot {update.base}.")
-        return
-    elif update.returns_to:
-        out.print(f"The documents of INPUT are those of snapshot {update.returns_to} again, which would be current.")
-    else:
-        counts = update.documents
-        out.print(
-            f"{counts.added:,} added, {counts.changed:,} changed, {counts.removed:,} removed of "
-            f"{count_noun(rebuild.documents, 'document')}; {count_noun(update.chunks, 'chunk')} to extract, "
-            f"{count_noun(update.tokens, 'token')}."
-        )
-        for name, text in (("Summaries", update.summaries), ("Reports", update.reports)):
-            out.print(f"{name}: about {text.due:,} due of {text.total:,}, of which about {text.written:,} are written.")
-        bound = "none for the built-in model" if update.budget_tokens is None else f"{update.budget_tokens:,} tokens"
-        out.print(
-            f"Bound: {bound}; the extraction of the changed documents is about {update.extraction_tokens:,} tokens."
-        )
-        rows = [*map(stage_row, update.stages), total_row("update", update.stages, update.seconds), *rows]
-    out.print(estimate_table("Estimate (about a factor of two either way)", rows))
-    out.print("[dim]Replies that the ledger of the index holds are not known here and cost nothing again.[/dim]")
-
-
-def estimate_table(title: str, rows: Sequence[tuple[Any, ...]], unit: str = "stage") -> Any:
+def estimate_table(rows: Sequence[tuple[Any, ...]]) -> Any:
     """Return the table of an estimate, of rows by `stage_row` and `total_row`."""
-    columns = [unit, "endpoint", "calls", "in", "out", "cost", "at least", "bound by"]
+    columns = ["stage", "endpoint", "calls", "in", "out", "cost", "at least", "bound by"]
+    title = "Estimate (about a factor of two either way)"
     return table(title, columns, rows, right=(2, 3, 4, 5, 6), spare=(7, 1))
 
 
@@ -181,11 +150,10 @@ def stage_row(stage: StageEstimate) -> tuple[Any, ...]:
     return (stage.stage, stage.endpoint, *counts, dollars(stage.cost_usd), time, stage.bound or "built in")
 
 
-def total_row(name: str, stages: Sequence[StageEstimate], seconds: float | None) -> tuple[Any, ...]:
+def total_row(name: str, stages: Sequence[StageEstimate], seconds: float) -> tuple[Any, ...]:
     """Return the sums of stages as a row of the table of an estimate."""
     total = [sum(getattr(stage, column) for stage in stages) for column in ("calls", "input_tokens", "output_tokens")]
-    cost = dollars(total_cost(stage.cost_usd for stage in stages))
-    return (name, "", *total, cost, None if seconds is None else _minutes(seconds), "")
+    return (name, "", *total, dollars(total_cost(stage.cost_usd for stage in stages)), _minutes(seconds), "")
 
 
 def _minutes(seconds: float) -> str:

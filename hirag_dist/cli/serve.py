@@ -40,13 +40,6 @@ def _serve(
             "free one.",
         ),
     ] = None,
-    uploads: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Allow documents to be added on the browser page, for operators; they are kept in this folder.",
-        ),
-    ] = None,
     config: ConfigOption = None,
     settings: SetOption = None,
     verify: Annotated[
@@ -63,7 +56,6 @@ def _serve(
         "service.listen": listen,
         "service.processes": processes,
         "service.http": http,
-        "service.http_uploads": uploads,
     }
     loaded = configuration(config, settings, overrides).config
     service = loaded.service

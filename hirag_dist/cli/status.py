@@ -12,7 +12,7 @@ from hirag_dist.application.index_result import letter_groups, letter_places
 from hirag_dist.application.removal.pending import pending_forget
 from hirag_dist.cli._bill import bill_table, ratio_line, sent_line
 from hirag_dist.cli._build import group_line
-from hirag_dist.cli._documents import show_bill, show_document, show_documents
+from hirag_dist.cli._documents import show_documents
 from hirag_dist.cli._options import IndexOption, JsonOption, SnapshotOption
 from hirag_dist.cli._output import conclude_reading, emit, out, short, table
 from hirag_dist.cli._update_state import clustered_line, debt_line, missing_line, update_line
@@ -20,14 +20,13 @@ from hirag_dist.composition.build_records import (
     IN_SHORT,
     build_usage,
     dead_letters,
-    earlier_builds,
     last_build,
     measured_speeds,
     published,
 )
 from hirag_dist.core.prompts.reply_validation import beginning, by_reason
 from hirag_dist.core.text.normalize import count_noun
-from hirag_dist.errors import ConfigError, SnapshotError, SnapshotNotFound
+from hirag_dist.errors import SnapshotError, SnapshotNotFound
 from hirag_dist.execution.stage_results import load_drops
 from hirag_dist.indexing.content_remarks import content_counts, remark_lines
 from hirag_dist.llm.usage import dollars, total_cost, usage_rows
@@ -35,7 +34,7 @@ from hirag_dist.schemas import REJECTS
 from hirag_dist.storage.layout import ALIASES, MANIFEST
 from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.snapshot.manifest import parse_manifest
-from hirag_dist.storage.snapshot.reader import current_id
+from hirag_dist.storage.snapshot.reader import Snapshot, current_id
 from hirag_dist.storage.snapshot.token_ratio import tokens_per_corpus_token
 from hirag_dist.storage.store import Store
 
@@ -56,7 +55,6 @@ def status(
             "the whole prompt and reply.",
         ),
     ] = False,
-    all: Annotated[bool, typer.Option("--all", help="Show earlier builds too.")] = False,
     documents: Annotated[
         bool, typer.Option("--documents", help="List the documents with their ids and what came of them.")
     ] = False,
@@ -64,31 +62,16 @@ def status(
         list[str] | None,
         typer.Option("--source", metavar="GLOB", help="With --documents: only documents whose path matches."),
     ] = None,
-    document: Annotated[
-        str | None,
-        typer.Option("--document", metavar="ID", help="Show one document, by its id, its owner's id or its path."),
-    ] = None,
-    cost: Annotated[bool, typer.Option("--cost", help="Show what each document has cost.")] = False,
-    by: Annotated[
-        str, typer.Option(metavar="WHAT", help="With --cost: document, source (a folder), or a metadata field.")
-    ] = "document",
-    depth: Annotated[
-        int, typer.Option(min=1, help="With --by source: parts of a folder's path that are told apart.")
-    ] = 100,
-    as_csv: Annotated[bool, typer.Option("--csv", help="With --cost: print all rows as CSV.")] = False,
+    cost: Annotated[bool, typer.Option("--cost", help="Show only the bill: tokens and cost of each stage.")] = False,
     snapshot: SnapshotOption = None,
     json: JsonOption = False,
 ) -> None:
     """Show the contents of an index, its last build, its dead letters, its documents and its cost."""
-    if as_csv and json:
-        raise ConfigError("give --csv or --json, not both")
     store = Store(index)
-    if documents or document or cost:
+    if documents or cost:
         opened = open_current(store, snapshot)
         if cost:
-            show_bill(opened, by, depth, as_csv=as_csv, json=json)
-        elif document:
-            show_document(opened, document, json)
+            show_bill(opened, json)
         else:
             show_documents(opened, source or (), json)
         conclude_reading(opened.fallback)
@@ -133,13 +116,23 @@ def status(
         places = letter_places(store, build, current, [letter["unit_id"] for letter in found])
         for letter in found:
             letter["place"] = places.get(letter["unit_id"])
-    if all:
-        report["builds"] = earlier_builds(store)
     if json:
         emit(report)
     else:
         _show(report, letters)
     conclude_reading(report["fallback"] or "")
+
+
+def show_bill(snapshot: Snapshot, json: bool) -> None:
+    """Print what an index has cost since it was built from nothing, by stage, role and model."""
+    usage = usage_rows(snapshot.table("usage"))
+    ratio = tokens_per_corpus_token(snapshot)
+    if json:
+        emit({"snapshot": snapshot.manifest.snapshot_id, "usage": usage, "tokens_per_corpus_token": ratio})
+        return
+    out.print(bill_table(usage))
+    if ratio is not None:
+        out.print(ratio_line(ratio))
 
 
 def _snapshots(store: Store) -> list[dict[str, Any]]:
@@ -161,8 +154,6 @@ def _snapshots(store: Store) -> list[dict[str, Any]]:
 
 def _show(report: dict[str, Any], letters: bool) -> None:
     build = report["build"]
-    for earlier in reversed(report.get("builds", [])):
-        out.print(_build_line(earlier))
     if build is not None:
         out.print(f"Last build: {_build_line(build)}")
         if line := _window_line(build):

@@ -2,46 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import weakref
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
-from functools import wraps
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Self
 
-from hirag_dist._loop_thread import LoopThread
+from hirag_dist._loop_thread import LoopThread, call, stream
 from hirag_dist.client.asynchronous import AsyncHiragClient
 from hirag_dist.wire.addresses import DEFAULT_LISTEN
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-def _call(
-    method: Callable[Concatenate[AsyncHiragClient, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[HiragClient, P], T]:
-    """Return a method that waits for the result of one of the asynchronous client."""
-
-    @wraps(method)
-    def call(self: HiragClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._thread.run(method(self._client, *args, **kwargs))
-
-    return call
-
-
-def _stream(
-    method: Callable[Concatenate[AsyncHiragClient, P], AsyncGenerator[T, None]],
-) -> Callable[Concatenate[HiragClient, P], Generator[T, None, None]]:
-    """Return a method that yields what one of the asynchronous client yields."""
-
-    @wraps(method)
-    def call(self: HiragClient, /, *args: P.args, **kwargs: P.kwargs) -> Generator[T, None, None]:
-        return self._thread.iterate(method(self._client, *args, **kwargs))
-
-    shown = inspect.signature(method)
-    returned = str(shown.return_annotation).replace("AsyncGenerator[", "Generator[").removesuffix("]") + ", None]"
-    call.__signature__ = shown.replace(return_annotation=returned)  # type: ignore[attr-defined]
-    return call
 
 
 class HiragClient:
@@ -66,9 +33,9 @@ class HiragClient:
         async def client() -> AsyncHiragClient:
             return AsyncHiragClient(target, **options)
 
-        self._thread = LoopThread("hirag-dist-client", lambda: RuntimeError("this client is closed; make another"))
-        weakref.finalize(self, self._thread.close)  # also at the end of the process
-        self._client = self._thread.run(client())
+        self._loop = LoopThread("hirag-dist-client", lambda: RuntimeError("this client is closed; make another"))
+        weakref.finalize(self, self._loop.close)  # also at the end of the process
+        self._inner = self._loop.run(client())
 
     def __enter__(self) -> Self:
         return self
@@ -80,18 +47,18 @@ class HiragClient:
 
     def close(self) -> None:
         """Close the connection. Calls in progress end with ServiceError."""
-        if self._thread.running:
-            self._thread.run(self._client.close())
-            self._thread.close()
+        if self._loop.running:
+            self._loop.run(self._inner.close())
+            self._loop.close()
 
-    retrieve = _call(AsyncHiragClient.retrieve)
-    retrieve_stream = _stream(AsyncHiragClient.retrieve_stream)
-    answer = _call(AsyncHiragClient.answer)
-    answer_stream = _stream(AsyncHiragClient.answer_stream)
-    describe = _call(AsyncHiragClient.describe)
-    list_indexes = _call(AsyncHiragClient.list_indexes)
-    get_entity = _call(AsyncHiragClient.get_entity)
-    find_path = _call(AsyncHiragClient.find_path)
-    get_community = _call(AsyncHiragClient.get_community)
-    get_document = _call(AsyncHiragClient.get_document)
-    wait_ready = _call(AsyncHiragClient.wait_ready)
+    retrieve = call(AsyncHiragClient.retrieve)
+    retrieve_stream = stream(AsyncHiragClient.retrieve_stream)
+    answer = call(AsyncHiragClient.answer)
+    answer_stream = stream(AsyncHiragClient.answer_stream)
+    describe = call(AsyncHiragClient.describe)
+    list_indexes = call(AsyncHiragClient.list_indexes)
+    get_entity = call(AsyncHiragClient.get_entity)
+    find_path = call(AsyncHiragClient.find_path)
+    get_community = call(AsyncHiragClient.get_community)
+    get_document = call(AsyncHiragClient.get_document)
+    wait_ready = call(AsyncHiragClient.wait_ready)

@@ -68,13 +68,12 @@ def shares(target: RoleTarget) -> list[tuple[str, float]]:
     return [(share.endpoint, share.weight) for share in target]
 
 
-def check_prices(config: Config, roles: Iterable[str], max_usd: float | None, more: Iterable[RoleTarget] = ()) -> None:
+def check_prices(config: Config, roles: Iterable[str], max_usd: float | None) -> None:
     """Refuse a limit in dollars where the price of an endpoint is not known: it would limit nothing.
 
     Args:
         roles: whose endpoints may be called.
         max_usd: the limit; None for none.
-        more: endpoints that may be called in other roles.
 
     Raises:
         ConfigError: an endpoint has no price.
@@ -82,7 +81,6 @@ def check_prices(config: Config, roles: Iterable[str], max_usd: float | None, mo
     if max_usd is None:
         return
     names = dict.fromkeys(name for role in roles for name in role_endpoints(config, role))
-    names |= dict.fromkeys(name for target in more for name, _ in shares(target))
     unknown = [name for name in names if config.llm.endpoints[name].prices is None]
     if not unknown:
         return
@@ -195,22 +193,19 @@ def make_pool(
     config: Config,
     ledger: Ledger | None,
     retried: RetriedCalls,
-    more_roles: Mapping[str, RoleTarget] | None = None,
     context: CallContext | None = None,
     locks: KeyLocks | None = None,
 ) -> EndpointPool:
     """Compose the layers cached → retried → limited → endpoint for every role.
 
     Args:
-        more_roles: roles in addition to those of the configuration, with their endpoints.
         context: the meter of all calls; None counts nothing.
         locks: of the worker of a cluster.
     """
     models: dict[str, ChatModel] = {}
     roles: dict[str, list[PricedModel]] = {}
-    targets = {role: getattr(config.llm.roles, role) for role in CHAT_ROLES} | dict(more_roles or {})
-    for role, target in targets.items():
-        for name, weight in shares(target):
+    for role in CHAT_ROLES:
+        for name, weight in shares(getattr(config.llm.roles, role)):
             if name not in models:
                 models[name] = make_chat_model(name, config, retried.limiter.spending)
             roles.setdefault(role, []).append(_priced(name, weight, models[name], config))

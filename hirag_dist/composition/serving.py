@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import logging
 import os
 import pickle
@@ -33,7 +32,7 @@ from hirag_dist.service.options import ServerOptions, probe, raise_descriptor_li
 from hirag_dist.service.server import serve as serve_grpc
 from hirag_dist.service.shutdown import STOP_GRACE_S, exit_within
 from hirag_dist.service.supervisor import Supervisor, WorkerJob, reserve
-from hirag_dist.service.web.options import PageOptions, UploadOptions, url_of
+from hirag_dist.service.web.options import PageOptions, url_of
 from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
 from hirag_dist.storage.store import Store
@@ -67,7 +66,7 @@ def serve(config: Config, index: str, ready: ReadyCallback, *, verify: bool = Fa
         BackendUnavailable: an address cannot be listened on.
         HiragError: a process could not start, or there is nothing to serve.
     """
-    page = page_options(config, index)
+    page = page_options(config)
     logging.getLogger("hirag_dist.service").setLevel(logging.INFO)
     raise_descriptor_limit()  # worker processes inherit it
     if verify and index:
@@ -122,29 +121,22 @@ def server_options(config: Config, *, listen: str | None = None, shared: bool = 
     )
 
 
-def page_options(
-    config: Config, index: str = "", *, listen: str | None = None, shared: bool = False, n_processes: int = 1
-) -> PageOptions | None:
+def page_options(config: Config, *, n_processes: int = 1) -> PageOptions | None:
     """Return the options of the HTTP server with the page and the APIs, None where the configuration asks for none.
 
     Args:
-        index: the index folder, for uploads.
-        listen: replaces the configured address.
-        shared: whether another process reserves the address for the page.
         n_processes: processes that answer queries.
 
     Raises:
         ConfigError: as `PageOptions`.
     """
     service = config.service
-    uploads = upload_options(config, index)
     if service.http is None:
         return None
     return PageOptions(
-        listen=listen or service.http,
+        listen=service.http,
         names=service.http_names,
         page=service.http_page,
-        uploads=uploads,
         origins=service.http_origins,
         # more than the service accepts, so that it is the service that refuses and counts a request
         max_api_requests=service.max_concurrent_requests * n_processes + _SPARE_REQUESTS,
@@ -154,7 +146,6 @@ def page_options(
         client_cert=service.http_client_cert,
         client_key=service.http_client_key,
         callers=service.callers_file is not None,
-        reuse_port=shared,
     )
 
 
@@ -294,7 +285,7 @@ def serve_with_workers(config: Config, index: str, n_processes: int, ready: Read
     configured = server_options(config)
     with ExitStack() as stack:
         listen = _reserve(stack, configured.listen)
-        page = page_options(config, index, n_processes=n_processes)
+        page = page_options(config, n_processes=n_processes)
         if page is not None:
             page = replace(page, listen=_reserve(stack, page.listen, "--http"), reuse_port=True)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hirag-serve-")))
@@ -354,35 +345,3 @@ def _reserve(stack: ExitStack, address: str, option: str = "--listen") -> str:
     reserved = stack.enter_context(reserve(host, port, option))
     shown = f"[{host}]" if ":" in host else host
     return f"{shown}:{reserved.getsockname()[1]}"
-
-
-_LEVELS = ("", "hirag_dist.service", "hirag_dist.service.web")
-
-
-def upload_options(config: Config, index: str) -> UploadOptions | None:
-    """Return the options of uploads, None where they are off.
-
-    Args:
-        index: the index folder; empty for many indexes.
-
-    Raises:
-        ConfigError: uploads need the page, and one index in a local folder.
-    """
-    service = config.service
-    if service.http_uploads is None:
-        return None
-    if service.http is None or not service.http_page:
-        raise ConfigError("uploads are on the browser page: give --http HOST:PORT, and leave service.http_page on")
-    if not index:
-        raise ConfigError("uploads are for one index: give --index URI, and no catalogue")
-    labels = service.anonymous_labels
-    payload = pickle.dumps((config, {name: logging.getLogger(name).level for name in _LEVELS}))
-    return UploadOptions(
-        folder=service.http_uploads,
-        index=index,
-        command=(sys.executable, "-m", "hirag_dist.application.upload_process"),
-        payload=base64.b64encode(payload).decode(),
-        callers_file=service.callers_file,
-        anonymous=None if labels == "all" else frozenset(labels),
-        max_file_bytes=config.reading.max_file_bytes,
-    )

@@ -21,6 +21,7 @@ _PROXY = "a proxy in front of the service limits the connections of one client"
 _NO_BATCHES = "calls are always sent one by one; leave the key out"
 _ONE_FINDER = "extraction.method is llm or nlp, and nlp has no settings; leave the section out"
 _CPU = "a file has 300 processor seconds: split one that takes longer, and leave the key out"
+_NO_UPLOADS = "`hirag-dist add` and `hirag-dist watch` take documents, the browser page does not; leave the key out"
 _FIDELITY = "retrieval.fidelity is best, which does the best that was measured, or paper"
 
 RENAMED: Mapping[str, str] = {  # former dotted path of a key → its path now; * stands for one name
@@ -94,7 +95,8 @@ REMOVED: Mapping[str, str] = {  # former dotted path of a key → what takes its
     "service.http_inspection": "publish the file of `inspect --html` beside the page, without a link from it",
     "service.http_max_connections": _PROXY,
     "service.http_max_connections_per_client": _PROXY,
-    "service.http_upload_bytes": _FIXED,
+    "service.http_upload_bytes": _NO_UPLOADS,
+    "service.http_uploads": _NO_UPLOADS,
     "service.index_idle_s": _FIXED,
     "service.indexes.*.callers": "`indexes` of a caller in service.callers_file says which indexes the caller may ask",
     "service.indexes.*.map_reduce": "service.map_reduce holds for all indexes",

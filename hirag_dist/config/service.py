@@ -145,11 +145,6 @@ class ServiceConfig(ConfigSection):
         None, description="HOST:PORT of the HTTP server with the browser page and the APIs; null: no HTTP server"
     )
     http_page: bool = Field(True, description="Serve the browser page at that address, beside the APIs")
-    http_uploads: str | None = Field(
-        None,
-        description="Local folder for documents that are uploaded on the browser page; null: no uploads. Callers need "
-        "uploads: true in the callers_file, or, without one, a connection from this machine",
-    )
     http_origins: tuple[str, ...] = Field(
         (),
         description="Origins whose web pages may call the APIs, such as https://chat.example.com; *: any origin, which "

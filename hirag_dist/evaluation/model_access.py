@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextvars import ContextVar
 from typing import TypeVar
 
@@ -71,23 +71,21 @@ class ModelAccess:
         store: Store,
         max_usd: float | None = None,
         max_tokens: int | None = None,
-        more_roles: Mapping[str, RoleTarget] | None = None,
     ) -> None:
         """Compose it; nothing is asked yet.
 
         Args:
             store: whose ledger keeps the replies.
             max_usd, max_tokens: what this run may spend.
-            more_roles: as of `make_pool`.
         """
         self.count_tokens = counter(config.tokenizer)
         self._config = config
         self._ledger = Ledger(store)
-        check_prices(config, (*CHAT_ROLES, "embed"), max_usd, (more_roles or {}).values())
+        check_prices(config, (*CHAT_ROLES, "embed"), max_usd)
         client = make_coordinator(config, max_usd, max_tokens)
         spending = max_usd is not None or max_tokens is not None
         self._retried = RetriedCalls(RateLimiter(client, "", spending), retry_policy(config))
-        self.pool = UnitPool(make_pool(config, self._ledger, self._retried, more_roles))
+        self.pool = UnitPool(make_pool(config, self._ledger, self._retried))
         self._embedder = limited_embedder(config, self._ledger, self._retried, texts="query")
         self.embedder = UnitEmbedder(self._embedder)
 

@@ -183,12 +183,6 @@ def take_records(paths: Sequence[str], noun: str, take: Callable[[Mapping[str, A
     return unreadable
 
 
-def question_id(fields: Mapping[str, Any]) -> str:
-    """Return the id of the question that a record of an answer is about; empty where it names none."""
-    names = ("query_id", "question_id", "qid", "id")
-    return next((own for name in names if (own := next(iter(strings(fields.get(name))), ""))), "")
-
-
 def strings(value: object) -> tuple[str, ...]:
     """Return the strings that a field holds, each once, form kept: one, a list, or a JSON list in a string.
 

@@ -17,7 +17,7 @@ from hirag_dist.llm.usage import dollars, total_cost
 from hirag_dist.storage.store import Store
 from hirag_dist.types.index_info import Interval
 
-SCHEMA = "hirag_dist.evaluation/2"
+SCHEMA = "hirag_dist.evaluation/3"
 _LETTERS_SHOWN = 200
 
 

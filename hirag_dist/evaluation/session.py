@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -58,7 +58,6 @@ class SessionOptions:
         index: what is asked; None where answers are recorded.
         snapshot: another one than the current.
         variants: name → settings of retrieval to compare with the configured ones.
-        more_roles: besides those of the configuration: role → who plays it.
         max_usd, max_tokens: what this run may spend.
         fresh: do finished units again; paid replies are kept.
     """
@@ -68,7 +67,6 @@ class SessionOptions:
     index: str | None = None
     snapshot: str | None = None
     variants: Mapping[str, RetrievalConfig] = field(default_factory=dict)
-    more_roles: Mapping[str, RoleTarget] = field(default_factory=dict)
     max_usd: float | None = None
     max_tokens: int | None = None
     fresh: bool = False
@@ -107,14 +105,8 @@ class Session:
         self._asking = asking
         self._journal = journal
         self._listeners = listeners
-        self._engines: dict[
-            RetrievalConfig, QueryEngine
-        ] = {}  # the configured settings' first: the others share its parts
-
-    @property
-    def out(self) -> Path:
-        """The folder."""
-        return Path(self.order.out)
+        # the configured settings' first: the others share its parts
+        self._engines: dict[RetrievalConfig, QueryEngine] = {}
 
     @property
     def pool(self) -> UnitPool:
@@ -167,6 +159,16 @@ class Session:
             for mode in dict.fromkeys(modes)
         ]
 
+    def require_snapshot(self) -> Snapshot:
+        """Return the snapshot of the index.
+
+        Raises:
+            ConfigError: the evaluation has no index.
+        """
+        if self.snapshot is None:
+            raise ConfigError("this evaluation asks an index: name it with --index URI")
+        return self.snapshot
+
     def engine(self, system: SystemUnderTest | None = None) -> QueryEngine:
         """Return the engine with a system's settings; give the mode with each `Query`.
 
@@ -176,10 +178,8 @@ class Session:
         Raises:
             ConfigError: the evaluation has no index.
         """
-        if self.snapshot is None:
-            raise ConfigError("this evaluation asks an index: name it with --index URI")
         if not self._engines:
-            self._engines[self.config.retrieval] = self._asking.engine(self.snapshot, self.prompts)
+            self._engines[self.config.retrieval] = self._asking.engine(self.require_snapshot(), self.prompts)
         settings = self.config.retrieval if system is None else system.retrieval
         if settings not in self._engines:
             self._engines[settings] = self._engines[self.config.retrieval].with_settings(settings)
@@ -243,13 +243,14 @@ class Session:
 
     async def _planned(
         self, step: str, units: Iterable[WorkUnit[T]]
-    ) -> tuple[Outcomes[T], list[tuple[JournalEntry[T], int]]]:
-        """Return the outcomes so far, and what is missing, each with the rounds that it was a letter."""
+    ) -> tuple[Outcomes[T], list[tuple[JournalEntry[T], bool]]]:
+        """Return the outcomes so far, and what is missing, each with whether it was a dead letter before."""
         entries: list[JournalEntry[T]] = []
         found = Outcomes(step, entries, self._journal)
-        missing: dict[str, tuple[JournalEntry[T], int]] = {}
+        missing: dict[str, tuple[JournalEntry[T], bool]] = {}
         seen: set[str] = set()
-        for block in _blocks(units):
+        rest = iter(units)
+        while block := list(islice(rest, _BLOCK)):
             new = [JournalEntry(unit.id, unit_key(step, unit.decides), unit.item) for unit in block]
             entries += new
             records = await self._journal.get_many([entry.key for entry in new])
@@ -259,27 +260,20 @@ class Session:
                 found.usage.add(UsageMeter.from_rows(records[key]["usage"]))
             seen |= records.keys()
             open_ = {entry.key: entry for entry in new if entry.key not in records and entry.key not in missing}
-            rounds = await self._rounds(list(open_))
-            missing |= {key: (entry, rounds[key]) for key, entry in open_.items()}
+            letters = await self._journal.get_many([letter_key(key) for key in open_])
+            missing |= {key: (entry, letter_key(key) in letters) for key, entry in open_.items()}
         return found, list(missing.values())
 
-    async def _rounds(self, keys: Sequence[str]) -> dict[str, int]:
-        """Return in how many rounds each unit became a letter."""
-        rounds = dict.fromkeys(keys, 0)
-        asked = list(keys)
-        while asked:
-            letters = {letter_key(key, rounds[key]): key for key in asked}
-            there = await self._journal.get_many(list(letters))
-            asked = [letters[name] for name in there]
-            for key in asked:
-                rounds[key] += 1
-        return rounds
-
     async def _run(
-        self, step: str, found: Outcomes[T], missing: Sequence[tuple[JournalEntry[T], int]], work: Work[T], at_once: int
+        self,
+        step: str,
+        found: Outcomes[T],
+        missing: Sequence[tuple[JournalEntry[T], bool]],
+        work: Work[T],
+        at_once: int,
     ) -> None:
         waiting = iter(missing)
-        repeats = _repeats(found.entries)
+        times_of = Counter(entry.key for entry in found.entries)
         running: set[asyncio.Task[tuple[JournalEntry[T], UsageMeter, float, Rejected | None]]] = set()
         failure: BaseException | None = None
         try:
@@ -294,7 +288,7 @@ class Session:
                         failure = failure or error
                         continue
                     entry, meter, seconds, rejected = task.result()
-                    times = repeats.get(entry.key, 1)
+                    times = times_of[entry.key]
                     if rejected is None:
                         found.n_done += times
                         found.usage.add(meter)
@@ -312,11 +306,11 @@ class Session:
             raise failure
 
     async def _do(
-        self, entry: JournalEntry[T], round_: int, work: Work[T]
+        self, entry: JournalEntry[T], is_retry: bool, work: Work[T]
     ) -> tuple[JournalEntry[T], UsageMeter, float, Rejected | None]:
         """Do one unit, in a task and so in a context of its own, and put it on record."""
         meter = UsageMeter()
-        unit_context.set(CallContext(meter, is_retry=round_ > 0))
+        unit_context.set(CallContext(meter, is_retry=is_retry))
         started = time.perf_counter()
         try:
             value = await work(entry.item)
@@ -330,14 +324,13 @@ class Session:
         record = {"id": entry.id, "usage": meter.rows(), "seconds": seconds}
         if isinstance(value, Rejected):
             said = {"reason": value.reason, "attempts": value.attempts, "request": value.request, "reply": value.reply}
-            await self._journal.put(letter_key(entry.key, round_), record | said)
+            await self._journal.put(letter_key(entry.key), record | said)
             return entry, meter, seconds, value
         await self._journal.put(entry.key, record | {"value": value})
         return entry, meter, seconds, None
 
     def _target(self, role: str) -> RoleTarget:
-        more = self.order.more_roles.get(role)
-        target: RoleTarget = getattr(self.config.llm.roles, role) if more is None else more
+        target: RoleTarget = getattr(self.config.llm.roles, role)
         return target
 
     def _calls_at_once(self) -> int:
@@ -348,23 +341,6 @@ class Session:
     def _tell(self, event: object) -> None:
         for listener in self._listeners:
             listener(event)
-
-
-def _repeats(entries: Sequence[JournalEntry[Any]]) -> dict[str, int]:
-    """Return how often each unit that is there several times is there."""
-    seen: set[str] = set()
-    repeats: dict[str, int] = {}
-    for entry in entries:
-        if entry.key in seen:
-            repeats[entry.key] = repeats.get(entry.key, 1) + 1
-        seen.add(entry.key)
-    return repeats
-
-
-def _blocks(units: Iterable[WorkUnit[T]]) -> Iterator[list[WorkUnit[T]]]:
-    rest = iter(units)
-    while block := list(islice(rest, _BLOCK)):
-        yield block
 
 
 logger = logging.getLogger(__name__)
@@ -397,14 +373,17 @@ async def open_session(
             store.delete(_JOURNAL)
         journal = Store(f"{order.out}/{_JOURNAL}")
         for each in (store, journal):
-            _tidy(each)
+            try:
+                compact(each)
+            except StoreError as error:
+                logger.warning("the ledger was not compacted: %s", error)
         snapshot = None
         if order.index is not None:
             snapshot = open_current(Store(order.index), order.snapshot)
             snapshot = snapshot.cached_in(config.service.cache_dir, config.service.cache_bytes)
             config = settle_embedder(config, snapshot.manifest.embedder)
         config = await with_windows(config)
-        asking = ModelAccess(config, store, order.max_usd, order.max_tokens, order.more_roles)
+        asking = ModelAccess(config, store, order.max_usd, order.max_tokens)
         session = Session(order, config, prompts, asking, Ledger(journal), snapshot, listeners)
         try:
             yield session
@@ -412,10 +391,3 @@ async def open_session(
             await session.close()
     finally:
         hold.release()
-
-
-def _tidy(store: Store) -> None:
-    try:
-        compact(store)
-    except StoreError as error:
-        logger.warning("the ledger was not compacted: %s", error)

@@ -180,9 +180,9 @@ def unit_key(step: str, decides: Any) -> str:
     return _hash(["unit", __version__, step, decides])
 
 
-def letter_key(key: str, round_: int) -> str:
-    """Return the key of a unit's dead letter of one round; 0 is the first round."""
-    return _hash(["letter", key, round_])
+def letter_key(key: str) -> str:
+    """Return the key of a unit's dead letter."""
+    return _hash(["letter", key])
 
 
 def _hash(value: Any) -> str:

@@ -6,12 +6,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from hirag_dist.execution.events import (
     CallsExpected,
     CallsProgress,
-    ExecutorStarting,
     Publishing,
     StageFailedEvent,
     StageFinished,
@@ -324,33 +322,3 @@ class BuildProgress:
             phase.begun_at = now
             self.current = phase
         return phase
-
-
-class ProgressReport:
-    """A listener of a build that reports each change of its progress as plain values, for programs.
-
-    Args:
-        send: called with the progress, from the thread that builds or the one that counts calls.
-        clock: seconds.
-    """
-
-    def __init__(self, send: Callable[[dict[str, Any]], None], clock: Callable[[], float] = time.monotonic) -> None:
-        self._send = send
-        self._progress = BuildProgress((), clock)
-
-    def __call__(self, event: object) -> None:
-        """Take an event."""
-        self._progress(event)
-        sent, phase = self._progress.sent, self._progress.current
-        spent = {"calls": sent.answered, "tokens": sent.tokens, "usd": sent.usd}
-        if isinstance(event, ExecutorStarting):
-            self._send({"stage": f"starting {event.name}"} | spent)
-        elif phase is not None and isinstance(event, StageStarted | TaskFinished | CallsProgress | StageFinished):
-            units = {"stage": phase.label, "units_done": phase.units_done, "units": phase.units}
-            calls = {
-                "per_minute": round(60 * self._progress.replies_per_s, 1),
-                "limited": phase.calls.limited,
-                "waiting_s": round(phase.calls.pause_s, 1),
-                "calls_left": self._progress.left[0],
-            }
-            self._send(units | spent | calls)

@@ -98,25 +98,7 @@ class Lines:
     marks: Sequence[float] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Matrix:
-    """A square of shares, each row against each column, shaded by the distance from the middle.
-
-    Attributes:
-        names: Names of rows and columns.
-        cells: names × names; None where there is none, as on the diagonal.
-        middle: the value without a shade, such as 0.5 for win rates.
-    """
-
-    title: str
-    names: Sequence[str]
-    cells: Sequence[Sequence[float | None]]
-    note: str = ""
-    form: str = ".0%"
-    middle: float = 0.5
-
-
-Section = Text | Table | Bars | Lines | Matrix
+Section = Text | Table | Bars | Lines
 
 
 _CHAR = 7.6  # upper estimate of the width of a character
@@ -340,7 +322,7 @@ def _is_text(cell: Cell) -> bool:
 
 
 def _format_cell(cell: Cell, form: str) -> Markup | str:
-    """Return the content of a cell of a table, or of a matrix."""
+    """Return the content of a cell of a table."""
     if isinstance(cell, Interval):
         if math.isnan(cell.value):
             return "–"

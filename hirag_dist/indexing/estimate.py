@@ -1,22 +1,22 @@
-"""Estimates before any call: the cost of an index, the calls of a build that begins, and the cost of a retry.
+"""Estimates before any call: the cost of a build or an update, and the calls of a build that begins.
 
-Documents and chunks are counted; the rest follows from ratios that were measured with the built-in model on the sample
-corpus (60 chunks) and Mix (576 chunks, 644,008 tokens), where the tokens of every large stage came out within a quarter
-and its calls within a third. A real model finds more or fewer entities and writes longer or shorter texts, so an
-estimate is good to about a factor of two.
+A build is an update of nothing. Documents, and the chunks to extract, are counted: INPUT is read and compared by
+content with the index. For a build the rest follows from ratios that were measured with the built-in model on the
+sample corpus (60 chunks) and Mix (576 chunks, 644,008 tokens), where the tokens of every large stage came out within a
+quarter and its calls within a third; for an update it follows from averages of the index and from its budget. A real
+model finds more or fewer entities and writes longer or shorter texts: expect a factor of two.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from heapq import heappush, heapreplace
-from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 from tiktoken import Encoding
 
@@ -33,34 +33,34 @@ from hirag_dist.core.prompts.templates import (
     summary_request,
 )
 from hirag_dist.core.text.chunking import chunk_spans
-from hirag_dist.core.text.ids import chunk_id, document_id, text_key
-from hirag_dist.core.text.normalize import name_key
+from hirag_dist.core.text.ids import chunk_id, document_id, text_key, text_keys
 from hirag_dist.core.text.tokens import counter, encoding
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.execution.events import CallsExpected
+from hirag_dist.indexing.base import UpdateBase, check_embedder, open_configured
+from hirag_dist.indexing.budget import is_unbounded, least_extraction
+from hirag_dist.indexing.changed_documents import DocumentCounts, extraction_tokens
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.documents import UnreadRecords
 from hirag_dist.indexing.inputs import read_options
-from hirag_dist.indexing.mentions import DESCRIBE_PROMPT_TOKENS
 from hirag_dist.indexing.stages.meta_types import EXCERPT_CHARS, N_EXCERPTS
 from hirag_dist.indexing.stages.packed_calls import MAX_UNITS
 from hirag_dist.indexing.stages.read import unit_of
 from hirag_dist.indexing.stages.resolve import PAIRS_PER_CALL
-from hirag_dist.llm.rule_based.finder import best_names
-from hirag_dist.llm.rule_based.language import split_sentences
 from hirag_dist.llm.usage import dollars, total_cost
 from hirag_dist.readers import Document, find_inputs, is_access_refusal, missing_packages, read_source
-from hirag_dist.types import ChatRequest
-from hirag_dist.types.notebook import table_html
+from hirag_dist.storage.snapshot.reader import Snapshot
+from hirag_dist.types import ChatRequest, IntVector
 
 logger = logging.getLogger(__name__)
-EXTRACT = "extract"  # stage of the calls that find entities and relations
+EXTRACT, CLAIMS = "extract", "claims"  # stages of the calls that read chunks
 OUT_PER_TOKEN, MIN_OUT = 1.3, 150  # reply of an extraction, in tokens: per token of text, and at least per call
 ENTITIES_PER_TOKEN = 0.0133  # distinct entities of layer 0 per token of text
 CLAIMS_OUT_PER_TOKEN = 0.8  # per token of text: 0.55 and 1.01 in two recorded GraphRAG indexes
 CLAIM_NAMES_PER_TOKEN = 0.06  # tokens of the entity names shown, per token of text, in the same two
-SAMPLED_CHUNKS, _LEAST_SAMPLED = 200, 6  # chunks in which names are counted, and those of a name that counts
-DESCRIPTION_TOKENS, DESCRIBE_OUT = 35, 240  # tokens of a mention's description, and of a merged one
+# Entities whose descriptions a model merges, × description_tokens per chunk (0.043 and 0.033 a chunk at 400 tokens, for
+# Mix and the sample corpus), the descriptions that it reads in shares of description_tokens, and the tokens of a reply.
+DESCRIBED_PER_CHUNK, DESCRIBE_IN, DESCRIBE_OUT = 16.0, 1.5, 240
 QUESTIONS_PER_ENTITY = 0.03  # pairs that entity resolution asks about; 0.01 to 0.09 in graphs of real models
 QUESTION_IN, QUESTION_OUT = 180, 25
 # Members of clusters per entity (one of two clusters counts twice), clusters × target_size per entity, and entities per
@@ -70,14 +70,14 @@ MEMBER_IN, MEMBER_IN_ABOVE, MEMBER_OUT = 54, 104, 13  # tokens per member: entit
 MEMBER_NAMED = 12  # tokens of a member's number, name and type
 COMMUNITIES_PER_ROOT = 0.55  # communities of a level / square root of its entities
 REPORT_IN_PER_ENTITY, REPORT_OUT = 85, 660  # tokens of an entity with its relations, and of a report
+REPORT_FILLED = 0.85  # share of communities.report_tokens that the material of a report fills at most
 _SIZE_EXPONENT = 0.8  # the largest share s of communities has s ** 0.8 of the tokens; measured on Mix, 0.1 to 0.5
 SUMMARIES_PER_CALL, REPORTS_PER_CALL = 5.7, 4.8  # units that share one call, with the tokens of a pack below
 SUMMARY_PACK_TOKENS, REPORT_PACK_TOKENS = 8000, 12000
 TOKENS_PER_ENTITY = 60  # embedded
 UNKNOWN_CONCURRENCY = 32  # calls at a time where the configuration leaves it to be found
-SPEED = "speed"  # bound of a stage at an endpoint whose speed is known
 NO_SPEEDS: Mapping[str, float] = {}
-FIRST_TOKEN_S, S_PER_TOKEN = 1.0, 1 / 60  # the assumed latency of a call
+FIRST_TOKEN_S, S_PER_TOKEN = 1.0, 1 / 60  # assumed latency of a call where the speed of its endpoint is not known
 
 
 @dataclass(frozen=True)
@@ -86,9 +86,9 @@ class StageEstimate:
 
     Attributes:
         cost_usd: US dollars; None where the endpoint's price is not known.
-        seconds: max(calls / rpm, tokens / tpm, calls × latency / max_concurrent); 0 for built-in models.
-        bound: which of these it is: rpm, tpm, concurrency or speed; empty for built-in models.
-        latency_s: assumed seconds of a call.
+        seconds: The largest of calls / rpm, tokens / tpm, and the time of the replies: their tokens at the known speed,
+            or calls × assumed latency / max_concurrent. 0 for built-in models.
+        bound: which of these it is: rpm, tpm, speed or concurrency; empty for built-in models.
     """
 
     stage: str
@@ -99,34 +99,64 @@ class StageEstimate:
     cost_usd: float | None
     seconds: float
     bound: str = ""
-    latency_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class DueEstimate:
+    """Texts of one kind that an update makes due, about.
+
+    Attributes:
+        total: Texts of the index.
+        due: Texts whose material changes by `update.staleness` or more, or that derive from removed text.
+        written: Due texts that the budget pays.
+        tokens: Tokens of the texts that are written.
+    """
+
+    total: int = 0
+    due: int = 0
+    written: int = 0
+    tokens: int = 0
 
 
 @dataclass(frozen=True, repr=False)
 class CostEstimate:
-    """Estimate of a whole build.
+    """Estimate of a build, or of the update of an index.
 
     Attributes:
-        unreadable: (name, reason) of what could not be read.
+        documents: Documents of the index afterwards.
+        duplicates: Copies that are left out.
+        unreadable: (name, reason) of what cannot be read.
+        changes: Documents added, changed and removed; exact.
+        chunks, tokens: Chunks whose text the index does not have, which are extracted, and their tokens; exact.
         stages: one for each stage and endpoint of its role. Replies that an index's ledger already holds are not
             known here: they cost nothing again.
         seconds: the stages' least times one after the other, the endpoints of one stage side by side.
-        windows: Role → tokens of its models' context window, to which the sizes are cut.
+        windows: Role → tokens of its models' context window, to which the sizes were cut.
         speeds: Endpoint → tokens a second of its replies that the times rest on.
-        missing_reports, missing_report_tokens: reports left out, and what writing them all would take.
+        base: Id of the snapshot that is updated; empty for a build from nothing.
+        rebuilt_because: Why an index that exists would be built from nothing; empty for an update and a new index.
+        summaries, reports: Texts that an update writes again, about.
+        extraction_tokens: Tokens of the extraction of changed documents, by the average of the index; of removed ones
+            the tokens that it has cost.
+        budget_tokens: Tokens that the update may spend in all; None for no bound: the built-in model has none.
     """
 
     documents: int
     duplicates: int
+    unreadable: tuple[tuple[str, str], ...]
+    changes: DocumentCounts
     chunks: int
     tokens: int
-    unreadable: tuple[tuple[str, str], ...]
-    stages: tuple[StageEstimate, ...]
-    seconds: float
-    missing_reports: int = 0
-    missing_report_tokens: int = 0
+    stages: tuple[StageEstimate, ...] = ()
+    seconds: float = 0.0
     windows: Mapping[str, int] = field(default_factory=dict)
     speeds: Mapping[str, float] = field(default_factory=dict)
+    base: str = ""
+    rebuilt_because: str = ""
+    summaries: DueEstimate = DueEstimate()
+    reports: DueEstimate = DueEstimate()
+    extraction_tokens: int = 0
+    budget_tokens: int | None = None
 
     @property
     def calls(self) -> int:
@@ -143,11 +173,6 @@ class CostEstimate:
             f"<CostEstimate {self.documents:,} documents, {self.chunks:,} chunks, {self.tokens:,} tokens: "
             f"{self.calls:,} calls, {dollars(self.cost_usd)}, at least {self.seconds:.0f} s>"
         )
-
-    def _repr_html_(self) -> str:
-        rows = [(s.stage, s.endpoint, s.calls, s.input_tokens, s.output_tokens, s.cost_usd) for s in self.stages]
-        columns = ("stage", "endpoint", "calls", "input tokens", "output tokens", "USD")
-        return f"<p>{escape(repr(self))}</p>" + table_html("Stages", columns, rows)
 
 
 @dataclass(frozen=True)
@@ -182,88 +207,67 @@ class PlannedInput:
         documents: documents by id, each text once for each set of labels.
         duplicates: copies that were left out.
         unreadable: (name, reason) of what could not be read.
-        mentions: chunks that mention an entity, for each entity that several mention, see `expected_mentions`.
         unread: places of which an update keeps what the index has.
     """
 
     documents: Mapping[str, PlannedDocument]
     duplicates: int
     unreadable: tuple[tuple[str, str], ...]
-    mentions: tuple[float, ...] = ()
-    unread: UnreadRecords = field(default_factory=UnreadRecords)
-
-    @property
-    def n_chunks(self) -> int:
-        """Chunks of all documents."""
-        return sum(len(document.chunks) for document in self.documents.values())
-
-    @property
-    def n_tokens(self) -> int:
-        """Tokens of all chunks."""
-        return sum(tokens for document in self.documents.values() for _, tokens in document.chunks)
+    unread: UnreadRecords
 
 
 def estimate_build(
     inputs: Sequence[str],
     config: Config,
     prompts: Prompts,
-    latency_s: float | None = None,
     speeds: Mapping[str, float] = NO_SPEEDS,
+    *,
+    snapshot: Snapshot | None = None,
+    add: bool = False,
+    vectors: tuple[str, int] | None = None,
 ) -> CostEstimate:
-    """Read INPUT and estimate its index.
+    """Read INPUT and estimate its index, or the update that makes an index equal to it.
 
     Args:
-        latency_s: seconds of a chat call; None for `FIRST_TOKEN_S` and `S_PER_TOKEN` for each token of its reply.
         speeds: Endpoint → tokens a second of its replies, all calls together, where that is known.
+        snapshot: Current snapshot of the index that is updated; None for a new index.
+        add: Estimate the addition of INPUT: documents of the index stay, except those of the same place.
+        vectors: identity of the configured embedder and the dimensions of its vectors; None: as the index has them.
 
     Raises:
         InputError: nothing to read.
+        ConfigError: the embedder is not that of the index.
     """
-    return estimate_planned(read_planned(inputs, config), config, prompts, latency_s, speeds)
-
-
-def estimate_planned(
-    planned: PlannedInput,
-    config: Config,
-    prompts: Prompts,
-    latency_s: float | None = None,
-    speeds: Mapping[str, float] = NO_SPEEDS,
-) -> CostEstimate:
-    """Return the estimate of an index of INPUT that was read; see `estimate_build`."""
-    n_chunks, n_tokens = planned.n_chunks, planned.n_tokens
-    works = works_of_build(n_chunks, n_tokens, config, prompts, planned.mentions)
-    stages, seconds = stages_of(works, config, latency_s, speeds)
-    entities = n_tokens * ENTITIES_PER_TOKEN
-    reports = _reports(entities + _summaries(entities, config).entities, config)
-    return CostEstimate(
+    known, reason = (None, "") if snapshot is None else open_configured(snapshot, config)
+    base = UpdateBase() if known is None else known
+    if not base.is_nothing and vectors is not None:
+        check_embedder(base.snapshot, base.notes["decisive"] | {"embedder": vectors[0], "dim": vectors[1]})
+    planned = _with_kept(base, read_planned(inputs, config), everything=add)
+    changed = _changed(base, planned)
+    made = CostEstimate(
         len(planned.documents),
         planned.duplicates,
-        n_chunks,
-        n_tokens,
         planned.unreadable,
-        stages,
-        seconds,
-        round(reports.missing),
-        round(reports.missing_tokens),
-        _windows(config),
-        dict(speeds),
+        changed.counts,
+        changed.chunks,
+        changed.tokens,
+        speeds=dict(speeds),
+        base="" if base.is_nothing else base.snapshot_id,
+        rebuilt_because=reason,
     )
-
-
-def _windows(config: Config) -> dict[str, int]:
-    """Return the known context windows of the roles of a build."""
-    found = {}
-    for role in ("extract", "summarise", "report"):
-        target = getattr(config.llm.roles, role)
-        names = [target] if isinstance(target, str) else [share.endpoint for share in target]
-        known = [config.llm.endpoints[name].context_window for name in names]
-        if windows := [window for window in known if window is not None]:
-            found[role] = min(windows)
-    return found
+    if base.is_nothing:
+        works = list(works_of_build(changed.chunks, changed.tokens, config, prompts))
+    elif changed.counts:
+        made = replace(made, **_within_budget(base, changed, config))
+        works = list(_works_of_update(base, changed, made, config, prompts))
+    else:
+        return made
+    stages, seconds = stages_of(works, config, speeds)
+    return replace(made, stages=stages, seconds=seconds)
 
 
 def read_planned(inputs: Sequence[str], config: Config) -> PlannedInput:
-    """Read INPUT and cut it into chunks; names are counted in those chunks whose keys are the smallest.
+    """Read INPUT and cut it into chunks.
 
     Raises:
         InputError: nothing to read.
@@ -273,7 +277,6 @@ def read_planned(inputs: Sequence[str], config: Config) -> PlannedInput:
     unreadable: list[tuple[str, str]] = []
     units: list[str] = []
     places: list[tuple[str, int]] = []
-    sample: list[tuple[int, str]] = []  # a heap, the largest key first
     copies = 0
     sources = find_inputs(inputs, follow_links=config.reading.follow_links)
     if notice := missing_packages(sources):
@@ -290,18 +293,13 @@ def read_planned(inputs: Sequence[str], config: Config) -> PlannedInput:
             if identity in documents:
                 copies += 1
                 continue
-            chunks = []
-            for text, n_tokens in _chunk_texts(read.text, tokens, config):
-                key = text_key(chunk_id("", 0, 0, text))
-                chunks.append((key, n_tokens))
-                if len(sample) < SAMPLED_CHUNKS:
-                    heappush(sample, (-key, text))
-                elif -key > sample[0][0]:
-                    heapreplace(sample, (-key, text))
+            chunks = [
+                (text_key(chunk_id("", 0, 0, text)), n_tokens)
+                for text, n_tokens in _chunk_texts(read.text, tokens, config)
+            ]
             documents[identity] = PlannedDocument(f"{source.name}#{read.record}", tuple(chunks))
     unread = UnreadRecords.of(units, {source.name for source in sources}, places)
-    planned = PlannedInput(documents, copies, tuple(unreadable), unread=unread)
-    return replace(planned, mentions=expected_mentions([text for _, text in sample], planned.n_chunks))
+    return PlannedInput(documents, copies, tuple(unreadable), unread)
 
 
 def _chunk_texts(text: str, tokens: Encoding, config: Config) -> Iterator[tuple[str, int]]:
@@ -314,49 +312,202 @@ def _chunk_texts(text: str, tokens: Encoding, config: Config) -> Iterator[tuple[
         yield text[span.start : span.end], span.n_tokens
 
 
-def expected_mentions(texts: Sequence[str], n_chunks: int) -> tuple[float, ...]:
-    """Return how many chunks mention each name, the most frequent names first, from a sample of the chunks.
-
-    The count of a name in fewer than six sampled chunks is mostly chance: below it counts are taken to fall in
-    proportion to the rank of the name.
+def _with_kept(base: UpdateBase, planned: PlannedInput, *, everything: bool) -> PlannedInput:
+    """Return the documents of INPUT together with those of the base that stay beside them.
 
     Args:
-        texts: the sampled chunks.
-        n_chunks: all chunks.
+        everything: Whether all stay but those of the same place, not only those that could not be read now.
     """
-    found: Counter[str] = Counter()
-    for text in texts:
-        found.update({name_key(one.name) for one in best_names(split_sentences(text))})
-    if len(texts) >= n_chunks:
-        return tuple(float(count) for _, count in found.most_common() if count > 1)
-    scale = n_chunks / len(texts)
-    mentions = [count * scale for _, count in found.most_common() if count >= _LEAST_SAMPLED]
-    known, least = len(mentions), _LEAST_SAMPLED * scale
-    tail = (least * known / rank for rank in range(known + 1, int(least * known / 2) + 1))
-    return (*mentions, *tail)
+    if base.is_nothing or not (everything or planned.unread.records):
+        return planned
+    chunks = base.table("chunks", ["chunk_id", "document_id", "n_tokens"])
+    of_document: dict[str, list[tuple[int, int]]] = {}
+    keys, tokens = text_keys(chunks["chunk_id"]).tolist(), chunks["n_tokens"].to_pylist()
+    for own, key, n_tokens in zip(chunks["document_id"].to_pylist(), keys, tokens, strict=True):
+        of_document.setdefault(own, []).append((key, n_tokens))
+    taken = {document.place for document in planned.documents.values()}
+    documents = dict(planned.documents)
+    for row in base.table("documents", ["document_id", "uri", "record"]).to_pylist():
+        own, place = row["document_id"], f"{row['uri']}#{row['record']}"
+        stays = everything or (row["uri"], row["record"]) in planned.unread
+        if stays and own not in documents and place not in taken:
+            documents[own] = PlannedDocument(place, tuple(of_document.get(own, ())))
+    return replace(planned, documents=documents)
+
+
+@dataclass(frozen=True)
+class _Changes:
+    """Documents and chunks that differ from the base.
+
+    Attributes:
+        chunks, tokens: Chunks whose text the base does not have, and their tokens.
+        document_tokens: Tokens of all chunks of added and changed documents.
+        removed_chunks: Chunks of removed documents and of former texts.
+        removed_extraction: Tokens that the extraction of removed documents has cost.
+        removed_tokens: Tokens of the text of removed documents.
+        removed_keys: Keys of texts of removed documents that no chunk has any more.
+    """
+
+    counts: DocumentCounts
+    chunks: int
+    tokens: int
+    document_tokens: int
+    removed_chunks: int
+    removed_extraction: int
+    removed_tokens: int
+    removed_keys: IntVector
+
+
+def _changed(base: UpdateBase, planned: PlannedInput) -> _Changes:
+    before = base.table("documents", ["document_id", "uri", "record"]).to_pylist()
+    gone = {row["document_id"]: f"{row['uri']}#{row['record']}" for row in before}
+    new = {own: document for own, document in planned.documents.items() if own not in gone}
+    gone = {own: place for own, place in gone.items() if own not in planned.documents}
+    replaced = {document.place for document in new.values()} & set(gone.values())
+    n_changed = len(replaced)
+    chunks = base.table("chunks", ["chunk_id", "document_id", "n_tokens"])
+    keys = text_keys(chunks["chunk_id"])
+    known = set(keys.tolist())
+    added = [tokens for document in new.values() for key, tokens in document.chunks if key not in known]
+    left = pc.is_in(chunks["document_id"], value_set=pa.array(list(gone), pa.string())).to_numpy()
+    removed_ids = pa.array([own for own, place in gone.items() if place not in replaced], pa.string())
+    removed = pc.is_in(chunks["document_id"], value_set=removed_ids).to_numpy()
+    present = np.array([key for document in planned.documents.values() for key, _ in document.chunks], np.int64)
+    return _Changes(
+        DocumentCounts(len(new) - n_changed, n_changed, len(gone) - n_changed),
+        len(added),
+        sum(added),
+        sum(tokens for document in new.values() for _, tokens in document.chunks),
+        int(left.sum()),
+        0 if base.is_nothing else extraction_tokens(base, chunks.filter(pa.array(removed))),
+        int(chunks["n_tokens"].to_numpy()[removed].sum()),
+        np.setdiff1d(keys[removed], present),
+    )
+
+
+def _within_budget(base: UpdateBase, changed: _Changes, config: Config) -> dict[str, Any]:
+    """Return the fields of an estimate about the budget of an update, and about the due texts that it pays."""
+    extraction = int(float(base.notes["extraction_per_token"]) * changed.document_tokens) + changed.removed_extraction
+    n_tokens = changed.document_tokens + changed.removed_tokens
+    extraction = max(extraction, least_extraction(config.extraction.method, n_tokens))
+    budget = None if is_unbounded(config) else int(config.update.max_ratio * extraction)
+    kinds = _due_texts(base, changed, config)
+    wanted = sum(text.tokens for text in kinds.values())
+    share = min(1.0, max(budget - extraction, 0) / wanted) if wanted and budget is not None else 1.0
+    due = {
+        name: replace(text, written=math.floor(text.due * share), tokens=int(text.tokens * share))
+        for name, text in kinds.items()
+    }
+    return {"extraction_tokens": extraction, "budget_tokens": budget, **due}
+
+
+def _due_texts(base: UpdateBase, changed: _Changes, config: Config) -> Mapping[str, DueEstimate]:
+    """Return summaries and reports that become due, with their tokens, before any bound."""
+    counts = base.snapshot.manifest.counts
+    replies = base.notes["reply_tokens"]
+    per_chunk = counts["mentions"] / max(counts["chunks"], 1)
+    moved = per_chunk * (changed.chunks + changed.removed_chunks)
+    layers = base.table("layers").to_pylist()
+    clustered = sum(int(row["n_entities"]) for row in layers if row["n_clusters"])
+    per_entity = counts["clusters"] / max(clustered, 1)  # clusters that an entity is a member of
+    here, summaries, tokens, total, touched = moved, 0.0, 0.0, 0, 0.0
+    for row in layers:
+        here = min(here, float(row["n_entities"]))
+        touched += here
+        n_clusters = int(row["n_clusters"] or 0)
+        if not n_clusters:
+            break
+        size = row["n_entities"] * per_entity / n_clusters
+        due = n_clusters * _share_due(here * per_entity / n_clusters, size, config.update.staleness)
+        summaries, total = summaries + due, total + n_clusters
+        tokens += due * (size * member_tokens(config, row["layer"]) + replies[0])
+        here = due * SUMMARIES_PER_CLUSTER
+    urgent = _deriving(base.table("summaries"), changed.removed_keys)
+    if urgent > summaries:
+        each = (
+            tokens / summaries if summaries else config.clustering.target_size * member_tokens(config, 0) + replies[0]
+        )
+        summaries, tokens = float(urgent), urgent * each
+    n_missing = base.snapshot.manifest.missing_reports  # they are not due
+    n_reports = base.table("report_inputs").num_rows - n_missing
+    n_communities = n_reports + n_missing
+    size = counts["entities"] / max(n_communities, 1)
+    reports = n_reports * _share_due(touched / max(n_communities, 1), size, config.update.staleness)
+    if not n_missing:
+        reports = max(reports, _deriving(base.table("report_inputs"), changed.removed_keys))
+    report = min(size * REPORT_IN_PER_ENTITY, REPORT_FILLED * config.communities.report_tokens) + replies[1]
+    return {
+        "summaries": DueEstimate(total, round(summaries), 0, int(tokens)),
+        "reports": DueEstimate(n_reports, round(reports), 0, int(reports * report)),
+    }
+
+
+def _share_due(mean: float, size: float, staleness: float) -> float:
+    """Return the share of groups that have enough changed members, if these are spread at random.
+
+    Args:
+        mean: changed members of a group, on average.
+        size: members of a group, on average.
+        staleness: share of changed members from which a group is due.
+
+    >>> round(_share_due(1.0, 4, 0.2), 3), _share_due(0.0, 4, 0.2)
+    (0.632, 0.0)
+    """
+    least = max(1, math.ceil(staleness * size))
+    below = sum(math.exp(-mean + n * math.log(mean) - math.lgamma(n + 1)) for n in range(least)) if mean else 1.0
+    return max(0.0, 1.0 - below)
+
+
+def _deriving(state: pa.Table, removed_keys: IntVector) -> int:
+    """Return the number of texts that derive from removed text."""
+    sources = state["sources"].combine_chunks()
+    hit = pc.is_in(sources.flatten(), value_set=pa.array(removed_keys, pa.int64()))
+    return len(pc.unique(pc.list_parent_indices(sources).filter(hit)))
+
+
+def _works_of_update(
+    base: UpdateBase, changed: _Changes, made: CostEstimate, config: Config, prompts: Prompts
+) -> Iterator[Work]:
+    """Yield the work of an update: the extraction of its chunks, the texts that its budget pays, and the vectors."""
+    per_token, roles = float(base.notes["extraction_per_token"]), config.llm.roles
+    if changed.chunks:
+        built = works_of_build(changed.chunks, changed.tokens, config, prompts)
+        works = [work for work in built if work.stage in (EXTRACT, CLAIMS)]
+        guess = sum(work.input_tokens + work.output_tokens for work in works)
+        scale = per_token * changed.tokens / guess if per_token else 1.0
+        for work in works:
+            yield replace(work, input_tokens=work.input_tokens * scale, output_tokens=work.output_tokens * scale)
+    summary, report = base.notes["reply_tokens"]
+    for stage, target, text, reply, per_call in (
+        ("summarise", roles.summarise, made.summaries, summary, summaries_per_call(config)),
+        ("reports", roles.report, made.reports, report, reports_per_call(config)),
+    ):
+        written = min(text.written * float(reply), float(text.tokens))
+        yield Work(stage, target, text.written / per_call, text.tokens - written, written)
+    counts = base.snapshot.manifest.counts
+    entities = changed.chunks * counts["entities"] / max(counts["chunks"], 1)
+    batches = (entities + changed.chunks) / config.llm.endpoints[roles.embed].batch_size
+    yield Work("embed", roles.embed, batches, changed.tokens + entities * TOKENS_PER_ENTITY, 0)
 
 
 def stages_of(
-    works: Iterable[Work], config: Config, latency_s: float | None, speeds: Mapping[str, float] = NO_SPEEDS
+    works: Iterable[Work], config: Config, speeds: Mapping[str, float] = NO_SPEEDS
 ) -> tuple[tuple[StageEstimate, ...], float]:
     """Return the stages of the work at the endpoints of its roles, and their least time one after the other."""
     stages: list[StageEstimate] = []
     seconds = 0.0
     for work in works:
-        shares = list(_shares(work, config, latency_s, speeds))
+        shares = list(_shares(work, config, speeds))
         stages += shares
         seconds += max(share.seconds for share in shares)
     return tuple(stages), seconds
 
 
-def works_of_build(
-    n_chunks: int, n_tokens: int, config: Config, prompts: Prompts, mentions: Iterable[float] = ()
-) -> Iterator[Work]:
+def works_of_build(n_chunks: int, n_tokens: int, config: Config, prompts: Prompts) -> Iterator[Work]:
     """Yield the work of an index built from nothing, stage by stage.
 
     Args:
         n_tokens: tokens of all chunks.
-        mentions: chunks that mention an entity, for each entity that many mention.
     """
     roles = config.llm.roles
     count = counter(config.tokenizer)
@@ -374,13 +525,10 @@ def works_of_build(
         yield Work(EXTRACT, roles.extract, calls, n_tokens * passes + calls * fixed, written)
     if config.claims:
         shown = n_tokens * (1 + CLAIM_NAMES_PER_TOKEN) + n_chunks * system(claims_request("", [], prompts, None))
-        yield Work("claims", roles.extract, n_chunks, shown, n_tokens * CLAIMS_OUT_PER_TOKEN)
-    described = [tokens for n in mentions if (tokens := n * DESCRIPTION_TOKENS) > config.description_tokens]
-    parts = [math.ceil(tokens / DESCRIBE_PROMPT_TOKENS) for tokens in described]
-    calls = sum(n + (n > 1) for n in parts)  # one call more makes one description of several parts
-    shown = sum(described) + calls * system(describe_request("", "", [], prompts, 1))
-    shown += sum(n * DESCRIBE_OUT for n in parts if n > 1)
-    yield Work("describe", roles.summarise, calls, shown, calls * DESCRIBE_OUT)
+        yield Work(CLAIMS, roles.extract, n_chunks, shown, n_tokens * CLAIMS_OUT_PER_TOKEN)
+    described = n_chunks * DESCRIBED_PER_CHUNK / config.description_tokens
+    shown = DESCRIBE_IN * config.description_tokens + system(describe_request("", "", [], prompts, 1))
+    yield Work("describe", roles.summarise, described, described * shown, described * DESCRIBE_OUT)
     if config.resolution.enabled:
         pairs = entities * QUESTIONS_PER_ENTITY
         n_calls = pairs / (PAIRS_PER_CALL if config.pack_tokens else 1)
@@ -391,20 +539,19 @@ def works_of_build(
     if generated and summaries.clusters:
         shown = min(n_chunks, N_EXCERPTS) * min(config.chunk_tokens, EXCERPT_CHARS / CHARS_PER_TOKEN)
         yield Work("meta types", roles.summarise, 1, system(meta_types_request([], prompts)) + shown, MIN_OUT)
-    n_calls = summaries.clusters / units_per_call(SUMMARIES_PER_CALL, config.pack_tokens / SUMMARY_PACK_TOKENS)
+    n_calls = summaries.clusters / summaries_per_call(config)
     fixed = system(summary_request([], prompts, META_TYPES if generated else config.meta_types, None))
     yield Work("summarise", roles.summarise, n_calls, summaries.tokens_in + n_calls * fixed, summaries.tokens_out)
     in_graph = entities + summaries.entities
     reports = _reports(in_graph, config)
-    n_calls = reports.written / units_per_call(REPORTS_PER_CALL, config.pack_tokens / REPORT_PACK_TOKENS)
+    n_calls = reports.written / reports_per_call(config)
     fixed = system(report_request([], [], [], prompts, None))
     yield Work("reports", roles.report, n_calls, reports.tokens_in + n_calls * fixed, reports.tokens_out)
     batches = (in_graph + n_chunks) / config.llm.endpoints[roles.embed].batch_size
     yield Work("embed", roles.embed, batches, n_tokens + in_graph * TOKENS_PER_ENTITY, 0)
 
 
-@dataclass(frozen=True)
-class _Summaries:
+class _Summaries(NamedTuple):
     """Clusters that a build summarises, the tokens of their members and replies, and the entities above layer 0."""
 
     clusters: float
@@ -436,15 +583,12 @@ def member_tokens(config: Config, layer: int) -> float:
     return min(MEMBER_IN if layer == 0 else MEMBER_IN_ABOVE, most)
 
 
-@dataclass(frozen=True)
-class _Reports:
-    """Reports that a build writes with their tokens, and those that `communities.report_share` leaves out."""
+class _Reports(NamedTuple):
+    """Reports that a build writes, and their tokens."""
 
     written: float
     tokens_in: float
     tokens_out: float
-    missing: float
-    missing_tokens: float
 
 
 def _reports(entities: float, config: Config) -> _Reports:
@@ -456,25 +600,27 @@ def _reports(entities: float, config: Config) -> _Reports:
         parts = max(1.0, COMMUNITIES_PER_ROOT * math.sqrt(inside))
         size = inside / parts
         total += n_here * parts
-        tokens += n_here * parts * min(size * REPORT_IN_PER_ENTITY, 0.85 * limit)
+        tokens += n_here * parts * min(size * REPORT_IN_PER_ENTITY, REPORT_FILLED * limit)
         if parts == 1.0:
             break
         # Sizes differ: few communities exceed the limit where the mean is a quarter of it, nearly all where it is more.
         n_here, inside = n_here * parts * min(max(size / largest - 0.25, 0.0), 1.0), size
     share = config.communities.report_share
-    of_tokens, out = share**_SIZE_EXPONENT, total * REPORT_OUT
-    missing = (tokens + out) * (1 - of_tokens)
-    return _Reports(total * share, tokens * of_tokens, out * of_tokens, total * (1 - share), missing)
+    of_tokens = share**_SIZE_EXPONENT
+    return _Reports(total * share, tokens * of_tokens, total * REPORT_OUT * of_tokens)
 
 
-def units_per_call(usual: float, room: float) -> float:
-    """Return how many units share a call, about: in proportion to the tokens that may."""
-    return min(max(usual * room, 1.0), float(MAX_UNITS))
+def summaries_per_call(config: Config) -> float:
+    """Return how many summaries share a call, about: in proportion to the tokens that may."""
+    return min(max(SUMMARIES_PER_CALL * config.pack_tokens / SUMMARY_PACK_TOKENS, 1.0), float(MAX_UNITS))
 
 
-def _shares(
-    work: Work, config: Config, latency_s: float | None, speeds: Mapping[str, float]
-) -> Iterator[StageEstimate]:
+def reports_per_call(config: Config) -> float:
+    """Return how many reports share a call, about."""
+    return min(max(REPORTS_PER_CALL * config.pack_tokens / REPORT_PACK_TOKENS, 1.0), float(MAX_UNITS))
+
+
+def _shares(work: Work, config: Config, speeds: Mapping[str, float]) -> Iterator[StageEstimate]:
     """Yield a stage's part at each endpoint of its role, by weight."""
     targets = [(work.target, 1.0)] if isinstance(work.target, str) else [(s.endpoint, s.weight) for s in work.target]
     whole = sum(weight for _, weight in targets)
@@ -485,24 +631,25 @@ def _shares(
             calls = math.ceil(work.calls * weight / whole)
         prices = endpoint.prices
         cost = (read * prices[0] + written * prices[2]) / 1e6 if prices else None if calls else 0.0
-        latency = FIRST_TOKEN_S + S_PER_TOKEN * written / max(calls, 1)
-        if latency_s is not None and written:
-            latency = latency_s
-        seconds, bound = _least_time(calls, read + written, latency, endpoint)
-        if name in speeds and bound and (needed := written / speeds[name]) > seconds:
-            seconds, bound = needed, SPEED
-        yield StageEstimate(work.stage, name, calls, read, written, cost, seconds, bound, latency if bound else 0.0)
+        seconds, bound = _least_time(calls, read, written, endpoint, speeds.get(name))
+        yield StageEstimate(work.stage, name, calls, read, written, cost, seconds, bound)
 
 
-def _least_time(calls: int, tokens: int, latency_s: float, endpoint: EndpointConfig) -> tuple[float, str]:
-    """Return the least time that an endpoint's limits allow, and the limit that binds."""
+def _least_time(
+    calls: int, read: int, written: int, endpoint: EndpointConfig, speed: float | None
+) -> tuple[float, str]:
+    """Return the least time that an endpoint's limits and speed allow, and which of these binds."""
     if endpoint.kind != "openai" or not calls:
         return 0.0, ""
-    bounds = {"concurrency": calls * latency_s / min(endpoint.max_concurrent or UNKNOWN_CONCURRENCY, calls)}
+    if speed is not None and written:
+        bounds = {"speed": written / speed}
+    else:
+        latency_s = FIRST_TOKEN_S + S_PER_TOKEN * written / calls
+        bounds = {"concurrency": calls * latency_s / min(endpoint.max_concurrent or UNKNOWN_CONCURRENCY, calls)}
     if endpoint.rpm is not None:
         bounds["rpm"] = calls / endpoint.rpm * 60
     if endpoint.tpm is not None:
-        bounds["tpm"] = tokens / endpoint.tpm * 60
+        bounds["tpm"] = (read + written) / endpoint.tpm * 60
     bound = max(bounds, key=lambda name: bounds[name])
     return bounds[bound], bound
 
@@ -513,100 +660,12 @@ def announce_calls(context: BuildContext, chunks: Dataset) -> None:
     if not any(endpoint.is_remote for endpoint in config.llm.endpoints.values()):
         return
     sizes = context.datasets.read(chunks, ["n_tokens"])["n_tokens"]
-    first = context.datasets.read(Dataset(chunks.schema, chunks.parts[:1]), ["text"])["text"]
-    texts = first[:: math.ceil(len(first) / SAMPLED_CHUNKS) or 1].to_pylist()
-    mentions = expected_mentions(texts, len(sizes))
-    works = works_of_build(len(sizes), pc.sum(sizes).as_py() or 0, config, context.prompts, mentions)
+    works = works_of_build(len(sizes), pc.sum(sizes).as_py() or 0, config, context.prompts)
     expected = {
         work.stage: sum(
-            share.calls
-            for share in _shares(work, config, None, NO_SPEEDS)
-            if config.llm.endpoints[share.endpoint].is_remote
+            share.calls for share in _shares(work, config, NO_SPEEDS) if config.llm.endpoints[share.endpoint].is_remote
         )
         for work in works
     }
     if any(expected.values()):
         context.runner.emit(CallsExpected({stage: calls for stage, calls in expected.items() if calls}))
-
-
-# Stage of a dead letter, in the order of a build → role, beginning of its label on the bill, and whether its replies
-# change units of the same stage, in the layers or levels above.
-_ASKED: Mapping[str, tuple[str, str, bool]] = {
-    "extract": ("extract", "extract", False),
-    "claims": ("extract", "claims", False),
-    "describe": ("summarise", "describe", False),
-    "resolve": ("summarise", "resolve", False),
-    "meta_types": ("summarise", "meta types", False),
-    "summarise": ("summarise", "summarise", True),
-    "reports": ("report", "reports", True),
-}
-_REPLY_TOKENS = 150  # of a stage without a reply on the bill
-
-
-@dataclass(frozen=True)
-class RetryEstimate:
-    """Estimate of a retry.
-
-    Attributes:
-        letters: open dead letters, by stage; those of `read` and `import` need no model.
-        dropped: letters whose loss was accepted, which are not asked again.
-        finished: whether the last build ran to its end. A retry of another one also makes the calls that are left.
-        stages: the letters themselves, one call each.
-        later: at most in addition: every call of the later stages again. Units that the new replies do not reach are
-            found in the ledger.
-        seconds: seconds of `stages` and `later`, one after the other.
-    """
-
-    letters: Mapping[str, int]
-    dropped: int
-    finished: bool
-    stages: tuple[StageEstimate, ...]
-    later: tuple[StageEstimate, ...]
-    seconds: float
-
-    @property
-    def calls(self) -> tuple[int, int]:
-        """The least and the largest number of calls."""
-        least = sum(stage.calls for stage in self.stages)
-        return least, least + sum(stage.calls for stage in self.later)
-
-    @property
-    def cost_usd(self) -> tuple[float | None, float | None]:
-        """The least and the largest cost; None where the price of an endpoint is not known."""
-        least = total_cost(stage.cost_usd for stage in self.stages)
-        return least, total_cost(stage.cost_usd for stage in (*self.stages, *self.later))
-
-
-def retry_works(
-    requests: Mapping[str, Sequence[str]], usage: Sequence[Mapping[str, Any]], config: Config
-) -> tuple[list[Work], list[Work]]:
-    """Return the work of asking dead letters again, and all that the stages after the first of them cost at most.
-
-    Args:
-        requests: stage → the prompts of its letters.
-        usage: rows of USAGE of the build.
-    """
-    count = counter(config.tokenizer)
-
-    def paid(label: str) -> tuple[int, int, int]:
-        rows = [row for row in usage if row["stage"].startswith(label)]
-        calls, read, written = (sum(row[name] for row in rows) for name in ("calls", "input_tokens", "output_tokens"))
-        return calls, read, written
-
-    letters: list[Work] = []
-    later: list[Work] = []
-    for stage, (role, label, repeats) in _ASKED.items():
-        calls, read, written = paid(label)
-        target = getattr(config.llm.roles, role)
-        if calls and letters:
-            later.append(Work(stage, target, calls, read, written))
-        if asked := requests.get(stage):
-            each = written / calls if calls and written else _REPLY_TOKENS
-            if calls and not letters and repeats:
-                later.append(Work(stage, target, calls, read, written))
-            letters.append(Work(stage, target, len(asked), sum(map(count, asked)), each * len(asked)))
-    vectors = [paid(label) for label in ("chunk vectors", "embed")]
-    calls, read = (sum(row[at] for row in vectors) for at in (0, 1))
-    if letters and calls:
-        later.append(Work("embed", config.llm.roles.embed, calls, read, 0))
-    return letters, later

@@ -141,5 +141,5 @@ def estimate_reembedding(snapshot: Snapshot, config: Config) -> ReembeddingEstim
     n_texts, tokens = counts["chunks"] + n_named, chunk_tokens + round(n_named * each)
     role = config.llm.roles.embed
     work = Work("embed", role, n_texts / config.llm.endpoints[role].batch_size, tokens, 0)
-    stages, seconds = stages_of([work], config, None)
+    stages, seconds = stages_of([work], config)
     return ReembeddingEstimate(snapshot.manifest.snapshot_id, n_texts, tokens, stages, seconds)

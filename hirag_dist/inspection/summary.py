@@ -82,13 +82,6 @@ def inspect_tables(tables: Mapping[str, pa.Table], manifest: Mapping[str, Any], 
     )
 
 
-def graph_summaries(entities: pa.Table, relations: pa.Table) -> tuple[GraphSummary, GraphSummary]:
-    """Return the graph of layer 0 alone and that of all layers, without what takes paths to measure."""
-    sources, targets = _ends(entities, relations)
-    whole = simple_graph(sources, targets, entities.num_rows)
-    return _graph_summary(_base_graph(entities, sources, targets)), _graph_summary(whole)
-
-
 def _ends(entities: pa.Table, relations: pa.Table) -> tuple[IntVector, IntVector]:
     """Return the rows of both ends of each relation; those that name no entity are left out."""
     sources = rows_of(relations["source_id"], entities["entity_id"])

@@ -66,7 +66,7 @@ def test_a_part_of_several_names(tmp_path: Path) -> None:
 def test_a_build_inside_a_running_event_loop(built: tuple[hd.IndexResult, list[object]], corpus: Path) -> None:
     async def both() -> list[str]:
         blocking = hd.build_index(corpus, built[0].index_uri, config=CONFIG)  # as a notebook cell calls it
-        awaited = await hd.build_index_async(corpus, built[0].index_uri, config=CONFIG)
+        awaited = await asyncio.to_thread(hd.build_index, corpus, built[0].index_uri, config=CONFIG)
         return [blocking.snapshot_id, awaited.snapshot_id]
 
     assert asyncio.run(both()) == [built[0].snapshot_id] * 2

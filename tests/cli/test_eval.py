@@ -74,8 +74,6 @@ def test_naive_finds_what_the_plainest_ranking_finds(hirag: Run, index: Path, qu
         assert found[f"all@{k}"]["value"] == pytest.approx(np.mean(np.array(shares) == 1))
         assert found[f"recall@{k}"]["low"] <= np.mean(shares) <= found[f"recall@{k}"]["high"]
     assert set(report["results"]["by_type"]) == {"multi", "single"}
-    assert report["results"]["levels"]["naive"]["local"]["chunks"] == 0
-    assert report["results"]["levels"]["hirag"]["local"]["reached"] > 0
     assert (tmp_path / "out" / "report.html").read_text().startswith("<!DOCTYPE html>")
     written = json.loads((tmp_path / "out" / "report.json").read_text())
     assert written == {key: value for key, value in report.items() if key != "out"}

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
@@ -20,6 +19,7 @@ from hirag_dist.retrieval.vector_index.milvus import open_milvus, open_milvus_li
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.snapshot.writer import write_snapshot
 from hirag_dist.storage.store import Store
+from tests.table_rows import filled_table
 
 DIM = 16
 LAYERS = [0] * 60 + [1] * 20 + [2] * 7
@@ -38,22 +38,12 @@ def make_vectors() -> NDArray[np.float32]:
 
 def make_snapshot(folder: Path, salt: str = "", n_rows: int = len(LAYERS)) -> Snapshot:
     """Write it; another salt gives another snapshot id, and so another collection."""
-    entities = [
-        {
-            "entity_id": f"{at:03d}",
-            "layer": layer,
-            "name": f"n{at}{salt}",
-            "type": "concept",
-            "description": "",
-            "described": True,
-            "n_mentions": 1,
-            "chunk_ids": [],
-        }
-        for at, layer in enumerate(LAYERS[:n_rows])
-    ]
+    entities = (
+        {"entity_id": f"{at:03d}", "layer": layer, "name": f"n{at}{salt}"} for at, layer in enumerate(LAYERS[:n_rows])
+    )
     names = ("documents", "chunks", "relations", "clusters", "layers", "communities", "reports", "usage", "rejects")
     tables = {name: getattr(schemas, name.upper()).empty_table() for name in names}
-    tables["entities"] = pa.Table.from_pylist(entities, schemas.ENTITIES)
+    tables["entities"] = filled_table(schemas.ENTITIES, entities)
     arrays: dict[str, NDArray[Any]] = {
         "graph/indptr": np.zeros(n_rows + 1, np.int64),
         "graph/indices": np.zeros(0, np.int32),

@@ -9,7 +9,7 @@ from typing import Any
 from lxml import html
 
 from hirag_dist.evaluation.report import render_page
-from hirag_dist.html import Bars, Lines, Matrix, Section, Table, Text
+from hirag_dist.html import Bars, Lines, Section, Table, Text
 from hirag_dist.readers import ReadOptions, find_inputs, read_source
 from hirag_dist.types.index_info import Interval
 
@@ -43,7 +43,6 @@ def sections_of(text: str) -> list[Section]:
         Table(text, [text, "n"], [[text, 1]], text),
         Bars(text, {text: [(text, value)], "b": [(text, value)]}, text),
         Lines(text, text, text, {text: [(0.0, 1.0)], "b": [(0.0, 1.0)]}, text),
-        Matrix(text, [text, "b"], [[None, 0.5], [0.5, None]], text),
     ]
 
 
@@ -59,7 +58,7 @@ def test_hostile_texts_stay_texts() -> None:
     assert not tree.xpath("//script | //img | //iframe | //link[not(@rel='icon')]")
     assert not [name for each in tree.iter() if isinstance(each.tag, str) for name in each.attrib if name[:2] == "on"]
     assert page.count("<style>") == 1
-    assert texts(page, "//h2").count(NASTY) == 5
+    assert texts(page, "//h2").count(NASTY) == 4
 
 
 def test_it_needs_no_network() -> None:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
-
-from hirag_dist.execution.build_progress import PHASES, BuildProgress, CallRate, CallsLeft, ProgressReport
+from hirag_dist.execution.build_progress import PHASES, BuildProgress
 from hirag_dist.execution.events import (
     CallsExpected,
     CallsProgress,
     Publishing,
     StageFinished,
     StageStarted,
-    TaskFinished,
     UsageRecorded,
 )
 from hirag_dist.llm.limits.protocol import CallTotals
@@ -68,80 +63,3 @@ def test_refused_replies_are_not_progress_and_calls_in_flight_are_left() -> None
     assert progress.expected_calls == 8
     progress(CallsProgress("extract", CallTotals(answered=30, refused=4, in_flight=2)))
     assert progress.left[0] == 2
-
-
-def test_a_report_adds_up_the_calls_of_stages_once() -> None:
-    sent: list[dict[str, Any]] = []
-    now = [0.0]
-    report = ProgressReport(sent.append, lambda: now[0])
-    usage = UsageMeter()
-    for _ in range(4):
-        usage.count("extract", "m", "main", ChatReply("", input_tokens=90, output_tokens=10), 0.01, from_ledger=False)
-    report(CallsExpected({"extract": 10, "reports": 5}))
-    report(StageStarted("extract", 2, 0, 20))
-    report(CallsProgress("extract", CallTotals(answered=2, tokens=200, usd=0.02)))
-    now[0] = 10.0
-    report(CallsProgress("extract", CallTotals(answered=4, tokens=400, usd=0.04, limited=1, pause_s=2.0)))
-    assert sent[-1] == {
-        "stage": "extract",
-        "units_done": 0,
-        "units": 20,
-        "calls": 4,
-        "tokens": 400,
-        "usd": 0.04,
-        "per_minute": 24.0,
-        "limited": 1,
-        "waiting_s": 2.0,
-        "calls_left": 11,
-    }
-    report(TaskFinished("extract", 20, 0, 1.0, usage))
-    report(StageFinished("extract", False, 20, 0, 1.0, usage))
-    assert (sent[-1]["units_done"], sent[-1]["calls"], sent[-1]["tokens"]) == (20, 4, 400)
-    report(StageStarted("reports", 1, 0, 5))
-    report(CallsProgress("reports", CallTotals(answered=1, tokens=100, usd=0.01)))
-    assert (sent[-1]["calls"], sent[-1]["tokens"], sent[-1]["calls_left"]) == (5, 500, 4)
-
-
-EXPECTED = {"extract": 1000, "describe": 10, "summarise": 200, "reports": 300, "embed": 40}
-
-
-def test_calls_of_a_stage_that_runs_are_taken_off() -> None:
-    left = CallsLeft(EXPECTED)
-    left.on_started("extract", 1.0)
-    left.on_calls("extract", 400)
-    assert left.calls == 1150
-    left.on_calls("extract", 1200)  # more than was estimated
-    assert left.calls == 550
-
-
-def test_stages_that_are_over_have_nothing_left() -> None:
-    left = CallsLeft(EXPECTED)
-    left.on_started("extract", 1.0)
-    left.on_started("summarise layer 0", 1.0)
-    left.on_calls("summarise layer 0", 150)
-    assert left.calls == 50 + 300 + 40
-    left.on_started("summarise layer 1", 1.0)
-    left.on_calls("summarise layer 1", 20)
-    assert left.calls == 30 + 300 + 40
-    left.on_finished("reports")
-    assert left.calls == 0
-
-
-def rate_after(*noted: tuple[float, int]) -> float:
-    rate = CallRate()
-    for now, number in noted:
-        rate.note(now, number)
-    return rate.per_s
-
-
-def test_the_rate_is_unknown_before_the_first_reply_and_falls_while_none_comes() -> None:
-    assert rate_after((0.0, 0), (30.0, 0), (300.0, 0)) == 0.0
-    assert rate_after((0.0, 0), (100.0, 1)) == 0.01
-    assert rate_after((0.0, 0), (100.0, 1), *((100.0 + second, 1) for second in range(101))) == 0.005
-
-
-def test_the_rate_is_that_of_the_last_minute_or_of_the_last_few_replies() -> None:
-    fast = [(float(second), 10 * second) for second in range(100)]
-    slower = [(100.0 + second, 1000 + second) for second in range(62)]
-    assert rate_after(*fast, *slower) == pytest.approx(1.0, rel=0.2)
-    assert rate_after(*((90.0 * number, number) for number in range(30))) == pytest.approx(1 / 90)

@@ -24,6 +24,7 @@ from hirag_dist.schemas import REJECTS
 from hirag_dist.storage.digest import WrittenFile
 from hirag_dist.storage.store import Store
 from tests.bare_services import SERVICES
+from tests.table_rows import filled_table
 
 VISITS = pa.schema([pa.field("cell", pa.int64(), nullable=False), pa.field("at", pa.int32(), nullable=False)])
 CELLS = pa.schema([pa.field("cell", pa.int64(), nullable=False), pa.field("name", pa.string(), nullable=False)])
@@ -56,11 +57,7 @@ class Count:
         ran.append(tables)
         visited = set(tables["visits"]["cell"].to_pylist())
         dead = [] if services.context.is_retry else [cell for cell in self.refuses if cell in visited]
-        told = [
-            {"stage": "count", "unit_id": str(cell), "reason": "no", "attempts": 1, "request": "", "reply": ""}
-            for cell in dead
-        ]
-        return {"seen": tables["visits"], "rejects": pa.Table.from_pylist(told, REJECTS)}
+        return {"seen": tables["visits"], "rejects": filled_table(REJECTS, ({"unit_id": str(cell)} for cell in dead))}
 
 
 @dataclass(frozen=True)

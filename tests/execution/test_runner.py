@@ -26,6 +26,7 @@ from hirag_dist.storage.digest import WrittenFile
 from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatReply
 from tests.bare_services import SERVICES
+from tests.table_rows import filled_table
 
 WORDS = pa.schema([pa.field("word", pa.string(), nullable=False)])
 GROUPS = pa.schema([pa.field("words", pa.list_(pa.field("item", pa.string(), nullable=False)), nullable=False)])
@@ -57,22 +58,8 @@ class Group:
         ran.append(words)
         if self.breaks_at in words:
             raise StageFailed(f"cannot take {self.breaks_at}")
-        dead = [
-            {
-                "stage": "group",
-                "unit_id": word,
-                "reason": f"{word} is refused",
-                "attempts": 1,
-                "request": "",
-                "reply": "",
-            }
-            for word in words
-            if word in self.refuses
-        ]
-        return {
-            "groups": pa.table({"words": [words]}, schema=GROUPS),
-            "rejects": pa.Table.from_pylist(dead, REJECTS),
-        }
+        dead = ({"unit_id": word, "reason": f"{word} is refused"} for word in words if word in self.refuses)
+        return {"groups": pa.table({"words": [words]}, schema=GROUPS), "rejects": filled_table(REJECTS, dead)}
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The images, built once, and a cluster for each test."""
+"""The images, built once, and what a release of them holds."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -95,10 +94,3 @@ def new_cluster(root: Path) -> Cluster:
     for number, text in enumerate(TEXTS):
         (documents / f"{number}.txt").write_text(text, encoding="utf-8")
     return made
-
-
-@pytest.fixture
-def cluster(tmp_path: Path, images: dict[str, str]) -> Iterator[Cluster]:
-    """A cluster of one test."""
-    with closing(new_cluster(tmp_path)) as found:
-        yield found

@@ -64,25 +64,13 @@ class Pod:
         cluster: holds what the pod refers to.
         template: the pod template, unchanged.
         name: of the pod, unique.
-        command: replaces that of the container, as an operator does.
-        environ: is added to the container's, as an operator does.
     """
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        template: Object,
-        name: str,
-        *,
-        command: list[str] | None = None,
-        environ: dict[str, str] | None = None,
-    ) -> None:
+    def __init__(self, cluster: Cluster, template: Object, name: str) -> None:
         self._cluster = cluster
         self.spec: Object = template["spec"]
         self.name = name
         (self.container,) = self.spec["containers"]
-        self._command = command
-        self._environ = environ or {}
         self._created: list[str] = []
         self._group = self.spec["securityContext"]["fsGroup"]
         self._places = {each["name"]: self._volume(each) for each in self.spec.get("volumes", ())}
@@ -91,11 +79,11 @@ class Pod:
     def start(self) -> None:
         """Run the init containers one after the other, and start the container."""
         for init in self.spec.get("initContainers", ()):
-            made = self._create(init, f"{self.name}-{init['name']}", init.get("command"), {})
+            made = self._create(init, f"{self.name}-{init['name']}", init.get("command"))
             podman("start", made)
             code = int(podman("wait", made).stdout)
             assert code == 0, f"{made} ended with {code}: {self._logs(made)}"
-        made = self._create(self.container, self.name, self._command or self.container.get("command"), self._environ)
+        made = self._create(self.container, self.name, self.container.get("command"))
         podman("start", made)
 
     @property
@@ -147,7 +135,7 @@ class Pod:
         done = podman("logs", name, check=False)
         return (done.stdout + done.stderr)[-3000:]
 
-    def _create(self, container: Object, name: str, command: list[str] | None, environ: dict[str, str]) -> str:
+    def _create(self, container: Object, name: str, command: list[str] | None) -> str:
         security = self.spec["securityContext"] | container["securityContext"]
         assert security["runAsNonRoot"]
         options = ["--name", name, "--network", NETWORK, "--pull", "never", *limits()]
@@ -160,15 +148,14 @@ class Pod:
         resources = container.get("resources", {}).get("limits", {})
         options += ["--memory", str(_bytes(resources["memory"]))] if "memory" in resources else []
         options += ["--cpus", str(resources["cpu"])] if "cpu" in resources else []
-        given = {each["name"]: self._value(each) for each in container.get("env", ())} | environ
+        given = {each["name"]: self._value(each) for each in container.get("env", ())}
         options += [f"--env={key}={value}" for key, value in given.items()]
         options += [f"--add-host={host}:{address}" for host, address in self._cluster.hosts.items()]
         for mount in container.get("volumeMounts", ()):
             options += self._places[mount["name"]].mounted(mount)
         if command:
             options += ["--entrypoint", json.dumps(command)]
-        arguments = [] if container is self.container and self._command else container.get("args", [])
-        podman("create", *options, container["image"], *arguments)
+        podman("create", *options, container["image"], *container.get("args", []))
         self._created.append(name)
         return name
 

@@ -1,4 +1,4 @@
-"""The chart's pods as containers: builds, the service, a roll with clients, and Ray as KubeRay starts it."""
+"""The chart's pods as containers: an inline build and the service. `tests/cluster` has rolls, failures and Ray."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from hirag_dist.client import HiragClient
 from tests.deploy.charts import Chart, Object, Values, merged, only
 from tests.image import engine, probes
 from tests.image.conftest import TOKEN, Record, new_cluster
-from tests.image.kuberay import RayCluster
 from tests.image.pods import Cluster, Pod
 from tests.service.fakes import certificates
 
@@ -26,11 +25,6 @@ pytestmark = pytest.mark.timeout(engine.TEST_S)
 QUESTION = "Who met Charles Babbage?"
 INLINE: Values = {"config": {"execution": {"executor": "inline"}}}
 ASKING: Values = {"test": {"question": QUESTION, "tokenSecret": {"name": "token"}}}
-NO_MODELS: Values = {
-    "endpoints": {"gone": {"base_url": "http://127.0.0.1:9/v1", "model": "m"}},
-    "roles": {"extract": "gone"},
-    "outage_timeout_s": 1,
-}
 BUILD_S = 600.0
 
 
@@ -153,109 +147,3 @@ def test_nothing_is_compiled_at_a_start(served: Served, images: dict[str, str]) 
         folder = served.cluster.root / "pods" / pod.name / "compiled"
         held = {str(path.relative_to(folder)) for path in folder.rglob("*.nb?")}
         assert held == engine.files(images[target], "/opt/hirag/numba", "*.nb?"), pod.name
-
-
-class Clients:
-    """Clients in threads that ask until they are stopped; they turn to other addresses as a name service gives them.
-
-    Attributes:
-        addresses: of the pods, as the name of the Service is resolved.
-    """
-
-    def __init__(self, addresses: list[str], number: int = 3) -> None:
-        self.addresses = addresses
-        self.answered = 0
-        self.failed: list[Exception] = []
-        self._stop = threading.Event()
-        self._threads = [threading.Thread(target=self._ask) for _ in range(number)]
-        for thread in self._threads:
-            thread.start()
-
-    def await_answers(self, number: int) -> None:
-        """Wait for so many more answers."""
-        enough = self.answered + number
-        give_up_at = time.monotonic() + 120
-        while self.answered < enough:
-            assert time.monotonic() < give_up_at, f"no {number} answers more: {self.failed[-3:]}"
-            time.sleep(0.05)
-
-    def stop(self) -> None:
-        """Stop all clients."""
-        self._stop.set()
-        for thread in self._threads:
-            thread.join()
-
-    def _ask(self) -> None:
-        while not self._stop.is_set():
-            known = self.addresses
-            with HiragClient("ipv4:" + ",".join(f"{each}:50051" for each in known), token=TOKEN) as client:
-                while known is self.addresses and not self._stop.is_set():
-                    try:
-                        client.retrieve(QUESTION)
-                        self.answered += 1
-                    except Exception as error:
-                        self.failed.append(error)
-
-
-def test_a_roll_fails_no_call(served: Served, record: Record) -> None:
-    """Two pods are replaced one by one, each when another is ready, while clients ask."""
-    old, new = ([Pod(served.cluster, served.template, f"{name}-{at}") for at in range(2)] for name in ("old", "new"))
-    for pod in old:
-        pod.start()
-        probes.await_ready(pod)
-    clients = Clients([pod.address for pod in old])
-    try:
-        clients.await_answers(20)
-        for before, after in zip(old, new, strict=True):
-            after.start()
-            probes.await_ready(after)
-            clients.addresses = [pod.address for pod in (*old, *new) if pod.running()]
-            clients.await_answers(20)
-            assert before.stop() == 0  # its address stays known, as names are cached
-        clients.await_answers(50)
-    finally:
-        clients.stop()
-    record(what="roll", calls=clients.answered, failed=len(clients.failed))
-    assert clients.failed == []
-
-
-@pytest.mark.parametrize(
-    ("more", "final"),
-    [({"build": {"inputs": ["/data/missing"]}}, True), ({"config": {"llm": NO_MODELS}}, False)],
-    ids=["no input", "no models"],
-)
-def test_a_build_that_fails(chart: Chart, values: Values, cluster: Cluster, more: Values, final: bool) -> None:
-    """The exit code is one at which the Job's podFailurePolicy gives up, or not; nothing is published."""
-    objects = chart.render(merged(merged(values, INLINE), more))
-    cluster.apply(objects)
-    job = only(objects, "Job")["spec"]
-    pod = Pod(cluster, job["template"], "failing")
-    pod.start()
-    code = pod.end(BUILD_S)
-    assert code != 0
-    assert not (cluster.claim("indexes") / "index/current").exists()
-    rules = [rule["onExitCodes"]["values"] for rule in job["podFailurePolicy"]["rules"] if "onExitCodes" in rule]
-    assert any(code in codes for codes in rules) == final, f"{code}: {pod.logs()}"
-
-
-def test_a_build_on_ray(chart: Chart, values: Values, cluster: Cluster, record: Record) -> None:
-    """Head, two workers and the submitter; Ray's API refuses a request without the token."""
-    group = {"minReplicas": 2, "maxReplicas": 2, "cpus": 1, "sharedMemory": "512Mi"}
-    ray: Values = {"build": {"ray": {"autoscaling": {"enabled": False}, "cpu": group}}}
-    objects = chart.render(merged(values, ray))
-    cluster.apply(objects)
-    operated = RayCluster(cluster, only(objects, "RayJob"))
-    began_at = time.monotonic()
-    head = operated.start_head()
-    workers = operated.start_workers(head)
-    assert {pod.run("id", "-u").strip() for pod in (head, *workers)} == {"10001"}
-    asked = ("ray", "job", "list", "--address=http://127.0.0.1:8265")
-    assert head.succeeds(*asked)
-    assert not head.succeeds("env", "-u", "RAY_AUTH_TOKEN", *asked)
-    submitter = operated.start_submitter(head)
-    assert submitter.end(BUILD_S) == 0, submitter.logs()
-    assert "succeeded" in operated.status(head).lower(), submitter.logs()
-    assert (cluster.claim("indexes") / "index/current").exists()
-    record(what="build on Ray", workers=len(workers), seconds=round(time.monotonic() - began_at, 1))
-    for pod in (*workers, head):
-        pod.stop()

@@ -10,24 +10,16 @@ from hirag_dist.core.text.ids import document_id
 from hirag_dist.errors import InputError
 from hirag_dist.indexing.changed_documents import DocumentSelection, kept_beside, selected_documents
 from hirag_dist.schemas import DOCUMENTS
+from tests.table_rows import filled_table
 
 
 def documents(*rows: tuple[str, str, int, Sequence[str]]) -> pa.Table:
     """Return DOCUMENTS: text, URI, record, source ids."""
-    found = [
-        {
-            "document_id": document_id(text),
-            "uri": uri,
-            "record": record,
-            "title": text,
-            "source_ids": list(source_ids),
-            "labels": [],
-            "n_chars": len(text),
-            "text": text,
-        }
+    found = (
+        {"document_id": document_id(text), "uri": uri, "record": record, "source_ids": list(source_ids), "text": text}
         for text, uri, record, source_ids in rows
-    ]
-    return pa.Table.from_pylist(found, schema=DOCUMENTS)
+    )
+    return filled_table(DOCUMENTS, found)
 
 
 BASE = documents(

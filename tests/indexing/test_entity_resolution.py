@@ -194,7 +194,7 @@ def test_layer_0_after_updates_equals_a_fresh_builds(tmp_path: Path) -> None:
     now = dict(list(texts.items())[:5])
     living.index(now, script=claiming, **LIVING)
     seen = set()
-    for _ in range(5):
+    for _ in range(3):
         for name in rng.sample(sorted(texts), 3):
             if now.pop(name, None) is None:
                 now[name] = texts[name]

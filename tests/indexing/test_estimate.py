@@ -1,20 +1,24 @@
-"""Estimated cost of an index, against the build of the same files."""
+"""Estimated cost of an index and of its updates, against the build and the updates of the same files."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hirag_dist.application.build import run_add, run_build
 from hirag_dist.composition.build import make_executor, resolve
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.execution.runner import StageRunner
+from hirag_dist.indexing.changed_documents import DocumentCounts
 from hirag_dist.indexing.context import BuildContext
-from hirag_dist.indexing.estimate import FIRST_TOKEN_S, S_PER_TOKEN, estimate_build
+from hirag_dist.indexing.estimate import FIRST_TOKEN_S, S_PER_TOKEN, CostEstimate, estimate_build
 from hirag_dist.indexing.pipeline import Build
 from hirag_dist.indexing.window_sizes import fit_to_windows
+from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
 
 CORPUS = Path(__file__).parents[2] / "hirag_dist" / "samples" / "corpus"
@@ -26,9 +30,10 @@ CHAT = {
     "max_concurrent": 1000,
 }
 ROLES = ("extract", "summarise", "report")
-
-
 SMALL = sorted(CORPUS.glob("newton-*"))[:3]
+SETTINGS = {"execution": {"executor": "inline"}, "clustering": {"target_size": 4}}
+FILES = ("melville-brit-and-squid.md", "monroe-1823-doctrine.md", "newton-whiteness-from-colours.md")
+ADDED = CORPUS / "lincoln-1862-one-national-family.md"
 
 
 def plan(inputs: list[Path], **keys: Any) -> Any:
@@ -91,15 +96,16 @@ def test_shares_of_several_endpoints_and_their_time() -> None:
     assert found.seconds == pytest.approx(slow.seconds)  # side by side, and built-in models have no limits
 
 
-def test_without_limits_the_assumed_latency_bounds_the_time() -> None:
+def test_without_limits_the_time_of_the_replies_is_assumed_or_known() -> None:
     llm = priced(rpm=None, max_concurrent=4)
-    extract = estimate_build(
-        [str(path) for path in SMALL], Config.model_validate({"llm": llm}), Prompts(), latency_s=2.0
-    ).stages[0]
-    assert (extract.bound, extract.latency_s) == ("concurrency", 2.0)
-    assert extract.seconds == pytest.approx(extract.calls * 2.0 / 4)
     assumed = plan(SMALL, llm=llm).stages[0]
-    assert assumed.latency_s == pytest.approx(FIRST_TOKEN_S + S_PER_TOKEN * assumed.output_tokens / assumed.calls)
+    assert assumed.bound == "concurrency"
+    assert assumed.seconds == pytest.approx(
+        (assumed.calls * FIRST_TOKEN_S + assumed.output_tokens * S_PER_TOKEN) / min(4, assumed.calls)
+    )
+    inputs, config = [str(path) for path in SMALL], Config.model_validate({"llm": llm})
+    known = estimate_build(inputs, config, Prompts(), {"paid": 50.0}).stages[0]
+    assert (known.bound, known.seconds) == ("speed", pytest.approx(known.output_tokens / 50))
 
 
 def test_a_small_corpus_is_planned_within_a_factor_of_two(tmp_path: Path) -> None:
@@ -127,10 +133,108 @@ def test_a_small_corpus_is_planned_within_a_factor_of_two(tmp_path: Path) -> Non
 
 def test_a_small_window_means_more_calls() -> None:
     endpoints = {"local": {"base_url": "http://127.0.0.1:9/v1", "model": "m", "context_window": 1024}}
-    roles = dict.fromkeys(("extract", "summarise", "report"), "local")
+    roles = dict.fromkeys(ROLES, "local")
     config = Config.model_validate({"llm": {"endpoints": endpoints, "roles": roles}})
     cut = fit_to_windows(config, dict.fromkeys(roles, 1024), Prompts())
     inputs = [str(path) for path in SMALL]
     whole, small = (estimate_build(inputs, each, Prompts()) for each in (config, cut))
     assert small.calls > 2 * whole.calls
-    assert small.windows == dict.fromkeys(roles, 1024)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("built")
+    (folder / "corpus").mkdir()
+    for name in FILES:
+        shutil.copy(CORPUS / name, folder / "corpus" / name)
+    run_build([str(folder / "corpus")], str(folder / "index"), Config.model_validate(SETTINGS))
+    return folder
+
+
+@pytest.fixture
+def folder(built: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(built, tmp_path / "copy"))
+
+
+def plan_update(folder: Path, corpus: str = "corpus", *, add: bool = False, **keys: Any) -> CostEstimate:
+    config, snapshot = Config.model_validate(SETTINGS | keys), open_snapshot(Store(str(folder / "index")))
+    return estimate_build([str(folder / corpus)], config, Prompts(), snapshot=snapshot, add=add)
+
+
+def texts(folder: Path) -> set[str]:
+    """Return the texts of all chunks of the index."""
+    return set(open_snapshot(Store(str(folder / "index"))).table("chunks", ["text"])["text"].to_pylist())
+
+
+def test_an_update_of_nothing_changed_costs_nothing(folder: Path) -> None:
+    made = plan_update(folder)
+    assert not made.changes
+    assert (made.documents, made.calls, made.cost_usd, made.stages) == (3, 0, 0, ())
+
+
+def test_documents_and_chunks_are_those_of_the_update(folder: Path) -> None:
+    corpus = folder / "corpus"
+    (corpus / FILES[0]).unlink()
+    edited = (corpus / FILES[1]).read_text("utf-8")
+    (corpus / FILES[1]).write_text(f"{edited}\nOne more sentence about the Treasury of Lisbon.\n", "utf-8")
+    shutil.copy(ADDED, corpus)
+    made = plan_update(folder)
+    before = texts(folder)
+    result = run_build([str(corpus)], str(folder / "index"), Config.model_validate(SETTINGS))
+    assert result.update is not None
+    assert made.base == result.update.base
+    assert made.changes == result.update.documents
+    assert made.chunks == len(texts(folder) - before)
+    assert made.chunks < plan([corpus]).chunks
+    assert made.extraction_tokens == pytest.approx(result.update.extraction_tokens, rel=0.6)
+    spent = sum(stage.input_tokens + stage.output_tokens for stage in made.stages if stage.stage != "embed")
+    assert made.budget_tokens is None
+    assert 0.4 < spent / result.update.spent_tokens < 2.5
+    assert 0.3 < made.summaries.written / result.update.summaries.written < 3
+
+
+def test_a_file_that_is_there_and_cannot_be_read_is_not_removed(folder: Path) -> None:
+    corpus = folder / "corpus"
+    (corpus / FILES[0]).unlink()
+    (corpus / FILES[1]).write_bytes(bytes(range(256)) * 8)
+    made = plan_update(folder)
+    result = run_build([str(corpus)], str(folder / "index"), Config.model_validate(SETTINGS))
+    assert result.update is not None
+    assert made.changes == result.update.documents == DocumentCounts(removed=1)
+
+
+def test_an_update_costs_less_than_a_build_and_keeps_its_bound(folder: Path) -> None:
+    shutil.copy(ADDED, folder / "corpus")
+    paid = {"llm": priced()}
+    made, rebuild = plan_update(folder, **paid), plan([folder / "corpus"], **SETTINGS, **paid)
+    assert made.cost_usd is not None
+    assert 0 < made.cost_usd < rebuild.cost_usd
+    assert made.budget_tokens == 3 * made.extraction_tokens
+    chat = [stage for stage in made.stages if stage.stage != "embed"]
+    assert sum(stage.input_tokens + stage.output_tokens for stage in chat) <= made.budget_tokens
+    tight = plan_update(folder, **paid, update={"max_ratio": 1})
+    assert tight.summaries.written == tight.reports.written == 0
+    assert tight.summaries.due == made.summaries.due > 0
+
+
+def test_another_configuration_is_a_build_from_nothing(folder: Path) -> None:
+    made = plan_update(folder, chunk_tokens=500)
+    assert (made.base, made.budget_tokens) == ("", None)
+    assert "chunk_tokens" in made.rebuilt_because
+    assert made.stages == plan([folder / "corpus"], **SETTINGS, chunk_tokens=500).stages
+
+
+def test_an_addition_keeps_the_documents_of_the_index(folder: Path) -> None:
+    more = folder / "more"
+    more.mkdir()
+    shutil.copy(ADDED, more)
+    text = (folder / "corpus" / FILES[1]).read_text("utf-8")
+    (more / FILES[1]).write_text(f"{text}\nOne more sentence about the Treasury of Lisbon.\n", "utf-8")
+    made = plan_update(folder, "more", add=True)
+    before = texts(folder)
+    result = run_add([str(more)], str(folder / "index"), Config.model_validate(SETTINGS))
+    assert result.update is not None
+    assert made.changes == result.update.documents == DocumentCounts(added=1, changed=1)
+    assert made.chunks == len(texts(folder) - before)
+    assert made.documents == 4
+    assert not plan_update(folder, "more", add=True).changes

@@ -36,6 +36,7 @@ from hirag_dist.storage.digest import table_digest
 from hirag_dist.storage.store import Store
 from hirag_dist.types import FloatMatrix
 from tests.ray_nodes import started
+from tests.table_rows import filled_table
 
 N_ROWS, DIM = 1300, 24
 SETTINGS = ClusterSettings(target_size=10, max_size=25, threshold=0.1, seed=3, cell_rows=300, shard_rows=512)
@@ -91,20 +92,9 @@ def layer_tables() -> tuple[pa.Table, pa.Table]:
     vectors = (centres[rng.integers(90, size=N_ROWS)] + rng.normal(0, 0.7, (N_ROWS, DIM))).astype(np.float32)
     vectors[7] = np.nan  # an embedder's fault must not differ either
     ids = [f"{number:05d}" for number in rng.permutation(N_ROWS)]
-    entities = [
-        {
-            "entity_id": own,
-            "layer": 0,
-            "name": f"name {own}",
-            "type": "concept",
-            "description": f"What is said  of {own}: " + "more " * (int(own) % 20),
-            "described": True,
-            "n_mentions": 1,
-            "chunk_ids": [],
-        }
-        for own in sorted(ids)
-    ]
-    return vector_table(pa.chunked_array([ids]), vectors), pa.Table.from_pylist(entities, ENTITIES)
+    said = {own: f"What is said  of {own}: " + "more " * (int(own) % 20) for own in sorted(ids)}
+    entities = ({"entity_id": own, "name": f"name {own}", "description": text} for own, text in said.items())
+    return vector_table(pa.chunked_array([ids]), vectors), filled_table(ENTITIES, entities)
 
 
 def in_parts(store: Store, name: str, table: pa.Table, rows: int) -> Dataset:

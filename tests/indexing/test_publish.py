@@ -12,22 +12,12 @@ from hirag_dist import schemas
 from hirag_dist.indexing.publish import lineage
 from hirag_dist.storage.snapshot.writer import make_current, write_snapshot
 from hirag_dist.storage.store import Store
+from tests.table_rows import filled_table
 
 
 def communities(**members: str) -> pa.Table:
-    rows = [
-        {
-            "community_id": name,
-            "level": 0,
-            "parent_id": None,
-            "is_leaf": True,
-            "n_entities": len(letters),
-            "n_relations": 0,
-            "entity_ids": sorted(letters),
-        }
-        for name, letters in members.items()
-    ]
-    return pa.Table.from_pylist(rows, schemas.COMMUNITIES)
+    rows = ({"community_id": name, "entity_ids": sorted(letters)} for name, letters in members.items())
+    return filled_table(schemas.COMMUNITIES, rows)
 
 
 @pytest.fixture

@@ -108,20 +108,20 @@ def step(corpus: Corpus, snapshot: Snapshot, rng: random.Random) -> Any:
     return lambda build: build.remove(DocumentSelection((gone,)))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_history_gives_the_ids_that_reading_every_file_gives(tmp_path: Path, seed: int) -> None:
     rng, corpus = random.Random(seed), Corpus(tmp_path / "corpus")
     for number, text in enumerate(TEXTS):
         corpus.write(f"{'ab'[number % 2]}/{number}.txt", text)
     corpus.write("a/many.jsonl", records(TEXTS[:3], rng))
     benches = Bench(tmp_path / "skipping"), Bench(tmp_path / "reading")
-    keys: dict[str, Any] = {"metadata": METADATA}
+    keys: dict[str, Any] = {"metadata": METADATA, "max_layers": 0, "communities": {"report_share": 0}}
     for bench in benches:
         bench.folder.mkdir()
         bench.takes_copies = False
     results = [indexed(bench, corpus.folder, **keys) for bench in benches]
     n_unread = 0
-    for _ in range(12):
+    for _ in range(10):
         store, last = benches[1].store, results[1].manifest.snapshot_id
         store.delete(read_files_path(last))
         work = step(corpus, open_snapshot(store, last), rng)
@@ -130,7 +130,7 @@ def test_a_history_gives_the_ids_that_reading_every_file_gives(tmp_path: Path, s
         results = [bench.result for bench in benches]
         n_unread += results[0].unread_files
         assert results[1].unread_files == 0
-    assert n_unread > 30
+    assert n_unread > 20
 
 
 def outcome(bench: Bench, work: Any, **keys: Any) -> Any:

@@ -15,7 +15,7 @@ from hirag_dist.llm.chat import EndpointPool
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.rate_limiter import RateLimiter
-from hirag_dist.llm.refusals import MIN_SLOW_UNITS, MIN_UNITS, SLOW_S, NotSent, SystematicRefusals
+from hirag_dist.llm.refusals import MIN_UNITS, NotSent, SystematicRefusals
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected
 
@@ -140,7 +140,7 @@ def refused(refusals: SystematicRefusals, n_units: int) -> bool:
     return False
 
 
-@pytest.mark.parametrize(("seconds", "n_units"), [(0.0, MIN_UNITS), (SLOW_S, MIN_SLOW_UNITS)])
+@pytest.mark.parametrize(("seconds", "n_units"), [(59.0, 8), (60.0, 3)])
 def test_a_slow_model_is_stopped_after_fewer_units(seconds: float, n_units: int) -> None:
     def begun() -> SystematicRefusals:
         now = [0.0]

@@ -32,8 +32,8 @@ async def test_no_request_fails_and_each_snapshot_finds_its_own_rows(tmp_path: P
     generate(store, 1000)
     base = open_snapshot(store)
     update = with_new_vectors(base, range(40, 60))
-    asked = [Query(f"What is known of it, {at}?", vector=row) for at, row in enumerate(base.entity_vectors[40:60])]
-    asked += [Query(f"And of it, {at}?", vector=row) for at, row in enumerate(questions(base.entity_vectors, 20))]
+    asked = [Query(f"What is known of it, {at}?", vector=row) for at, row in enumerate(base.entity_vectors[40:52])]
+    asked += [Query(f"And of it, {at}?", vector=row) for at, row in enumerate(questions(base.entity_vectors, 12))]
     expected: dict[str, list[Retrieval]] = {}
     for snapshot in (base, update):
         engine = opened(snapshot, "memory")

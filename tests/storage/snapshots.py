@@ -12,20 +12,13 @@ from hirag_dist.core.graph.csr import build_graph
 from hirag_dist.storage.snapshot.manifest import Manifest
 from hirag_dist.storage.snapshot.writer import make_current, write_snapshot
 from hirag_dist.storage.store import Store
+from tests.table_rows import filled_row, filled_table
 
 
 def entity(own: str, layer: int, name: str, chunk_ids: list[str]) -> dict[str, Any]:
     """Return a row of ENTITIES."""
-    return {
-        "entity_id": own,
-        "layer": layer,
-        "name": name,
-        "type": "concept",
-        "description": f"About {name}.",
-        "described": True,
-        "n_mentions": 1,
-        "chunk_ids": chunk_ids,
-    }
+    given = {"type": "concept", "description": f"About {name}.", "chunk_ids": chunk_ids}
+    return filled_row(schemas.ENTITIES, entity_id=own, layer=layer, name=name, **given)
 
 
 def tiny_tables(note: str = "") -> dict[str, pa.Table]:
@@ -43,55 +36,17 @@ def tiny_tables(note: str = "") -> dict[str, pa.Table]:
         inter_layer_relation("summary", "e3", "e4", 0, "Covered.", 2.0),
     ]
     tables = {name: getattr(schemas, name.upper()).empty_table() for name in ("clusters", "usage", "rejects", "layers")}
-    tables["documents"] = pa.Table.from_pylist(
-        [
-            {
-                "document_id": "d1",
-                "uri": "carol.txt",
-                "record": 0,
-                "title": "Carol",
-                "source_ids": ["carol"],
-                "labels": [],
-                "n_chars": len(text),
-                "text": text,
-            }
-        ],
-        schemas.DOCUMENTS,
-    )
-    tables["chunks"] = pa.Table.from_pylist(
-        [
-            {
-                "chunk_id": "k1",
-                "document_id": "d1",
-                "position": 0,
-                "start": 0,
-                "end": len(text),
-                "n_tokens": 9,
-                "text": text,
-            }
-        ],
-        schemas.CHUNKS,
-    )
+    document = {"document_id": "d1", "uri": "carol.txt", "title": "Carol", "source_ids": ["carol"], "text": text}
+    tables["documents"] = filled_table(schemas.DOCUMENTS, [document | {"n_chars": len(text)}])
+    chunk = {"chunk_id": "k1", "document_id": "d1", "end": len(text), "n_tokens": 9, "text": text}
+    tables["chunks"] = filled_table(schemas.CHUNKS, [chunk])
     tables["entities"] = pa.Table.from_pylist(entities, schemas.ENTITIES)
     tables["relations"] = pa.Table.from_pylist(relations, schemas.RELATIONS).sort_by("relation_id")
     graph = build_graph(tables["entities"]["entity_id"], tables["relations"])
     tables["communities"] = community_table([np.zeros(4, np.int64)], graph, tables["entities"]["entity_id"])
-    tables["reports"] = pa.Table.from_pylist(
-        [
-            {
-                "community_id": tables["communities"]["community_id"][0].as_py(),
-                "level": 0,
-                "title": "Scrooge's London",
-                "summary": "Who lived there.",
-                "rating": 4.0,
-                "rating_explanation": "",
-                "findings": [],
-                "origin": "model",
-                "n_dropped_references": 0,
-            }
-        ],
-        schemas.REPORTS,
-    )
+    report = {"community_id": tables["communities"]["community_id"][0].as_py(), "rating": 4.0}
+    told = {"title": "Scrooge's London", "summary": "Who lived there.", "origin": "model"}
+    tables["reports"] = filled_table(schemas.REPORTS, [report | told])
     return tables
 
 

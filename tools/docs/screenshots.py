@@ -44,7 +44,6 @@ metadata:
     author: {{type: string, path: '(?:^|/)([a-z]+)-'}}
     published: {{type: date, path: '-(1[78]\d\d)-'}}
 """
-UPLOADED = ("hierarchy.md", "retrieval.md")
 READY_S = 60.0
 QUALITY = 78  # of WebP
 MAX_BYTES = 150_000  # of a picture
@@ -61,8 +60,6 @@ def write() -> int:
         _build(index)
         with _served(index) as url:
             pictures = asyncio.run(_visit(browser, url, Path(index, "index.html").as_uri()))
-        with _served(index, "--uploads", f"{folder}/uploads") as url:
-            pictures |= asyncio.run(_upload(browser, url))
     for name, picture in pictures.items():
         (ASSETS / f"{name}.webp").write_bytes(picture)
         print(f"docs/assets/{name}.webp: {len(picture) / 1000:.0f} kB")
@@ -85,10 +82,10 @@ def _build(index: str) -> None:
 
 
 @contextmanager
-def _served(index: str, *options: str) -> Iterator[str]:
+def _served(index: str) -> Iterator[str]:
     """Serve an index and yield the address of its web page."""
     listen = ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]
-    command = [sys.executable, "-m", "hirag_dist", "serve", "--index", index, *listen, *options]
+    command = [sys.executable, "-m", "hirag_dist", "serve", "--index", index, *listen]
     log = Path(index, "screenshots.log")
     with log.open("wb") as out:
         environment = os.environ | {"COLUMNS": "200"}
@@ -124,23 +121,6 @@ async def _visit(browser: str, url: str, inspection: str) -> dict[str, bytes]:
         }
         await chromium.close()
     return pictures
-
-
-async def _upload(browser: str, url: str) -> dict[str, bytes]:
-    """The plan of an upload."""
-    from playwright.async_api import async_playwright
-
-    async with async_playwright() as playwright:
-        sandbox = [] if os.getuid() else ["--no-sandbox"]
-        chromium = await playwright.chromium.launch(executable_path=browser, args=sandbox)
-        page = await _page(chromium, DESKTOP)
-        await page.goto(url)
-        await page.click("#upload-tab")
-        await page.set_input_files("#upload-files", [ROOT / "docs" / "explanation" / name for name in UPLOADED])
-        await page.locator(".plan").wait_for()
-        shown = {"page-upload": await _picture(page)}
-        await chromium.close()
-    return shown
 
 
 async def _page(chromium: Any, options: dict[str, Any]) -> Any:

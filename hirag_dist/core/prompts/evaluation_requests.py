@@ -31,7 +31,6 @@ def judge_request(
     criteria: Sequence[str],
     prompts: Prompts,
     *,
-    role: str = "judge",
     form: str | None = "judge",
     replicate: int = 0,
 ) -> ChatRequest:
@@ -40,21 +39,18 @@ def judge_request(
     Args:
         answers: as they are shown, the first first.
         criteria: keys of `evaluation_prompts.CRITERIA`.
-        role: of the judge that is asked.
         form: "judge" to ask for structured output, None where the endpoint has none. The prompt has it in words too,
             since some endpoints take a schema and do not keep to it.
         replicate: 1, 2, … to ask the same again.
     """
     listed = "\n".join(f"- {name}: {CRITERIA[name]}" for name in criteria)
     parts = [("question", one_line(question)), ("answer-1", answers[0]), ("answer-2", answers[1])]
-    return _request("judge", parts, prompts, role, form, replicate=replicate, criteria=listed)
+    return _request("judge", parts, prompts, form, replicate=replicate, criteria=listed)
 
 
-def answer_claims_request(
-    question: str, answer: str, prompts: Prompts, *, role: str = "judge", form: str | None = "claims"
-) -> ChatRequest:
+def answer_claims_request(question: str, answer: str, prompts: Prompts, *, form: str | None = "claims") -> ChatRequest:
     """Return the request that lists the claims of an answer."""
-    return _request("claims", [("question", one_line(question)), ("answer", answer)], prompts, role, form)
+    return _request("claims", [("question", one_line(question)), ("answer", answer)], prompts, form)
 
 
 def listing_request(
@@ -81,14 +77,13 @@ def listing_request(
         replicate: 1, 2, … to ask the same again.
     """
     listed = [("known", "\n".join(f"- {one_line(each)}" for each in known))] if known else []
-    return _request(task, [*parts, *listed], prompts, "judge", form, replicate=replicate, count=str(count))
+    return _request(task, [*parts, *listed], prompts, form, replicate=replicate, count=str(count))
 
 
 def _request(
     task: str,
     parts: Sequence[tuple[str, str]],
     prompts: Prompts,
-    role: str,
     form: str | None,
     *,
     replicate: int = 0,
@@ -96,7 +91,7 @@ def _request(
 ) -> ChatRequest:
     body = "\n".join(tagged(tag, _TAGS.sub(r"< \1", text)) for tag, text in parts)
     return ChatRequest(
-        role=role,
+        role="judge",
         messages=(prompts.system(task, None, **values), Message("user", body)),
         unit=unit_id(body),
         form=form,

@@ -82,22 +82,6 @@ def other_language(written: Iterable[str], read: str) -> str:
     return ""
 
 
-def language_name(text: str) -> str:
-    """Return the language of a text by its common words, or the script of most of its letters; empty for no letters.
-
-    >>> language_name("Das ist der Hafen, und die Leute sind nicht auf dem Schiff. " * 5)
-    'German'
-    >>> language_name("Москва")
-    'Cyrillic script'
-    """
-    scripts = _scripts(text[:_SAMPLE_CHARS])
-    if not scripts.total():
-        return ""
-    (script, _), *_ = scripts.most_common(1)
-    found = _language(_words(text[:_SAMPLE_CHARS])) if script == "Latin" else ""
-    return found or f"{script} script"
-
-
 def _scripts(text: str) -> Counter[str]:
     """Return letters by script. Most texts are mostly ASCII, so that is counted apart, and fast."""
     found = Counter({"Latin": len(text.encode("ascii", "ignore").translate(None, _NO_LETTERS))})

@@ -1,143 +1,41 @@
-"""`eval judge`: answers compared by a model, in both orders, and the verdicts that it gives."""
+"""`eval judge`: answers compared two by two by a model, in both orders: win rates, and the influence of the position.
+
+A verdict says of one question, of two answers in one order, and of one criterion which of the two is better. It is
+kept as the score of the pair's first method: 1 for a win, 0.5 for a tie, 0 for a loss. The GraphRAG paper (appendix G)
+scores the same way with 100, 50 and 0, and averages over its runs before it compares questions.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import combinations, product
-from typing import Any, Final
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, Final, NamedTuple
+
+import numpy as np
 
 from hirag_dist.composition.models import shares
-from hirag_dist.config.model import Config, RoleTarget
+from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.evaluation_requests import judge_request
 from hirag_dist.core.prompts.evaluation_templates import CRITERIA
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError, InputError
 from hirag_dist.evaluation.answer_collections import AnswerCollections, add_made, add_recorded
-from hirag_dist.evaluation.kinds.judge_report import findings_of, judging_results, judging_sections, win_rate_table
-from hirag_dist.evaluation.metrics.judge_replies import FIRST, SECOND, TIE, parse_verdicts, winner_of
-from hirag_dist.evaluation.metrics.win_rates import AnswerPair, VerdictRow, VerdictTable, verdict_table
-from hirag_dist.evaluation.questions import Questions, question_id, take_records
+from hirag_dist.evaluation.board import Board, all_pairs, p_text
+from hirag_dist.evaluation.metrics.judge_replies import FIRST, SECOND, TIE, parse_verdicts
+from hirag_dist.evaluation.metrics.statistics import holm, wilcoxon
+from hirag_dist.evaluation.questions import Questions
 from hirag_dist.evaluation.session import Session
 from hirag_dist.evaluation.work_units import Findings, WorkUnit
-from hirag_dist.html import Section, Text
-from hirag_dist.readers import Unreadable
+from hirag_dist.html import Bars, Cell, Section, Table, Text
 from hirag_dist.types import Rejected
 
-SHOWN: Final = {FIRST: "Answer 1", SECOND: "Answer 2", TIE: "Tie"}
-_SCORES = {FIRST: 1.0, SECOND: 0.0, TIE: 0.5}
-_Firsts = dict[tuple[str, frozenset[str]], str]  # comparison and methods → the method that counts as first
-
-
-def read_verdicts(paths: Sequence[str]) -> tuple[VerdictTable, list[Unreadable]]:
-    """Read recorded verdicts: JSON Lines, JSON or Parquet with one record for each question, pair and order.
-
-    A record has `query_id` (or `question_id`), `answer_1_method` and `answer_2_method`, and for each criterion
-    {winner, explanation}; it may have `swapped`, `judge`, `replicate` and `comparison`. Lines of
-    `outcomes/verdicts.jsonl` are such records.
-
-    Returns:
-        The verdicts, and the records that cannot be used.
-
-    Raises:
-        InputError: a file is not there, or holds no verdict.
-    """
-    rows: list[VerdictRow] = []
-    firsts: _Firsts = {}
-
-    def take(fields: Mapping[str, Any]) -> str:
-        found = _read_record(fields, firsts)
-        if isinstance(found, str):
-            return found
-        rows.extend(found)
-        return ""
-
-    unreadable = take_records(paths, "verdict", take)
-    judged = {row.criterion for row in rows}
-    return verdict_table(rows, criteria=[name for name in CRITERIA if name in judged]), unreadable
-
-
-def _read_record(fields: Mapping[str, Any], firsts: _Firsts) -> list[VerdictRow] | str:
-    """Return a record's verdicts, or why it cannot be used.
-
-    Args:
-        firsts: The first record of two methods decides which of them counts as first.
-    """
-    if isinstance(fields.get("value"), dict):  # a line of outcomes/verdicts.jsonl
-        fields = fields["value"]
-    if "dead_letter" in fields:
-        return f"a dead letter: {fields['dead_letter']}"
-    question = question_id(fields)
-    shown = [fields.get(f"answer_{number}_method") for number in (1, 2)]
-    if not question or not all(isinstance(name, str) and name for name in shown):
-        return "no query_id, answer_1_method and answer_2_method"
-    one, other = str(shown[0]), str(shown[1])
-    if one == other:
-        return f"both answers are of {one}"
-    name = fields.get("comparison")
-    comparison = name if isinstance(name, str) else ""
-    swapped = fields.get("swapped")
-    first = firsts.setdefault((comparison, frozenset((one, other))), other if swapped is True else one)
-    if isinstance(swapped, bool) and swapped != (first == other):
-        return f"swapped is {swapped}, and records before it have {first} as the first method"
-    winners: dict[str, int] = {}
-    for criterion, said in fields.items():
-        if not isinstance(said, dict) or not any(part.lower() == "winner" for part in said):
-            continue
-        winner = winner_of(next(value for part, value in said.items() if part.lower() == "winner"), (one, other))
-        if winner is None:
-            return f"the winner of {criterion} is neither answer nor a tie"
-        winners[criterion.strip().lower()] = winner
-    if not winners:
-        return "no criterion with a winner"
-    pair = AnswerPair(first, other if first == one else one, comparison)
-    asking = (fields.get("judge"), fields.get("replicate"))
-    return list(_rows(pair, question, asking, first == other, winners))
-
-
-def _rows(
-    pair: AnswerPair, question: str, asking: tuple[Any, Any], swapped: bool, winners: Mapping[str, int]
-) -> Iterator[VerdictRow]:
-    for criterion, winner in winners.items():
-        score = 1.0 - _SCORES[winner] if swapped else _SCORES[winner]
-        yield VerdictRow(pair, criterion, question, asking, swapped, score)
-
-
-def write_verdict(
-    shown: tuple[str, str],
-    question: str,
-    judge: str,
-    replicate: int,
-    swapped: bool,
-    said: Mapping[str, tuple[int, str]],
-) -> dict[str, Any]:
-    """Return a record of verdicts, as `read_verdicts` reads it.
-
-    Args:
-        shown: the methods, in the order of their answers.
-        said: criterion → winner as shown, and reason.
-    """
-    return {
-        "query_id": question,
-        "answer_1_method": shown[0],
-        "answer_2_method": shown[1],
-        "swapped": swapped,
-        "judge": judge,
-        "replicate": replicate,
-        **{name: {"winner": SHOWN[winner], "explanation": reason} for name, (winner, reason) in said.items()},
-    }
-
-
-def rows_of_record(pair: AnswerPair, record: Mapping[str, Any], criteria: Sequence[str]) -> Iterator[VerdictRow]:
-    """Yield the verdicts of a record of `write_verdict`."""
-    places = {text: winner for winner, text in SHOWN.items()}
-    winners = {criterion: places[record[criterion]["winner"]] for criterion in criteria}
-    return _rows(pair, record["query_id"], (record["judge"], record["replicate"]), record["swapped"], winners)
-
-
-STEP: Final = "verdicts"
 ROLE: Final = "judge"
 SILENT: Final = "(This answer is empty.)"
+SHOWN: Final = {FIRST: "Answer 1", SECOND: "Answer 2", TIE: "Tie"}
+_SCORES: Final = {"Answer 1": 1.0, "Answer 2": 0.0, "Tie": 0.5}
+_MAX_PAIRS = 6  # in a chart of all criteria
+Pair = tuple[str, str]  # the methods whose answers are compared
 
 
 @dataclass(frozen=True)
@@ -145,47 +43,28 @@ class JudgingOptions:
     """Parameters of judging.
 
     Attributes:
-        criteria: names in `evaluation_prompts.CRITERIA`.
-        judge: the role that judges: `judge`, or `judge:ENDPOINT` for an endpoint that is named.
-        replicates: times that the judge is asked the same.
-        against: compare all methods with this one only; None compares each with each.
+        criteria: Names in `CRITERIA`.
+        replicates: Times that the judge is asked the same.
+        against: Method that all others are compared with; None compares each with each.
     """
 
     criteria: tuple[str, ...] = tuple(CRITERIA)
-    judge: str = ROLE
     replicates: int = 1
     against: str | None = None
 
 
-def judge_roles(endpoint: str | None, config: Config) -> dict[str, RoleTarget]:
-    """Return role → endpoint for a judge that is named; empty where the configured role judges.
-
-    Raises:
-        ConfigError: there is no such endpoint.
-    """
-    if endpoint is None:
-        return {}
-    if endpoint not in config.llm.endpoints:
-        raise ConfigError(f"--judge {endpoint}: no such endpoint; there are: {', '.join(config.llm.endpoints)}")
-    return {f"{ROLE}:{endpoint}": endpoint}
-
-
-def require_llm(kind: str, targets: Mapping[str, RoleTarget], config: Config) -> None:
+def require_llm(kind: str, config: Config) -> None:
     """Refuse what the built-in model cannot do before anything is asked or paid.
 
-    Args:
-        targets: role → who plays it.
-
     Raises:
-        ConfigError: a role is played by the built-in model.
+        ConfigError: the role `judge` is played by the built-in model.
     """
-    for role, target in targets.items():
-        for name, _ in shares(target):
-            if config.llm.endpoints[name].kind == "extractive":
-                raise ConfigError(
-                    f"eval {kind} needs a language model, and role {role} is played by the built-in one ({name!r}), "
-                    "which judges nothing; configure an endpoint (kind: openai) and set llm.roles.judge to its name"
-                )
+    for name, _ in shares(config.llm.roles.judge):
+        if config.llm.endpoints[name].kind == "extractive":
+            raise ConfigError(
+                f"eval {kind} needs a language model, and role {ROLE} is played by the built-in one ({name!r}), "
+                "which judges nothing; configure an endpoint (kind: openai) and set llm.roles.judge to its name"
+            )
 
 
 def criteria_of(text: str) -> tuple[str, ...]:
@@ -202,7 +81,7 @@ def criteria_of(text: str) -> tuple[str, ...]:
     return names
 
 
-def pairs_of(sets: AnswerCollections, against: str | None) -> list[AnswerPair]:
+def pairs_of(sets: AnswerCollections, against: str | None) -> list[Pair]:
     """Return the pairs of methods to compare.
 
     Raises:
@@ -216,11 +95,8 @@ def pairs_of(sets: AnswerCollections, against: str | None) -> list[AnswerPair]:
             f"there are answers of {methods[0] if methods else 'no method'} only; give those of two methods at least: "
             "--answers twice, or --index with two --modes"
         )
-    if against is None:
-        pairs = [AnswerPair(one, other) for one, other in combinations(methods, 2)]
-    else:
-        pairs = [AnswerPair(method, against) for method in methods if method != against]
-    if not any(sets.questions_of(*pair[:2]) for pair in pairs):
+    pairs = all_pairs(methods) if against is None else [(each, against) for each in methods if each != against]
+    if not any(sets.questions_of(*pair) for pair in pairs):
         raise InputError("no two methods answered the same question: the ids of their questions have nothing in common")
     return pairs
 
@@ -229,58 +105,40 @@ def pairs_of(sets: AnswerCollections, against: str | None) -> list[AnswerPair]:
 class Comparison:
     """One call to one judge."""
 
-    pair: AnswerPair
+    pair: Pair
     question: str
     replicate: int
     swapped: bool
 
     @property
-    def shown(self) -> tuple[str, str]:
+    def shown(self) -> Pair:
         """The methods, in the order of their answers."""
-        return (self.pair.second, self.pair.first) if self.swapped else (self.pair.first, self.pair.second)
+        return (self.pair[1], self.pair[0]) if self.swapped else self.pair
 
 
-async def judge(session: Session, sets: AnswerCollections, judging: JudgingOptions) -> VerdictTable:
-    """Have all pairs judged in both orders, in every replicate; a failed call is a dead letter.
+class VerdictRow(NamedTuple):
+    """One verdict: whether the pair's second method was shown first, and the score of its first method."""
 
-    Raises:
-        InputError: there is nothing to compare.
-    """
-    pairs = pairs_of(sets, judging.against)
-    form = "judge" if await session.structured(judging.judge) else None
-
-    async def ask(item: Comparison) -> dict[str, Any] | Rejected:
-        answers = [sets.answers[method][item.question] or SILENT for method in item.shown]
-        request = judge_request(
-            sets.texts[item.question],
-            (answers[0], answers[1]),
-            judging.criteria,
-            session.prompts,
-            role=judging.judge,
-            form=form,
-            replicate=item.replicate,
-        )
-        found = await session.pool.ask(request, lambda reply: parse_verdicts(reply, judging.criteria))
-        if isinstance(found, Rejected):
-            return found
-        said = {name: (verdict.winner, verdict.reason) for name, verdict in found.items()}
-        return write_verdict(item.shown, item.question, judging.judge, item.replicate, item.swapped, said)
-
-    rows: list[VerdictRow] = []
-    async for outcome in await session.map(STEP, _units(session, sets, pairs, judging), ask):
-        rows += rows_of_record(outcome.item.pair, outcome.value, judging.criteria)
-    return verdict_table(rows, pairs, judging.criteria)
+    pair: Pair
+    criterion: str
+    question: str
+    replicate: int
+    swapped: bool
+    score: float
 
 
-def _units(
-    session: Session, sets: AnswerCollections, pairs: Sequence[AnswerPair], judging: JudgingOptions
-) -> Iterator[WorkUnit[Comparison]]:
-    """Yield the comparisons, question by question: one that is stopped early has whole questions."""
-    asks = session.asks(judging.judge, "judge")
+async def judge(
+    session: Session, sets: AnswerCollections, pairs: Sequence[Pair], judging: JudgingOptions
+) -> list[VerdictRow]:
+    """Have the pairs judged in both orders, in every replicate; a failed call is a dead letter."""
+    form = "judge" if await session.structured(ROLE) else None
+    asks = session.asks(ROLE, "judge")
     criteria = {name: CRITERIA[name] for name in judging.criteria}
-    for question in sets.texts:
-        for pair in pairs:
-            if not all(question in sets.answers[method] for method in pair[:2]):
+
+    def units() -> Iterator[WorkUnit[Comparison]]:
+        """Yield the comparisons, question by question: one that is stopped early has whole questions."""
+        for question, pair in product(sets.texts, pairs):
+            if not all(question in sets.answers[method] for method in pair):
                 continue
             for replicate, swapped in product(range(judging.replicates), (False, True)):
                 item = Comparison(pair, question, replicate, swapped)
@@ -289,17 +147,43 @@ def _units(
                     "question": sets.texts[question],
                     "answers": [[method, sets.answers[method][question]] for method in item.shown],
                     "criteria": criteria,
-                    "judge": judging.judge,
                     "asks": asks,
                     "replicate": replicate,
                     "swapped": swapped,
                 }
-                yield WorkUnit(_name(item, judging), decides, item)
+                name = f"{question}: {item.shown[0]} before {item.shown[1]}"
+                yield WorkUnit(f"{name}, replicate {replicate + 1}" if replicate else name, decides, item)
 
+    async def ask(item: Comparison) -> dict[str, Any] | Rejected:
+        one, other = (sets.answers[method][item.question] or SILENT for method in item.shown)
+        request = judge_request(
+            sets.texts[item.question],
+            (one, other),
+            judging.criteria,
+            session.prompts,
+            form=form,
+            replicate=item.replicate,
+        )
+        found = await session.pool.ask(request, lambda reply: parse_verdicts(reply, judging.criteria))
+        if isinstance(found, Rejected):
+            return found
+        return {
+            "query_id": item.question,
+            "answer_1_method": item.shown[0],
+            "answer_2_method": item.shown[1],
+            "swapped": item.swapped,
+            "replicate": item.replicate,
+            **{name: {"winner": SHOWN[each.winner], "explanation": each.reason} for name, each in found.items()},
+        }
 
-def _name(item: Comparison, judging: JudgingOptions) -> str:
-    name = f"{item.question}: {item.shown[0]} before {item.shown[1]}"
-    return name if judging.replicates == 1 else f"{name}, replicate {item.replicate + 1}"
+    rows: list[VerdictRow] = []
+    async for outcome in await session.map("verdicts", units(), ask):
+        item = outcome.item
+        for name in judging.criteria:
+            score = _SCORES[outcome.value[name]["winner"]]
+            own = 1.0 - score if item.swapped else score
+            rows.append(VerdictRow(item.pair, name, item.question, item.replicate, item.swapped, own))
+    return rows
 
 
 @dataclass(frozen=True)
@@ -343,28 +227,145 @@ async def judge_answers(session: Session, *, material: AnswerMaterial, judging: 
         InputError: there is nothing to compare.
     """
     sets = await material.gather(session)
-    found = _findings(await judge(session, sets, judging), material.counts)
-    answers = {"answers": sets.counts, "answer_copies": sets.copies, "answers_in_part": sets.in_part}
+    pairs = pairs_of(sets, judging.against)
+    results = win_rates(await judge(session, sets, pairs, judging), pairs, judging.criteria)
     in_part = [
         f"{method}: {count_noun(count, 'answer lacks', 'answers lack')} parts whose call failed."
         for method, count in sets.in_part.items()
     ]
-    sections = [*found.sections, *([Text("Answers in part", in_part)] if in_part else [])]
-    return replace(found, results={**found.results, **answers}, sections=sections)
+    sections = [*judging_sections(results), *([Text("Answers in part", in_part)] if in_part else [])]
+    results |= {"answers": sets.counts, "answer_copies": sets.copies, "answers_in_part": sets.in_part}
+    return Findings(results, sections, [win_rate_table(results)], material.counts)
 
 
-async def recount(session: Session, *, paths: Sequence[str]) -> Findings:
-    """Count recorded verdicts, and return what is found.
+def win_rates(rows: Sequence[VerdictRow], pairs: Sequence[Pair], criteria: Sequence[str]) -> dict[str, Any]:
+    """Return the results as JSON: docs/how-to/evaluate.md#judge-win-rates describes them.
 
-    Raises:
-        InputError: the files hold no verdict.
+    Args:
+        rows: The verdicts.
+        pairs: Pairs that are compared, whether or not there is a verdict on them.
+        criteria: Criteria, in order.
     """
-    verdicts, unreadable = read_verdicts(paths)
-    session.refuse_records("verdicts", unreadable)
-    return _findings(verdicts, {})
+    place = {question: at for at, question in enumerate(dict.fromkeys(row.question for row in rows))}
+    board = Board([""] * len(place), [" – ".join(pair) for pair in pairs], criteria)
+    cells: dict[tuple[Pair, str], list[VerdictRow]] = {(pair, name): [] for pair, name in product(pairs, criteria)}
+    for row in rows:
+        cells[row.pair, row.criterion].append(row)
+    for (pair, name), own in cells.items():
+        scores: dict[str, list[float]] = {}
+        for row in own:
+            scores.setdefault(row.question, []).append(row.score)
+        for question, each in scores.items():
+            board.add(place[question], " – ".join(pair), {name: sum(each) / len(each)})
+    rates = board.results(criteria, ())["systems"]
+    found: dict[str, dict[str, Any]] = {title: {} for title in board.systems}
+    for name in criteria:
+        # rounded, so that two wins of three and one of three are as far from a draw, and tie in ranks
+        tests = {title: wilcoxon(np.round(2 * board.column(title, name) - 1, 9)) for title in board.systems}
+        family = {title: test.p for title, test in tests.items() if test is not None}
+        corrected = dict(zip(family, holm(list(family.values())), strict=True))
+        for pair, title in zip(pairs, board.systems, strict=True):
+            own, test = cells[pair, name], tests[title]
+            found[title][name] = {
+                **{sort: sum(row.score == score for row in own) for sort, score in _SORTS.items()},
+                "win_rate": rates[title][name],
+                "z": None if test is None else test.z,
+                "p": None if test is None else test.p,
+                "p_holm": corrected.get(title),
+                "position": position_bias(own),
+            }
+    return {
+        "criteria": list(criteria),
+        "questions": len(place),
+        "verdicts": len(rows),
+        "pairs": [
+            {"first": pair[0], "second": pair[1], "criteria": found[title]}
+            for pair, title in zip(pairs, board.systems, strict=True)
+        ],
+        "position": position_bias(rows),
+    }
 
 
-def _findings(verdicts: VerdictTable, counts: Mapping[str, int]) -> Findings:
-    found = findings_of(verdicts)
-    sections: list[Section] = judging_sections(verdicts, found)
-    return Findings(judging_results(verdicts, found), sections, [win_rate_table(found)], counts)
+_SORTS = {"wins": 1.0, "ties": 0.5, "losses": 0.0}
+
+
+def position_bias(rows: Sequence[VerdictRow]) -> dict[str, float | int | None]:
+    """Return how far the order of the answers decides. Verdicts of several pairs and criteria may be mixed.
+
+    Returns:
+        `first_shown`: win rate of whichever answer stood first, 0.5 without bias. `when_first`, `when_second`: win rate
+        of the pair's first method when its answer stood first, and second. `twice`: verdicts in both orders, of one
+        replicate; `flipped`: of these, both decided, for different methods; `half_tied`: decided in one order, and a
+        tie in the other.
+    """
+    orders: dict[tuple[Any, ...], dict[bool, float]] = {}
+    for row in rows:
+        orders.setdefault((row.pair, row.criterion, row.question, row.replicate), {})[row.swapped] = row.score
+    twice = [(each[False], each[True]) for each in orders.values() if len(each) == 2]
+    return {
+        "first_shown": _mean([1.0 - row.score if row.swapped else row.score for row in rows]),
+        "when_first": _mean([row.score for row in rows if not row.swapped]),
+        "when_second": _mean([row.score for row in rows if row.swapped]),
+        "twice": len(twice),
+        "flipped": sum(0.5 not in scores and scores[0] != scores[1] for scores in twice),
+        "half_tied": sum((one == 0.5) != (other == 0.5) for one, other in twice),
+    }
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+_RULE = (
+    "Every pair of answers is judged in both orders. A win rate is the mean over questions of the share of verdicts "
+    "that the first method wins, a tie counting half; its interval is a 95 % bootstrap over questions. p is of the "
+    "Wilcoxon signed-rank test over the questions' mean scores, corrected by Holm–Bonferroni over the pairs of methods "
+    "of a criterion, as in appendix G of the GraphRAG paper."
+)
+
+
+def judging_sections(results: Mapping[str, Any]) -> list[Section]:
+    """Return the sections of the page."""
+    cells = list(_cells(results))
+    charts = [results["criteria"]] if len(results["pairs"]) <= _MAX_PAIRS else [[name] for name in results["criteria"]]
+    note = "The share of verdicts that the first method of a pair wins, with 95 % intervals; half is no difference."
+    bars = [
+        Bars(
+            f"Win rates of the first of two{'' if len(names) > 1 else f': {names[0]}'}",
+            {name: [(title, found["win_rate"]) for title, own, found in cells if own == name] for name in names},
+            note,
+        )
+        for names in charts
+    ]
+    return [Text("How to read this", [_RULE]), win_rate_table(results), *bars, _position_table(cells)]
+
+
+def _cells(results: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    for pair in results["pairs"]:
+        for name, found in pair["criteria"].items():
+            yield f"{pair['first']} – {pair['second']}", name, found
+
+
+def win_rate_table(results: Mapping[str, Any]) -> Table:
+    """Return the win rates as a table."""
+    rows: list[list[Cell]] = [
+        [title, name, found["win_rate"], *(found[sort] for sort in _SORTS), p_text(found["p_holm"])]
+        for title, name, found in _cells(results)
+    ]
+    columns = ["pair", "criterion", "win rate of the first", *_SORTS, "p (Holm)"]
+    return Table("Win rates", columns, rows, form=".1%")
+
+
+def _position_table(cells: Sequence[tuple[str, str, Mapping[str, Any]]]) -> Table:
+    rows: list[list[Cell]] = []
+    for title, name, found in cells:
+        bias = found["position"]
+        shares_ = [bias[sort] / bias["twice"] if bias["twice"] else None for sort in ("flipped", "half_tied")]
+        rows.append([title, name, bias["first_shown"], bias["when_first"], bias["when_second"], *shares_])
+    columns = ["pair", "criterion", "first shown wins", "first method, shown first", "… shown second"]
+    columns += ["verdicts that flip", "tie in one order"]
+    note = (
+        "Without bias the answer shown first wins as often as the other, and a method as often in either place. A "
+        "verdict flips where the judge prefers the other method once the answers are exchanged."
+    )
+    return Table("Position", columns, rows, note, ".1%")

@@ -8,7 +8,7 @@ The official scripts share one normalisation, that of SQuAD, and differ in three
 | 2WikiMultiHopQA, `2wikimultihop_evaluate_v1.1.py` | the best of each figure | as HotpotQA | as HotpotQA |
 | MuSiQue, `metrics/answer.py`, after SQuAD 2 | the best of each figure | ordinary words | exact match 1, F1 1 |
 
-The best over a single gold answer is its score, so HotpotQA and 2WikiMultiHopQA are one definition here. That
+The best over a single gold answer is its score, so `hotpotqa` is the definition of HotpotQA and 2WikiMultiHopQA. That
 normalisation is made for English: it lowers letters, takes away the 32 punctuation marks of ASCII and the words a, an
 and the, and splits at white space. Quotes like “ ” and « », full stops like 。 and articles of other languages stay,
 composed and decomposed letters differ, and a text without spaces is one token, so that its F1 is its exact match.
@@ -111,7 +111,6 @@ _HOTPOTQA = ScoreDefinition(normalised, _words, frozenset({"yes", "no", "noanswe
 
 DEFINITIONS: Mapping[str, ScoreDefinition] = {
     "hotpotqa": _HOTPOTQA,
-    "2wikimultihopqa": _HOTPOTQA,
     "musique": ScoreDefinition(normalised, _words, f1_of_nothing=1.0),
     # the HiRAG reference's evaluation (Table 2 of its paper): articles stay, and F1 is over cl100k tokens as written
     "hirag": ScoreDefinition(_reference_form, _reference_tokens),

@@ -53,12 +53,11 @@ class Verdict:
     reason: str = ""
 
 
-def winner_of(said: object, names: tuple[str, str] = ("", "")) -> int | None:
+def winner_of(said: object) -> int | None:
     """Return the answer that a value names as the better one, or None where that is ambiguous.
 
     Args:
         said: "Answer 1", "1", 1, "A", "[[B]]", "first", "tie", 0, a sentence that names one answer alone, …
-        names: of the methods whose answers stood first and second, where a record gives these.
 
     >>> winner_of("**Answer 2**"), winner_of("[[A]]"), winner_of("tie"), winner_of("Answer 1 or Answer 2")
     (2, 1, 0, None)
@@ -69,9 +68,6 @@ def winner_of(said: object, names: tuple[str, str] = ("", "")) -> int | None:
         return _ROUNDED.get(float(said))
     if not isinstance(said, str):
         return None
-    for place, name in enumerate(names, start=1):
-        if name and said.strip() == name and names[0] != names[1]:
-            return place
     shown = one_line(said).strip(_EDGES)
     text = shown.casefold()
     if _TIE.fullmatch(text):

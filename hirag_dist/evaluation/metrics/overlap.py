@@ -1,14 +1,8 @@
-"""Overlap of texts: recall of tokens, and ROUGE-L of every pair of a list at once.
+"""ROUGE-L of every pair of a list of texts at once, and clusters of claims by it.
 
 Lin (2004), "ROUGE: A Package for Automatic Evaluation of Summaries", section 3, with β = 1: the F-measure of the
 longest common subsequence (LCS). Words are folded by case and form and not stemmed; writing without spaces is taken
 character by character, so that no script vanishes, as it would where only a to z and digits are kept.
-
-The paper gives "the average token-level recall ratio of local- and global-level context in the bridge-level context",
-and neither a formula nor its program. Here it is the recall that goes by that name in question answering (a part of
-SQuAD's F1): tokens are a multiset, so a token that the level holds five times and the bridge twice counts two of five,
-and a bridge cannot hold more of a level than it is long. Recall of distinct tokens is reported too, since the phrase
-can be read so too: there a word counts once, however often the level says it.
 
 Comprehensiveness is the number of distinct claims, diversity the number of clusters of them, by complete linkage over 1
 - ROUGE-L. How many clusters there are depends on the distance at which they are cut, so several are reported.
@@ -18,9 +12,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -28,96 +20,8 @@ from numpy.typing import NDArray
 from scipy.cluster.hierarchy import linkage
 
 from hirag_dist.core.numba_jit import compiled_apart
-from hirag_dist.core.retrieval.context import LEVEL_OF_HEADING, RECORD_LETTERS
-from hirag_dist.core.retrieval.record_texts import community_text, entity_text, relation_text
 from hirag_dist.core.text.normalize import UNSPACED
-from hirag_dist.types import FloatVector, IntVector, Retrieval
-
-LEVELS = ("local", "global", "bridge")
-_HEADING = re.compile(rf"^## ({'|'.join(LEVEL_OF_HEADING)})$", re.MULTILINE)
-_REFERENCE = re.compile(rf"^\[[{RECORD_LETTERS}]\d+\]", re.MULTILINE)
-
-
-@dataclass(frozen=True, slots=True)
-class TokenRecall:
-    """The share of a text's tokens that another holds.
-
-    Attributes:
-        tokens: Tokens of the text, every occurrence counted; above 0.
-        found: Tokens of these that the other text holds as often.
-        distinct: different tokens of the text.
-        distinct_found: Tokens of these that the other text holds at all.
-    """
-
-    tokens: int
-    found: int
-    distinct: int
-    distinct_found: int
-
-    @property
-    def recall(self) -> float:
-        """Of all occurrences, 0 to 1."""
-        return self.found / self.tokens
-
-    @property
-    def distinct_recall(self) -> float:
-        """Of different tokens, 0 to 1."""
-        return self.distinct_found / self.distinct
-
-
-def token_recall(part: Sequence[Hashable], whole: Sequence[Hashable]) -> TokenRecall | None:
-    """Return how much of `part` stands in `whole` too; None where `part` is empty, of which no share can be said.
-
-    >>> token_recall("aab", "abc").recall
-    0.6666666666666666
-    """
-    if not part:
-        return None
-    wanted, held = Counter(part), Counter(whole)
-    return TokenRecall(len(part), (wanted & held).total(), len(wanted), len(wanted.keys() & held.keys()))
-
-
-def rendered_levels(context: str) -> dict[str, str]:
-    """Return a rendered context by level, without headings and references: what a model reads of each.
-
-    Args:
-        context: as `core.retrieval.context.render_context` makes it; no text of a record can pass for a heading there.
-    """
-    headings = list(_HEADING.finditer(context))
-    ends = [heading.start() for heading in headings[1:]] + [len(context)]
-    texts = dict.fromkeys(LEVELS, "")
-    for heading, end in zip(headings, ends, strict=False):
-        texts[LEVEL_OF_HEADING[heading[1]]] = _REFERENCE.sub("", context[heading.end() : end]).strip()
-    return texts
-
-
-def retrieved_levels(found: Retrieval) -> dict[str, str]:
-    """Return everything retrieved by level, as it would be written into a context without a limit."""
-    return {level: "\n".join(text.strip() for text in _texts(level, found)) for level in LEVELS}
-
-
-def recall_in_bridge(
-    levels: Mapping[str, str], encode: Callable[[str], Sequence[Hashable]]
-) -> dict[str, TokenRecall | None]:
-    """Return how much of the local and of the global level the bridge holds, None of a level without text.
-
-    Paper: Table 7.
-
-    Args:
-        levels: as `rendered_levels` and `retrieved_levels` give them.
-        encode: text → tokens; the paper counts by cl100k_base.
-    """
-    bridge = encode(levels["bridge"])
-    return {level: token_recall(encode(levels[level]), bridge) for level in ("local", "global")}
-
-
-def _texts(level: str, found: Retrieval) -> Iterator[str]:
-    if level == "local":
-        return (entity_text(item.name, item.type, item.layer, item.description) for item in found.local)
-    if level == "global":
-        return (community_text(item.title, item.level, item.rating, item.report) for item in found.communities)
-    return (relation_text(item.source_name, item.target_name, item.description) for item in found.triples)
-
+from hirag_dist.types import FloatVector
 
 _UNSPACED = re.compile(f"[{UNSPACED}]")
 
@@ -146,15 +50,6 @@ def rouge_tokens(text: str) -> list[str]:
             words.append(char)
             open_word = True
     return words
-
-
-def rouge_l(one: str, other: str) -> float:
-    """Return the F-measure of the longest common subsequence of words: 0 to 1, and 0 where a text has no words.
-
-    >>> rouge_l("police killed the gunman", "police kill the gunman")
-    0.75
-    """
-    return float(1.0 - rouge_l_distances([one, other])[0])
 
 
 def rouge_l_distances(texts: Sequence[str]) -> FloatVector:
@@ -241,40 +136,3 @@ def cluster_counts(claims: Sequence[str], thresholds: Sequence[float] = THRESHOL
         return [len(claims)] * len(thresholds)
     heights = linkage(rouge_l_distances(claims), "complete")[:, 2]
     return [len(claims) - int(np.sum(heights <= threshold + _ROUNDING)) for threshold in thresholds]
-
-
-@dataclass(frozen=True, slots=True)
-class LabelAgreement:
-    """Agreement between a count of claims and the judge's preference (GraphRAG paper, section 5.2).
-
-    Attributes:
-        compared: questions that have both a label and two counts.
-        labelled: Pairs of these in which the judge prefers one answer.
-        same: Labelled pairs in which the same answer has the larger count.
-        tied: Labelled pairs in which both counts are equal.
-    """
-
-    compared: int
-    labelled: int
-    same: int
-    tied: int
-
-    @property
-    def rate(self) -> float | None:
-        """The share of labels that the counts agree with, a tie of counts being none; None without a label."""
-        return self.same / self.labelled if self.labelled else None
-
-
-def label_agreement(labels: IntVector, differences: FloatVector) -> LabelAgreement:
-    """Compare labels with counts.
-
-    Args:
-        labels: (n_questions,) 1 where the judge prefers the first method, -1 the second, 0 a tie.
-        differences: (n_questions,) count of the first less that of the second; NaN where one is not known.
-    """
-    known = ~np.isnan(differences)
-    labelled = known & (labels != 0)
-    signs = np.sign(differences[labelled])
-    return LabelAgreement(
-        int(known.sum()), int(labelled.sum()), int(np.sum(signs == labels[labelled])), int(np.sum(signs == 0))
-    )

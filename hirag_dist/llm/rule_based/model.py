@@ -16,7 +16,7 @@ from hirag_dist.core.prompts.templates import BAR, DONE, FIELD
 from hirag_dist.core.text.normalize import is_name, name_key, shorten
 from hirag_dist.errors import RequestRejected
 from hirag_dist.llm.rule_based.answers import answer, map_answer, reduce_answer, short_answer
-from hirag_dist.llm.rule_based.entity_types import DEFAULT_TYPES, TypeWords, listed_types
+from hirag_dist.llm.rule_based.entity_types import TypeWords, listed_types
 from hirag_dist.llm.rule_based.finder import best_names, described, find_entities, related
 from hirag_dist.llm.rule_based.language import UNSPACED, content_words, sentences, split_sentences
 from hirag_dist.llm.rule_based.requests import (
@@ -180,12 +180,6 @@ def _placed(names: Sequence[str], lines: Sequence[str]) -> list[FoundName]:
     return sorted(found.values(), key=lambda one: (-one.score, one.name))
 
 
-def entity_types(ask: ParsedRequest) -> str:
-    """Return the reply to entity-types: the built-in kinds, the most frequent in the excerpts first."""
-    counts = _counts(ask)
-    return "\n".join(sorted(DEFAULT_TYPES, key=lambda kind: (-counts[kind], DEFAULT_TYPES.index(kind))))
-
-
 def meta_types(ask: ParsedRequest) -> str:
     """Return the reply to meta-types: one a line, the most frequent first."""
     counts = _counts(ask)
@@ -287,7 +281,6 @@ _TASKS: Mapping[str, Callable[[ParsedRequest], str]] = {
     "extract-relations": extract,
     "describe": describe,
     "meta-types": meta_types,
-    "entity-types": entity_types,
     "short-answer": short_answer,
     "summarise": summarise,
     "summarise-pack": each_unit(summarise),

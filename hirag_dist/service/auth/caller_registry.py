@@ -31,7 +31,6 @@ class Caller:
         per_day: requests per day (UTC); None for no limit.
         max_concurrent: requests at a time, in all processes together; None for no limit.
         indexes: patterns of the names of the indexes of a catalogue that it may ask; None for all.
-        uploads: whether it may add documents on the web page.
     """
 
     name: str = ""
@@ -41,7 +40,6 @@ class Caller:
     per_day: int | None = None
     max_concurrent: int | None = None
     indexes: tuple[str, ...] | None = None
-    uploads: bool = False
 
     def may_ask(self, index: str) -> bool:
         """Return whether the caller may ask an index of a catalogue."""
@@ -93,7 +91,6 @@ class _Record(_Part):
     rate: _Rate | None = None
     quota_per_day: Annotated[int | None, Field(ge=1)] = None
     max_concurrent: Annotated[int | None, Field(ge=1)] = None
-    uploads: bool = False
 
     def caller(self, name: str) -> Caller:
         rate = self.rate
@@ -105,7 +102,6 @@ class _Record(_Part):
             per_day=self.quota_per_day,
             max_concurrent=self.max_concurrent,
             indexes=None if self.indexes == "all" else tuple(self.indexes),
-            uploads=self.uploads,
         )
 
 

@@ -34,7 +34,6 @@ from hirag_dist.service.web.json_lines import (
 )
 from hirag_dist.service.web.options import PageOptions
 from hirag_dist.service.web.request_checks import Handler, RequestChecks
-from hirag_dist.service.web.uploads.routes import UploadRoutes
 from hirag_dist.types import Answer, Retrieval
 from hirag_dist.wire.error_status import status_of
 
@@ -91,7 +90,6 @@ class PageApp:
         guard: checks every request first.
         clients: of the service.
         api: has the routes of the APIs.
-        uploads: has the routes of uploads, if they are on.
     """
 
     def __init__(
@@ -100,13 +98,11 @@ class PageApp:
         guard: RequestChecks,
         clients: ClientPool[AsyncHiragClient],
         api: HttpApi,
-        uploads: UploadRoutes | None = None,
     ) -> None:
         self._options = options
         self._guard = guard
         self._clients = clients
         self._api = api
-        self._uploads = uploads
         self._files = read_files()
         self._in_progress = 0
 
@@ -123,8 +119,6 @@ class PageApp:
             app.router.add_get("/static/{name}", self._file)
             app.router.add_post("/api/describe", self._describe)
             app.router.add_post("/api/ask", self._ask)
-            if self._uploads is not None:
-                self._uploads.add_to(app.router)
         return app
 
     @web.middleware
@@ -159,7 +153,7 @@ class PageApp:
         with self._admitted(), self._clients.lease() as client:
             call = self._call(request, self._options.timeout_s, wanted.index)
             info = await client.describe(**call)
-        body = info_body(info, uploads=self._uploads is not None)
+        body = info_body(info)
         return web.Response(body=body, content_type="application/json", headers=_ids(call))
 
     async def _ask(self, request: web.Request) -> web.StreamResponse:

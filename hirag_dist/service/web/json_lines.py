@@ -120,9 +120,9 @@ def retry_after_s(error: HiragError) -> float | None:
     return error.retry_after_s if isinstance(error, RateLimited | AccessRefused) else None
 
 
-def info_body(info: IndexInfo, *, uploads: bool) -> bytes:
-    """Return the description of the index, and whether uploads are on, as JSON."""
-    return _line({"info": asdict(info), "uploads": uploads})
+def info_body(info: IndexInfo) -> bytes:
+    """Return the description of the index as JSON."""
+    return _line({"info": asdict(info)})
 
 
 def _line(value: Any) -> bytes:

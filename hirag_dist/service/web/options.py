@@ -1,55 +1,11 @@
-"""Options of the browser page and of uploads, checked when they are made."""
+"""Options of the browser page, checked when they are made."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from hirag_dist.errors import ConfigError
 from hirag_dist.service.options import is_loopback, split_address
-
-
-@dataclass(frozen=True, slots=True)
-class UploadOptions:
-    """Folder, limits and access of uploads.
-
-    Attributes:
-        folder: local folder in which uploaded documents are kept.
-        index: local folder of the index.
-        command: of the process that plans and updates: JSON on its standard input, JSON lines on its standard output.
-        payload: configuration of that process, as text; it may hold secrets.
-        callers_file: the callers file of the service; None without one.
-        callers_grace_s: seconds for which callers stay valid when that file is gone.
-        anonymous: labels of callers if there is no callers file; None if they see everything.
-        max_bytes: Maximum bytes of the files of one upload.
-        max_file_bytes: Maximum bytes of one file.
-        max_files: Maximum number of files of one upload.
-        stall_s: seconds for which a browser may send nothing of a file.
-        stop_s: seconds that the process has to end after it was cancelled.
-
-    Raises:
-        ConfigError: the index is no local folder.
-    """
-
-    folder: str
-    index: str
-    command: tuple[str, ...]
-    payload: str = field(repr=False)
-    callers_file: str | None = None
-    callers_grace_s: float = 60.0
-    anonymous: frozenset[str] | None = frozenset()
-    max_bytes: int = 256 << 20
-    max_file_bytes: int = 256 << 20
-    max_files: int = 1000
-    stall_s: float = 15.0
-    stop_s: float = 60.0
-
-    def __post_init__(self) -> None:
-        if "://" in self.index:
-            raise ConfigError(
-                f"service.http_uploads is for an index in a local folder, and {self.index} is none; add documents with "
-                "`hirag-dist add`"
-            )
-
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
@@ -72,7 +28,6 @@ class PageOptions:
             otherwise be asked with the page's own certificate.
         max_connection_idle_s: seconds without a request after which a connection is closed.
         page: whether the page is served.
-        uploads: folder, limits and access of uploads; None for no upload.
         origins: origins whose pages may call the APIs, such as https://chat.example.com; "*" is any, and needs callers.
         max_body_bytes: of a request of the page.
         max_api_body_bytes: of a request to the APIs.
@@ -101,7 +56,6 @@ class PageOptions:
     callers: bool = False
     max_connection_idle_s: float = 75.0
     page: bool = True
-    uploads: UploadOptions | None = None
     origins: tuple[str, ...] = ()
     max_body_bytes: int = 64 * 1024
     max_api_body_bytes: int = 1024 * 1024
@@ -130,11 +84,6 @@ class PageOptions:
             raise ConfigError(
                 "http_origins: * lets every web page ask where no token is needed; name the origins, or give a "
                 "callers_file"
-            )
-        if self.uploads is not None and self.names and not self.callers:
-            raise ConfigError(
-                "service.http_names says that a proxy makes the page reachable for others, and any of them could "
-                "upload: uploads need a callers_file then"
             )
         if not is_loopback(host) and (self.tls_cert is None or not self.callers):
             raise ConfigError(

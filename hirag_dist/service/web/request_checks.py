@@ -12,9 +12,6 @@ from hirag_dist.service.web.options import LOOPBACK_NAMES
 
 logger = logging.getLogger(__name__)
 
-UPLOAD_PATH = "/api/upload/file"  # its body is a file, and no JSON
-_FILE_TYPE = "application/octet-stream"  # like JSON, browsers send it across sites only after a preflight
-
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 # Only the page's own files run, only this origin is contacted, and no script can turn text into HTML.
@@ -89,9 +86,8 @@ class RequestChecks:
             return 403, "a page of another site made this request"
         if request.headers.get("Sec-Fetch-Site", "same-origin") != "same-origin":
             return 403, "a page of another site made this request"
-        wanted = _FILE_TYPE if request.path == UPLOAD_PATH else "application/json"
-        if request.content_type != wanted:
-            return 415, f"requests of this path are {wanted}: send Content-Type: {wanted}"
+        if request.content_type != "application/json":
+            return 415, "requests are JSON: send Content-Type: application/json"
         return None
 
     def serves(self, host: str) -> bool:

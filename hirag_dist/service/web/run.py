@@ -26,7 +26,6 @@ from hirag_dist.service.web.app import PageApp
 from hirag_dist.service.web.client_pool import ClientPool
 from hirag_dist.service.web.options import PageOptions, reached_at, url_of
 from hirag_dist.service.web.request_checks import RequestChecks
-from hirag_dist.service.web.uploads.routes import UploadRoutes
 
 
 class BrowserTls:
@@ -145,7 +144,6 @@ class Page:
         self._tls: BrowserTls | None = None
         self._runner: web.AppRunner | None = None
         self._certificates: ReloadingValue[_Clients] | None = None
-        self._uploads = None if options.uploads is None else UploadRoutes(options.uploads)
 
     async def __aenter__(self) -> Page:
         options = self._options
@@ -155,10 +153,7 @@ class Page:
         self._certificates = ReloadingValue([path for path in files if path], self._connect, self._put)
         checks = AccessChecks(self._guard.serves, options.origins, callers=options.callers)
         api = HttpApi(ApiRequests(options, self._gateways), checks)
-        uploads = self._uploads
-        if uploads is not None:
-            await uploads.__aenter__()
-        app = PageApp(options, self._guard, self._clients, api, uploads).app()
+        app = PageApp(options, self._guard, self._clients, api).app()
         runner = web.AppRunner(
             app,
             access_log=None,
@@ -174,8 +169,6 @@ class Page:
         except OSError as error:
             await runner.cleanup()
             await self._close_clients()
-            if uploads is not None:
-                await uploads.__aexit__()
             in_use = error.errno == errno.EADDRINUSE
             why = "the port is in use" if in_use else error.strerror or str(error)
             raise BackendUnavailable(f"the page cannot listen on {options.listen}: {why}; choose another") from error
@@ -189,8 +182,6 @@ class Page:
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
-        if self._uploads is not None:
-            await self._uploads.__aexit__()
         await self._close_clients()
 
     def renew(self) -> bool:

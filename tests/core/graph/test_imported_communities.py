@@ -12,18 +12,12 @@ import pytest
 from hirag_dist import schemas
 from hirag_dist.core.graph.communities import renamed_reports, with_summaries
 from hirag_dist.core.text.ids import content_id
+from tests.table_rows import filled_row
 
 
 def community(own: str, level: int, members: str, parent: str | None = None) -> dict[str, Any]:
-    return {
-        "community_id": own,
-        "level": level,
-        "parent_id": parent,
-        "is_leaf": parent is not None,
-        "n_entities": len(members),
-        "n_relations": 0,
-        "entity_ids": list(members),
-    }
+    given = {"parent_id": parent, "is_leaf": parent is not None, "n_entities": len(members)}
+    return filled_row(schemas.COMMUNITIES, community_id=own, level=level, entity_ids=list(members), **given)
 
 
 def tables(layers: dict[str, int], summaries: list[str], related: list[str]) -> tuple[pa.Table, pa.Table]:

@@ -27,7 +27,6 @@ from hirag_dist.core.prompts.templates import (
     same_entity_request,
     summary_request,
 )
-from hirag_dist.core.prompts.tuning_requests import entity_types_request
 from hirag_dist.core.text.ids import unit_id
 from hirag_dist.errors import ConfigError
 from hirag_dist.types import ChatRequest
@@ -53,7 +52,6 @@ def every_request(text: str) -> dict[str, ChatRequest]:
         "extract-claims": claims_request(text, [text], prompts, None),
         "describe": describe_request(text, "person", [text, text], prompts, 100),
         "meta-types": meta_types_request([text], prompts),
-        "entity-types": entity_types_request([text], prompts),
         "short-answer": short_answer_request(text, text, prompts),
         "summarise": summary_request([(text, "person", text)], prompts, TYPES, None),
         "report": report_request([text], [text], [text], prompts, None),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hirag_dist.core.text.language_check import language_name, other_language
+from hirag_dist.core.text.language_check import other_language
 
 # Our own sentences about one bridge, long enough together to tell a language by.
 TEXTS = {
@@ -52,9 +52,3 @@ def test_the_reason_names_both() -> None:
 )
 def test_names_quotations_mixtures_and_short_texts_pass(written: list[str], read: str) -> None:
     assert other_language(written, read) == ""
-
-
-def test_a_language_has_a_name_and_a_script_does_where_it_is_not_known() -> None:
-    assert language_name(TEXTS["German"] * 3) == "German"
-    assert language_name("Москва") == "Cyrillic script"
-    assert language_name("1789") == ""

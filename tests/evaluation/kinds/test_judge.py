@@ -1,62 +1,71 @@
-"""Recorded verdicts: whose answer was whose, and what cannot be used."""
+"""Win rates and the doubts about them, from verdicts few enough to count by hand."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
 
 import pytest
 
-from hirag_dist.evaluation.kinds.judge import read_verdicts
-from hirag_dist.evaluation.metrics.win_rates import AnswerPair
+from hirag_dist.evaluation.kinds.judge import VerdictRow, judging_sections, position_bias, win_rates
+
+WIN, TIE, LOSS = 1.0, 0.5, 0.0
+PAIRS = [("a", "b"), ("a", "c")]
 
 
-def lines(path: Path, *records: object) -> str:
-    path.write_text("\n".join(json.dumps(record) for record in records))
-    return str(path)
+def verdicts(rows: Sequence[tuple[int, bool, float]], replicate: int = 0, pair: int = 0) -> list[VerdictRow]:
+    """Rows are (question, whether swapped, score of the first method)."""
+    return [VerdictRow(PAIRS[pair], "overall", f"q{question}", replicate, *rest) for question, *rest in rows]
 
 
-def record(question: str, winner: object, swapped: bool = False, **more: Any) -> dict[str, Any]:
-    one, other = ("b", "a") if swapped else ("a", "b")
-    about = {"query_id": question, "answer_1_method": one, "answer_2_method": other}
-    return about | {"overall": {"winner": winner, "explanation": "…"}} | more
-
-
-def test_the_winner_is_whoever_wrote_the_answer(tmp_path: Path) -> None:
-    path = lines(
-        tmp_path / "v.jsonl",
-        record("q1", "Answer 1"),
-        record("q1", "Answer 1", swapped=True),
-        record("q2", "tie"),
-        record("q2", "a", swapped=True),  # the method by its name
-    )
-    found, _ = read_verdicts([path])
-    assert found.pairs == (AnswerPair("a", "b"),)
-    assert found.swapped.tolist() == [False, True, False, True]
-    assert found.score.tolist() == [1.0, 0.0, 0.5, 1.0]
-    assert (found.questions, found.criteria) == (("q1", "q2"), ("overall",))
-
-
-def test_the_first_record_decides_who_is_first_unless_it_says_that_it_is_swapped(tmp_path: Path) -> None:
-    exchanged = record("q1", "Answer 1", swapped=True) | {"swapped": True}
-    path = lines(tmp_path / "v.jsonl", exchanged, record("q1", "Answer 1"))
-    found, _ = read_verdicts([path])
-    assert found.pairs == (AnswerPair("a", "b"),)
-    assert found.score.tolist() == [0.0, 1.0]
-
-
-@pytest.mark.parametrize(
-    ("broken", "why"),
+BOTH_ORDERS = verdicts(
     [
-        ({"query_id": "q1", "overall": {"winner": "1"}}, "answer_1_method"),
-        ({**record("q1", "1"), "answer_2_method": "a"}, "both answers are of a"),
-        (record("q1", "1", swapped=True) | {"swapped": False}, "swapped is False"),
-        ({"id": "q1: a before b", "dead_letter": "cut off", "attempts": 3}, "a dead letter: cut off"),
-    ],
+        *((0, False, WIN), (0, True, WIN)),  # a wins
+        *((1, False, WIN), (1, True, LOSS)),  # whichever stands first wins
+        *((2, False, TIE), (2, True, LOSS)),
+        (3, False, LOSS),  # the other order is a dead letter
+    ]
 )
-def test_what_cannot_be_used_is_told(tmp_path: Path, broken: dict[str, Any], why: str) -> None:
-    found, unreadable = read_verdicts([lines(tmp_path / "v.jsonl", record("q0", "1"), broken)])
-    assert len(found) == 1
-    assert why in unreadable[0].reason
-    assert unreadable[0].record == 1
+
+
+def test_a_question_counts_once_and_a_tie_half() -> None:
+    results = win_rates(BOTH_ORDERS, PAIRS[:1], ["overall"])
+    found = results["pairs"][0]["criteria"]["overall"]
+    assert (found["wins"], found["ties"], found["losses"]) == (3, 1, 3)
+    assert found["win_rate"].value == pytest.approx((1 + 0.5 + 0.25 + 0) / 4)
+    assert (results["questions"], results["verdicts"]) == (4, 7)
+
+
+def test_shares_as_far_from_a_draw_tie_in_ranks() -> None:
+    rows = [
+        verdicts([(0, False, WIN), (1, False, score)], replicate) for replicate, score in enumerate((WIN, LOSS, LOSS))
+    ]
+    rows[0][0] = rows[0][0]._replace(score=LOSS)  # q0: two of three, q1: one of three
+    found = win_rates([row for each in rows for row in each], PAIRS[:1], ["overall"])["pairs"][0]["criteria"]["overall"]
+    assert found["z"] == 0.0
+
+
+def test_a_pair_without_a_verdict_has_no_figure() -> None:
+    results = win_rates(BOTH_ORDERS, PAIRS, ["overall"])
+    empty = results["pairs"][1]["criteria"]["overall"]
+    assert (empty["wins"], empty["p"], empty["p_holm"], empty["position"]["twice"]) == (0, None, None, 0)
+    first = results["pairs"][0]["criteria"]["overall"]
+    assert first["p_holm"] == first["p"]
+    assert judging_sections(results)
+
+
+def test_position_bias_by_hand() -> None:
+    assert position_bias(BOTH_ORDERS) == {
+        "first_shown": pytest.approx(4.5 / 7),  # the answer shown first got 1, 0, 1, 1, 0.5, 1, 0
+        "when_first": 2.5 / 4,
+        "when_second": 1 / 3,
+        "twice": 3,
+        "flipped": 1,
+        "half_tied": 1,
+    }
+
+
+def test_flips_are_of_one_pair_and_replicate() -> None:
+    first, second = [(0, False, WIN)], [(0, True, LOSS)]
+    assert position_bias(verdicts(first) + verdicts(second, replicate=1))["twice"] == 0
+    assert position_bias(verdicts(first) + verdicts(second, pair=1))["twice"] == 0
+    assert position_bias(verdicts(first) + verdicts(second))["flipped"] == 1

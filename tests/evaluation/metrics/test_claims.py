@@ -9,7 +9,7 @@ import pytest
 from scipy.spatial.distance import squareform
 from sklearn.cluster import AgglomerativeClustering
 
-from hirag_dist.evaluation.metrics.overlap import cluster_counts, distinct_claims, label_agreement, rouge_l_distances
+from hirag_dist.evaluation.metrics.overlap import cluster_counts, distinct_claims, rouge_l_distances
 
 
 def test_claims_that_differ_in_form_alone_are_one() -> None:
@@ -37,12 +37,3 @@ def test_the_clusters_are_those_of_scikit_learn() -> None:
     assert cluster_counts(claims, thresholds) == expected
     assert expected == sorted(expected, reverse=True)
     assert 1 < expected[-1] < expected[0] < len(claims)
-
-
-def test_labels_and_counts_agree_where_both_prefer_the_same_answer() -> None:
-    labels = np.array([1, 1, -1, 0, 1, -1])
-    differences = np.array([2.0, -1.0, -3.0, 5.0, 0.0, np.nan])
-    found = label_agreement(labels, differences)
-    assert (found.compared, found.labelled, found.same, found.tied) == (5, 4, 2, 1)
-    assert found.rate == 0.5
-    assert label_agreement(np.array([0]), np.array([1.0])).rate is None

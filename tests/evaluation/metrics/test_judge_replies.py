@@ -25,12 +25,6 @@ def test_the_winner_is_read_and_never_guessed(winner: int | None, said: object) 
     assert winner_of(said) == winner
 
 
-def test_methods_may_be_named() -> None:
-    assert winner_of("hirag", ("naive", "hirag")) == SECOND
-    assert winner_of("b", ("b", "a")) == FIRST, "the method b stood first"
-    assert winner_of("x", ("x", "x")) is None
-
-
 def read(text: str, criteria: tuple[str, ...] = TWO) -> dict[str, int]:
     return {name: verdict.winner for name, verdict in parse_verdicts(ChatReply(text), criteria).items()}
 

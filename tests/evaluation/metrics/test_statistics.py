@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from hirag_dist.evaluation.metrics import statistics
-from hirag_dist.evaluation.metrics.statistics import bootstrap_means, holm, wilcoxon, wilson
+from hirag_dist.evaluation.metrics.statistics import bootstrap_means, holm, wilcoxon
 from hirag_dist.types.index_info import Interval
 
 
@@ -37,27 +36,20 @@ def test_questions_without_a_value_count_for_nothing() -> None:
     assert math.isnan(bootstrap_means([[np.nan], [np.nan]])[0].value)
 
 
-def test_weights_make_a_ratio_of_sums() -> None:
-    """Two questions of 1 and 3 comparisons: 1 of 1 and 0 of 3 won are 1 of 4, not a half."""
-    (found,) = bootstrap_means([[1.0], [0.0]], [[1.0], [3.0]])
-    assert found.value == 0.25
-    assert (found.low, found.high) == (0.0, 1.0)
+def test_a_table_without_two_dimensions_is_refused() -> None:
+    with pytest.raises(ValueError, match="two dimensions"):
+        bootstrap_means([1.0, 2.0])
 
 
-@pytest.mark.parametrize(
-    ("values", "options"),
-    [([1.0, 2.0], {}), ([[1.0]], {"level": 1.0}), ([[1.0]], {"weights": [[-1.0]]})],
-)
-def test_what_does_not_fit_is_refused(values: object, options: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match="must"):
-        bootstrap_means(values, **options)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("zeros", ["wilcox", "pratt", "zsplit"])
-def test_signed_ranks_agree_with_scipy(zeros: statistics.Zeros) -> None:
+def test_signed_ranks_agree_with_scipy() -> None:
     differences = np.random.default_rng(9).integers(-2, 4, 60).astype(float)
-    theirs = stats.wilcoxon(differences, zero_method=zeros, method="asymptotic").pvalue
-    assert wilcoxon(np.append(differences, np.nan), zeros).p == pytest.approx(theirs)
+    theirs = stats.wilcoxon(differences, method="asymptotic").pvalue
+    found = wilcoxon(np.append(differences, np.nan))
+    assert found is not None
+    assert found.p == pytest.approx(theirs)
+    assert found.z > 0
+    assert wilcoxon([0.0, 0.0]) == (0.0, 1.0)
+    assert wilcoxon([np.nan]) is None
 
 
 def test_holm_by_hand() -> None:
@@ -65,11 +57,3 @@ def test_holm_by_hand() -> None:
     assert holm([0.04, 0.005, 0.03, 0.01]) == pytest.approx([0.06, 0.02, 0.06, 0.03])
     assert holm([0.9, 0.8]) == [1.0, 1.0]
     assert holm([]) == []
-    with pytest.raises(ValueError, match="between 0 and 1"):
-        holm([1.2])
-
-
-def test_wilson_agrees_with_scipy() -> None:
-    theirs = stats.binomtest(3, 17).proportion_ci(method="wilson")
-    found = wilson(3, 17)
-    assert (found.low, found.high) == pytest.approx((theirs.low, theirs.high))

@@ -21,6 +21,7 @@ from hirag_dist.indexing.stages.report import CHILD_REPORTS, WriteReports
 from hirag_dist.indexing.stages.report_text import EntityLines, RelationLines
 from hirag_dist.schemas import COMMUNITIES, ENTITIES, RELATIONS
 from hirag_dist.types import ChatReply, ChatRequest, Rejected
+from tests.table_rows import filled_table
 
 T = TypeVar("T")
 PARTS = ("A1", "A2", "B1", "B2")
@@ -73,27 +74,16 @@ async def material(max_tree: int = 100) -> Tables:
     relations = [(f"{part}-{at}", f"{part}-{at + 1}") for part in PARTS for at in range(4)]
     joins = [("A1-0", "A2-0"), ("B1-0", "B2-0"), ("A1-0", "B1-0")]
     tables = {
-        "entities": pa.Table.from_pylist(
-            [
-                {
-                    "entity_id": own,
-                    "layer": 0,
-                    "name": own,
-                    "type": "concept",
-                    "description": "one of five or more words",
-                }
-                | {"chunk_ids": []}
-                for own, _ in entities
-            ],
+        "entities": filled_table(
             ENTITIES,
+            ({"entity_id": own, "name": own, "description": "one of five or more words"} for own, _ in entities),
         ),
-        "relations": pa.Table.from_pylist(
-            [
-                {"relation_id": f"r{at:02d}", "source_id": a, "target_id": b, "kind": "extracted", "layer": 0}
-                | {"description": "the next one", "weight": 1.0, "chunk_ids": []}
-                for at, (a, b) in enumerate([*relations, *joins])
-            ],
+        "relations": filled_table(
             RELATIONS,
+            (
+                {"relation_id": f"r{at:02d}", "source_id": a, "target_id": b, "description": "next", "weight": 1.0}
+                for at, (a, b) in enumerate([*relations, *joins])
+            ),
         ),
         "communities": pa.Table.from_pylist(
             [

@@ -239,16 +239,13 @@ async def test_nobody_waits_for_a_coordinator_that_is_gone() -> None:
 
 
 class Delayed(Client):
-    """Messages take a while each way, and the first `n_lost` reports are lost."""
+    """Messages take a while each way."""
 
-    def __init__(self, quota: QuotaCoordinator, delay_s: float, n_lost: int = 0) -> None:
-        self._quota, self._delay_s, self._n_lost = quota, delay_s, n_lost
+    def __init__(self, quota: QuotaCoordinator, delay_s: float) -> None:
+        self._quota, self._delay_s = quota, delay_s
 
     async def _reach(self, message: Callable[[Any], Awaitable[Grant]], is_demand: bool) -> Grant:
         await asyncio.sleep(self._delay_s)
-        if not is_demand and self._n_lost:
-            self._n_lost -= 1
-            raise StageFailed("lost on the way")
         return await message(self._quota)
 
 

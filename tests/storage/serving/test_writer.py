@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import networkx as nx
@@ -34,6 +33,7 @@ from hirag_dist.storage.serving.renderings import TOKENIZER, unpacked
 from hirag_dist.storage.serving.writer import FILES, parallel_relations, write_serving
 from hirag_dist.storage.store import Store
 from tests.storage import snapshots
+from tests.table_rows import filled_table
 
 
 def random_tables(seed: int) -> dict[str, pa.Table]:
@@ -48,53 +48,27 @@ def random_tables(seed: int) -> dict[str, pa.Table]:
 
     entities = [snapshots.entity(name, draw.randrange(2), name.upper(), some([*chunks, "gone"], 3)) for name in names]
     relations = [
-        {
-            "relation_id": f"r{at:03}",
-            "source_id": draw.choice([*names, "gone"]),
-            "target_id": draw.choice(names),
-            "kind": draw.choice(["extracted", "summary"]),
-            "layer": 0,
-            "description": f"About {at}.",
-            "weight": float(draw.randrange(1, 4)),
-            "chunk_ids": some([*chunks, "gone"], 2),
-        }
+        {"relation_id": f"r{at:03}", "source_id": draw.choice([*names, "gone"]), "target_id": draw.choice(names)}
+        | {"kind": draw.choice(["extracted", "summary"]), "weight": float(draw.randrange(1, 4))}
+        | {"description": f"About {at}.", "chunk_ids": some([*chunks, "gone"], 2)}
         for at in range(draw.randrange(60))
     ]
     communities = [
-        {
-            "community_id": f"c{draw.random()}",
-            "level": draw.randrange(3),
-            "parent_id": None,
-            "is_leaf": True,
-            "n_entities": 1,
-            "n_relations": 0,
-            "entity_ids": some([*names, "gone"], draw.randrange(1, 9)),
-        }
+        {"community_id": f"c{draw.random()}", "level": draw.randrange(3)}
+        | {"entity_ids": some([*names, "gone"], draw.randrange(1, 9))}
         for _ in range(draw.randrange(6))
     ]
     reports = [
-        {
-            "community_id": row["community_id"],
-            "level": row["level"],
-            "title": f"Title {at}",
-            "summary": f"Summary {at}.",
-            "rating": float(at + 1),
-            "rating_explanation": "",
-            "findings": [{"summary": "It is so.", "explanation": "Often.", "entity_ids": [], "relation_ids": []}],
-            "origin": "model",
-            "n_dropped_references": 0,
-        }
+        {"community_id": row["community_id"], "level": row["level"], "title": f"Title {at}", "rating": float(at + 1)}
+        | {"findings": [{"summary": "It is so.", "explanation": "Often.", "entity_ids": [], "relation_ids": []}]}
+        | {"summary": f"Summary {at}."}
         for at, row in enumerate(some(communities, 4))
     ]
     rows: dict[str, list[dict[str, Any]]] = {
-        "documents": [
-            {"document_id": own, "uri": f"{own}.txt", "record": 0, "title": own.upper(), "source_ids": []}
-            | {"labels": [], "n_chars": 1, "text": "x"}
-            for own in documents
-        ],
+        "documents": [{"document_id": own, "uri": f"{own}.txt", "title": own.upper()} for own in documents],
         "chunks": [
-            {"chunk_id": own, "document_id": draw.choice([*documents, "gone"]), "position": at, "start": at}
-            | {"end": 9 * at, "n_tokens": 2, "text": f"Text of {own}."}
+            {"chunk_id": own, "document_id": draw.choice([*documents, "gone"]), "start": at}
+            | {"end": 9 * at, "text": f"Text of {own}."}
             for at, own in enumerate(chunks)
         ],
         "entities": entities,
@@ -102,10 +76,17 @@ def random_tables(seed: int) -> dict[str, pa.Table]:
         "communities": communities,
         "reports": reports,
     }
-    return {name: pa.Table.from_pylist(rows[name], getattr(schemas, name.upper())) for name in rows}
+    return {name: filled_table(getattr(schemas, name.upper()), rows[name]) for name in rows}
 
 
-def served(folder: Path, tables: dict[str, pa.Table]) -> ServingFiles:
+Served = tuple[dict[str, pa.Table], ServingFiles]
+
+
+@pytest.fixture(scope="module", params=range(3))
+def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Served:
+    """Random tables, and the files that are written from them."""
+    folder, tables = tmp_path_factory.mktemp("serving") / "out", random_tables(request.param)
+
     def batches(name: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         if name in tables:
             yield from tables[name].select(columns).to_batches(max_chunksize=3)
@@ -113,7 +94,7 @@ def served(folder: Path, tables: dict[str, pa.Table]) -> ServingFiles:
     write_serving(batches, tables["entities"].num_rows, Store(str(folder)).create)
     lexical = [f"{name}.npy" for name in LEXICAL_ARRAYS]
     assert sorted(path.name for path in folder.iterdir()) == sorted([*FILES, *lexical])
-    return ServingFiles(folder)
+    return tables, ServingFiles(folder)
 
 
 def lists(files: ServingFiles, indptr: str, rows: str) -> list[list[int]]:
@@ -121,10 +102,8 @@ def lists(files: ServingFiles, indptr: str, rows: str) -> list[list[int]]:
     return [values[a:b].tolist() for a, b in pairwise(bounds.tolist())]
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_every_number_and_text_is_that_of_the_tables(tmp_path: Path, seed: int) -> None:
-    tables = random_tables(seed)
-    files = served(tmp_path / "out", tables)
+def test_every_number_and_text_is_that_of_the_tables(served: Served) -> None:
+    tables, files = served
     rows = {name: table.to_pylist() for name, table in tables.items()}
     place = {
         name: {row[f"{_singular(name)}_id"]: at for at, row in enumerate(rows[name])}
@@ -180,10 +159,8 @@ def test_every_number_and_text_is_that_of_the_tables(tmp_path: Path, seed: int) 
     ]
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_chunks_know_their_entities_and_names_whose_they_are(tmp_path: Path, seed: int) -> None:
-    tables = random_tables(seed)
-    files = served(tmp_path / "out", tables)
+def test_chunks_know_their_entities_and_names_whose_they_are(served: Served) -> None:
+    tables, files = served
     mentioned_in = lists(files, "entity_chunks_indptr", "entity_chunks")
     assert lists(files, "chunk_entities_indptr", "chunk_entities") == [
         [entity for entity, own in enumerate(mentioned_in) if chunk in own]
@@ -196,10 +173,8 @@ def test_chunks_know_their_entities_and_names_whose_they_are(tmp_path: Path, see
         assert (place in found) == (row["layer"] == 0)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_components_are_those_of_the_graph(tmp_path: Path, seed: int) -> None:
-    tables = random_tables(seed)
-    files = served(tmp_path / "out", tables)
+def test_components_are_those_of_the_graph(served: Served) -> None:
+    tables, files = served
     ids = tables["entities"]["entity_id"].to_pylist()
     graph: nx.Graph[str] = nx.Graph()
     graph.add_nodes_from(ids)
@@ -211,10 +186,8 @@ def test_components_are_those_of_the_graph(tmp_path: Path, seed: int) -> None:
     assert found == set(map(frozenset, nx.connected_components(graph)))
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_communities_have_their_members_reports_and_order(tmp_path: Path, seed: int) -> None:
-    tables = random_tables(seed)
-    files = served(tmp_path / "out", tables)
+def test_communities_have_their_members_reports_and_order(served: Served) -> None:
+    tables, files = served
     communities, reports = tables["communities"].to_pylist(), tables["reports"].to_pylist()
     entities = {own: at for at, own in enumerate(tables["entities"]["entity_id"].to_pylist())}
     members = [sorted(entities[own] for own in row["entity_ids"] if own in entities) for row in communities]

@@ -11,8 +11,8 @@ export class Trouble extends Error {
   }
 }
 
-function post(path, body, signal, more = {}) {
-  const headers = { "Content-Type": "application/json", ...more };
+function post(path, body, signal) {
+  const headers = { "Content-Type": "application/json" };
   if (token()) headers.Authorization = `Bearer ${token()}`;
   const sent = body instanceof Blob ? body : JSON.stringify(body);
   const options = { method: "POST", headers, body: sent, signal, credentials: "same-origin", cache: "no-store" };
@@ -70,22 +70,7 @@ export async function indexes() {
   }
 }
 
-/** A step of an upload: "state", "plan", "start", "cancel" or "discard". Its state comes back. */
-export async function upload(step, body = {}) {
-  const response = await post(`/api/upload/${step}`, body);
-  if (!response.ok) throw await refusal(response);
-  return response.json();
-}
-
-/** Sends a file of an upload. */
-export async function uploadFile(file) {
-  const headers = { "Content-Type": "application/octet-stream", "X-File-Name": encodeURIComponent(file.name) };
-  const response = await post("/api/upload/file", file, undefined, headers);
-  if (!response.ok) throw await refusal(response);
-  return response.json();
-}
-
-/** {info: what the index holds, uploads: whether they are on}. */
+/** {info: what the index holds}. */
 export async function describe() {
   const response = await post("/api/describe", scoped().index ? { index: scoped().index } : {});
   if (!response.ok) throw await refusal(response);

@@ -1,7 +1,7 @@
 // The page: its views, what is asked, what comes, and who asks.
 
 import { tell } from "./advice.js";
-import { ask, describe, indexes, Trouble, upload } from "./api.js";
+import { ask, describe, indexes, Trouble } from "./api.js";
 import { clearFilters, drawFilters, fields, request, setLabels, take } from "./asking.js";
 import { comparison } from "./compare.js";
 import { Conversation, standAlone } from "./conversation.js";
@@ -13,9 +13,8 @@ import { Reader } from "./reader.js";
 import { beginResult, drawCited, drawResult } from "./result.js";
 import { go, keepToken, link, place, placed, scope, token } from "./session.js";
 import { drawTimings } from "./timings.js";
-import { Uploads } from "./upload.js";
 
-const VIEWS = ["ask", "compare", "explore", "upload"];
+const VIEWS = ["ask", "compare", "explore"];
 let running = null; // the control of the question in progress
 let view = "ask";
 let last = null; // the turn that is shown
@@ -56,15 +55,13 @@ const explorer = new Explorer({
   failed: (trouble) => failed(trouble),
 });
 new Reader(by("reader"));
-const uploads = new Uploads(look);
 
 /** Shows a view. */
 function open(name, { step = false } = {}) {
   view = VIEWS.includes(name) ? name : "ask";
   document.body.dataset.view = view;
   for (const one of VIEWS) by(`${one}-view`).hidden = one !== view;
-  by("ask").hidden = view === "explore" || view === "upload";
-  if (view === "upload") uploads.open();
+  by("ask").hidden = view === "explore";
   by("go").textContent = view === "compare" ? "Compare" : "Ask";
   for (const one of by("views").querySelectorAll("a")) {
     if (one.dataset.view === view) one.setAttribute("aria-current", "page");
@@ -240,9 +237,7 @@ async function look() {
   chip.textContent = token() ? "token set" : "";
   drawIndexes(await indexes());
   try {
-    const { info, uploads: on } = await describe();
-    by("upload-tab").hidden = !(on && (await upload("state").then(() => true, () => false)));
-    uploads.served = info.snapshot_id;
+    const { info } = await describe();
     const layers = info.layers.length > 1 ? `${info.layers.length} layers` : "one layer";
     const facts = [many(info.counts.documents ?? 0, "document"), many(info.counts.entities ?? 0, "entity", "entities"), many(info.counts.relations ?? 0, "relation"), layers, many(info.counts.communities ?? 0, "community", "communities")];
     by("index-facts").textContent = `${facts.join(" · ")}${info.complete ? "" : " · incomplete: parts could not be built"}`;

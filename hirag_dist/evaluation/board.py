@@ -1,0 +1,198 @@
+"""Measures of several systems on the same questions: means, paired differences, and their tables, for every kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hirag_dist.evaluation.metrics.statistics import bootstrap_means, holm, wilcoxon
+from hirag_dist.html import Bars, Cell, Section, Table
+from hirag_dist.types import FloatVector
+from hirag_dist.types.index_info import Interval
+
+_MAX_TYPES = 20
+_BASELINE = "naive"
+Rows = NDArray[np.bool_]
+Pairs = Sequence[tuple[str, str]]
+
+
+class Board:
+    """Numbers by question, system and measure.
+
+    Args:
+        types: (n_questions,) types of the questions, by which results are grouped.
+        systems: Names of what is compared.
+        measures: Names of what is measured.
+    """
+
+    def __init__(self, types: Sequence[str], systems: Sequence[str], measures: Sequence[str]) -> None:
+        self.systems, self.measures = tuple(systems), tuple(measures)
+        self._types = np.array(types, dtype=object)
+        self._values = np.full((len(types), len(systems), len(measures)), np.nan)
+
+    def add(self, question: int, system: str, values: Mapping[str, float | None]) -> None:
+        """Note values of one system on one question, by measure; None is no value."""
+        column = self.systems.index(system)
+        for measure, value in values.items():
+            self._values[question, column, self.measures.index(measure)] = np.nan if value is None else value
+
+    def column(self, system: str, measure: str) -> FloatVector:
+        """Return (n_questions,) values, NaN where there is none."""
+        return self._values[:, self.systems.index(system), self.measures.index(measure)]
+
+    def known(self, system: str, measure: str) -> FloatVector:
+        """Return the values that there are."""
+        values = self.column(system, measure)
+        return values[~np.isnan(values)]
+
+    def average(self, system: str, measure: str) -> float | None:
+        """Return the mean of the known values; None without one."""
+        values = self.known(system, measure)
+        return float(values.mean()) if len(values) else None
+
+    def averages(self, measures: Sequence[str]) -> dict[str, dict[str, float | None]]:
+        """Return the mean of each measure by system."""
+        return {system: {name: self.average(system, name) for name in measures} for system in self.systems}
+
+    def results(self, measures: Sequence[str], pairs: Pairs | None = None) -> dict[str, Any]:
+        """Return the comparison as JSON: `measures`, `systems`, `differences`, and the same of each type `by_type`.
+
+        Args:
+            measures: Names of the measures that are compared.
+            pairs: Systems to compare two by two; by default every other one with the first, and with naive retrieval.
+        """
+        whole = np.ones(len(self._types), bool)
+        kinds = sorted({kind for kind in self._types.tolist() if kind})
+        groups = {kind: self._types == kind for kind in kinds} if 1 < len(set(self._types)) <= _MAX_TYPES else {}
+        chosen = self._default_pairs() if pairs is None else pairs
+        return {
+            "measures": list(measures),
+            **self._group(measures, chosen, whole),
+            "by_type": {kind: self._group(measures, chosen, rows) for kind, rows in groups.items()},
+        }
+
+    def _default_pairs(self) -> list[tuple[str, str]]:
+        found: list[tuple[str, str]] = []
+        for other in dict.fromkeys([*(name for name in self.systems if name == _BASELINE), *self.systems[:1]]):
+            found += [(one, other) for one in self.systems if one != other and (other, one) not in found]
+        return found
+
+    def _group(self, measures: Sequence[str], pairs: Pairs, rows: Rows) -> dict[str, Any]:
+        cells = [(system, name) for system in self.systems for name in measures]
+        means = zip(cells, bootstrap_means(_columns(self.column(*cell)[rows] for cell in cells)), strict=True)
+        systems: dict[str, dict[str, Interval]] = {system: {} for system in self.systems}
+        for (system, name), interval in means:
+            systems[system][name] = interval
+        known = ~np.isnan(self._values[rows][:, :, [self.measures.index(name) for name in measures]])
+        return {
+            "questions": int(known.any(axis=(1, 2)).sum()),
+            "systems": systems,
+            "differences": list(self._differences(measures, pairs, rows)),
+        }
+
+    def _differences(self, measures: Sequence[str], pairs: Pairs, rows: Rows) -> Iterator[dict[str, Any]]:
+        """Yield the paired difference of each two systems; tests are corrected over the pairs of one measure."""
+        if not pairs:
+            return
+        cells = [(name, first, second) for name in measures for first, second in pairs]
+        gaps = [(self.column(first, name) - self.column(second, name))[rows] for name, first, second in cells]
+        tests = [wilcoxon(gap) for gap in gaps]
+        corrected: dict[int, float] = {}
+        for start in range(0, len(cells), len(pairs)):
+            family = {at: test.p for at in range(start, start + len(pairs)) if (test := tests[at]) is not None}
+            corrected |= dict(zip(family, holm(list(family.values())), strict=True))
+        for at, ((name, first, second), interval) in enumerate(
+            zip(cells, bootstrap_means(_columns(gaps)), strict=True)
+        ):
+            test = tests[at]
+            yield {
+                "measure": name,
+                "first": first,
+                "second": second,
+                "questions": int((~np.isnan(gaps[at])).sum()),
+                "difference": interval,
+                "z": None if test is None else test.z,
+                "p": None if test is None else test.p,
+                "p_holm": corrected.get(at),
+            }
+
+
+def all_pairs(systems: Sequence[str]) -> list[tuple[str, str]]:
+    """Return each two of the systems."""
+    return list(combinations(systems, 2))
+
+
+def _columns(vectors: Any) -> FloatVector:
+    return np.stack(list(vectors), axis=1)
+
+
+NOTE = (
+    "Intervals are 95 % percentile bootstrap intervals over questions. Differences are paired, over the questions that "
+    "both have; p is of the Wilcoxon signed-rank test, corrected by Holm–Bonferroni over the pairs of a measure."
+)
+
+
+def mean_table(
+    title: str, results: Mapping[str, Any], form: str = ".3f", measures: Sequence[str] | None = None
+) -> Table:
+    """Return the means of each system with their intervals."""
+    names = list(measures or results["measures"])
+    rows: list[list[Cell]] = [
+        [system, *(found[name] for name in names)] for system, found in results["systems"].items()
+    ]
+    return Table(title, ["system", *names], rows, form=form)
+
+
+def difference_table(
+    results: Mapping[str, Any], form: str = "+.3f", measures: Sequence[str] | None = None
+) -> list[Table]:
+    """Return the paired differences as a table; none where there is one system."""
+    rows: list[list[Cell]] = [
+        [each["measure"], each["first"], each["second"], each["questions"], each["difference"], p_text(each["p_holm"])]
+        for each in results["differences"]
+        if measures is None or each["measure"] in measures
+    ]
+    columns = ["measure", "first", "second", "questions", "first − second", "p (Holm)"]
+    return [Table("Paired differences", columns, rows, form=form)] if rows else []
+
+
+def comparison(title: str, results: Mapping[str, Any], form: str = ".3f", drawn: Sequence[str] = ()) -> list[Section]:
+    """Return the sections of a comparison: bars and a table of the means, differences, and means by type.
+
+    Args:
+        title: Title of the bars and the table of means.
+        results: As of `Board.results`.
+        form: Format of a mean.
+        drawn: Measures that are drawn and shown by type; empty for all.
+    """
+    names = list(drawn) or list(results["measures"])
+    series = {name: [(system, found[name]) for system, found in results["systems"].items()] for name in names}
+    by_type: list[list[Cell]] = [
+        [kind, system, found["questions"], *(means[name] for name in names)]
+        for kind, found in results["by_type"].items()
+        for system, means in found["systems"].items()
+    ]
+    whole = 1.0 if all(found[name].high <= 1 for found in results["systems"].values() for name in names) else None
+    return [
+        Bars(title, series, "", form, whole),
+        mean_table(f"{title}, means", results, form),
+        *difference_table(results, f"+{form}"),
+        *(
+            [Table("By type of question", ["type", "system", "questions", *names], by_type, form=form)]
+            if by_type
+            else []
+        ),
+    ]
+
+
+def p_text(p: float | None) -> str:
+    """Return a p-value as tables have it.
+
+    >>> p_text(0.0370), p_text(2e-7), p_text(None)
+    ('0.037', '<0.001', '–')
+    """
+    return "–" if p is None else "<0.001" if p < 0.001 else f"{p:.3f}"
