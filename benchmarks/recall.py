@@ -26,9 +26,7 @@ from hirag_dist.application.build import run_build
 from hirag_dist.composition.query import make_engine
 from hirag_dist.config.loader import load_config
 from hirag_dist.config.model import Config
-from hirag_dist.core.prompts.templates import DONE, FIELD, Prompts
-from hirag_dist.core.text.ids import unit_id
-from hirag_dist.core.text.normalize import one_line
+from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.evaluation.metrics.statistics import bootstrap_means
 from hirag_dist.retrieval.search import MODES
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
@@ -69,7 +67,7 @@ def main() -> None:
     for folder in arguments.folders:
         for system, calls, recall in PUBLISHED.get(folder.name, ()):
             table.add_row(folder.name, f"{system} (published)", calls, "", f"{recall}")
-        config = configured(folder, given, arguments.index)
+        config = configured(folder, given)
         snapshot = built(folder, arguments.index / folder.name, config)
         questions = _lines(folder / "questions.jsonl")[: arguments.questions]
         ids = [row["passage_id"] for row in _lines(folder / "corpus.jsonl")]
@@ -82,38 +80,13 @@ def main() -> None:
     Console(width=180).print(table)
 
 
-def configured(folder: Path, given: dict[str, Any], work: Path) -> Config:
-    """Return the configuration that the index of a folder is built and asked with.
-
-    Args:
-        work: Folder for the replies that triples are made into.
-    """
+def configured(folder: Path, given: dict[str, Any]) -> Config:
+    """Return the configuration that the index of a folder is built and asked with."""
     overrides: dict[str, Any] = {"chunking": "none", "execution.executor": "inline", "vectors.backend": "memory"}
-    if triples := sorted(folder.glob("openie*.jsonl")):
-        replies = work / f"{folder.name}.replies.jsonl"
-        replies.parent.mkdir(parents=True, exist_ok=True)
-        texts = {row["passage_id"]: f"{row['title']}\n{row['text']}" for row in _lines(folder / "corpus.jsonl")}
-        rows = (row for file in triples for row in _lines(file) if row.get("passage_id") in texts)
-        made = ({"role": "extract", "unit": unit_id(texts[row["passage_id"]]), "reply": _reply(row)} for row in rows)
-        replies.write_text("".join(json.dumps(each) + "\n" for each in made), encoding="utf-8")
-        overrides["llm.endpoints.recording"] = {"kind": "recorded", "path": str(replies), "fallback": "builtin"}
+    if any(folder.glob("openie*.jsonl")):
+        overrides["llm.endpoints.recording"] = {"kind": "recorded", "path": str(folder), "fallback": "builtin"}
         overrides["llm.roles.extract"] = "recording"
     return load_config(None, {}, overrides | given).config
-
-
-def _reply(row: dict[str, Any]) -> str:
-    """Return OpenIE triples as delimited records: entities of type unknown, relations of strength 1."""
-    records = [FIELD.join(("entity", _field(name), "unknown", "")) for name in row["entities"] if isinstance(name, str)]
-    for triple in row["triples"]:
-        if isinstance(triple, list) and len(triple) == 3 and all(isinstance(part, str) for part in triple):
-            subject, verb, thing = (_field(part) for part in triple)
-            records.append(FIELD.join(("relation", subject, thing, f"{subject} {verb} {thing}", "1")))
-    return "\n".join([*records, DONE])
-
-
-def _field(text: str) -> str:
-    """Return a text that breaks no record: one line, without the marks between fields and records."""
-    return one_line(text.replace(FIELD, " ").replace(DONE, " ").replace("##", "# #"))
 
 
 def built(folder: Path, index: Path, config: Config) -> Snapshot:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,14 +12,19 @@ import pyarrow as pa
 from pyarrow import fs
 
 from hirag_dist.config.object_stores import store_uri
-from hirag_dist.core.text.ids import content_id
+from hirag_dist.core.prompts.templates import DONE, FIELD
+from hirag_dist.core.text.ids import content_id, unit_id
 from hirag_dist.core.text.normalize import encodable, one_line
 from hirag_dist.errors import ConfigError, RequestRejected
 from hirag_dist.llm.reply_store.block_format import token_count
 from hirag_dist.protocols import ChatModel
+from hirag_dist.readers.encoding import clean_text
 from hirag_dist.types import ChatReply, ChatRequest, RateLimits
 
+logger = logging.getLogger(__name__)
 _PIECE_CHARS = 16
+_NANO_KINDS = {"extract": "extract", "extract_glean": "extract"}
+_TEXT_KEYS = ("chunk_id", "passage_id")
 
 Key = tuple[str, str, int]
 
@@ -26,8 +32,14 @@ Key = tuple[str, str, int]
 class RecordedModel:
     """A `ChatModel` that answers from JSONL files.
 
-    A line is `{"role", "unit", "round", "reply"}`, with `model`, `finish_reason`, `input_tokens`, `output_tokens` and
-    `request` (from `request_hash`) where known. Other lines are passed over.
+    Each line is one of these; other lines are passed over and counted:
+
+    - our own: `{"role", "unit", "round", "reply"}`, and `model`, `finish_reason`, `input_tokens`, `output_tokens`,
+      `request` (from `request_hash`) where known;
+    - a nano-graphrag response: `{"kind": "extract" | "extract_glean", "chunk_id", "round", "model", "response"}`,
+      with the chunks' texts in `{"chunk_id", "text"}` lines of a file in the same folder;
+    - OpenIE triples: `{"passage_id", "entities", "triples"}`, with `{"passage_id", "title", "text"}` lines in a file
+      in the same folder. They become delimited records: entities of type unknown, relations of strength 1.
 
     A reply is found by role, unit and round, then by the request's hash; of several for the same the first counts.
 
@@ -41,6 +53,9 @@ class RecordedModel:
         name: holds a digest of what was recorded, so that another recording is another model.
         recorded: replies given from the recording.
         fallbacks: replies given by the fallback.
+        passed_over: lines that held no reply that can be replayed.
+        repeated: replies for something that an earlier line had answered already.
+        bad_triples: OpenIE triples that are not three strings.
 
     Raises:
         ConfigError: a path cannot be read, a line is no JSON, or nothing can be replayed.
@@ -55,18 +70,18 @@ class RecordedModel:
         count_tokens: Callable[[str], int] | None = None,
         model: str | None = None,
     ) -> None:
-        self.recorded = self.fallbacks = 0
+        self.recorded = self.fallbacks = self.passed_over = self.repeated = self.bad_triples = 0
         self._fallback = fallback
         self._count = count_tokens
         self._replies: dict[Key, _Recorded] = {}
         self._by_request: dict[str, _Recorded] = {}
         shown = [paths] if isinstance(paths, str) else list(paths)
-        for path in shown:
-            for row in _rows(path):
-                self._take(row, model)
+        self._load(shown, model)
         if not self._replies and not self._by_request:
             of_model = f" of the model {model}" if model else ""
             raise ConfigError(f"recorded: {', '.join(shown)} holds no reply{of_model} that can be replayed")
+        if self.bad_triples:
+            logger.warning("%s: %d triples are not three strings, and are left out", ", ".join(shown), self.bad_triples)
         items = sorted((*key[:2], str(key[2]), reply.text) for key, reply in self._replies.items())
         items += sorted((key, reply.text) for key, reply in self._by_request.items())  # type: ignore[misc]
         digest = content_id(*(part for item in items for part in item))[:12]
@@ -134,21 +149,36 @@ class RecordedModel:
             found = self._by_request.get(request_hash(request))
         return found
 
-    def _take(self, row: Mapping[str, Any], model: str | None) -> None:
-        """Keep what one line has recorded; of several for the same the first counts."""
-        if not isinstance(row.get("reply"), str) or (model is not None and row.get("model") != model):
+    def _load(self, paths: Sequence[str], model: str | None) -> None:
+        for files in _folders(paths):
+            units: dict[str, list[str]] = {}
+            for _, row in files.rows():
+                name = next((row[key] for key in _TEXT_KEYS if key in row), None)
+                if name is not None and isinstance(row.get("text"), str):
+                    units[str(name)] = _units_of(row["text"], row.get("title"))
+            for chosen, row in files.rows():
+                if chosen:
+                    self._take(row, units, model)
+
+    def _take(self, row: Mapping[str, Any], units: Mapping[str, list[str]], model: str | None) -> None:
+        """Keep what one line has recorded."""
+        entry = _entry(row)
+        if entry is None:
+            if not any(key in row and "text" in row for key in _TEXT_KEYS):
+                self.passed_over += 1
             return
-        reply = _Recorded(
-            text=row["reply"],
-            model=str(row.get("model") or ""),
-            finish_reason=str(row.get("finish_reason") or "stop"),
-            input_tokens=row.get("input_tokens"),
-            output_tokens=row.get("output_tokens"),
-        )
-        if row.get("request"):
-            self._by_request.setdefault(str(row["request"]), reply)
-        if row.get("role") and row.get("unit"):
-            self._replies.setdefault((str(row["role"]), str(row["unit"]), int(row.get("round") or 0)), reply)
+        self.bad_triples += entry.bad_triples
+        keys = [entry.unit] if entry.unit else units.get(entry.about, [])
+        if model is not None and entry.reply.model != model:
+            keys, entry.request = [], ""
+        if entry.request:
+            self._by_request.setdefault(entry.request, entry.reply)
+        if not keys and not entry.request:
+            self.passed_over += 1
+        elif keys and (entry.role, keys[0], entry.round) in self._replies:
+            self.repeated += 1
+        for unit in keys:
+            self._replies.setdefault((entry.role, unit, entry.round), entry.reply)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +190,94 @@ class _Recorded:
     output_tokens: int | None = None
 
 
+@dataclass(slots=True)
+class _Entry:
+    """A line that holds a reply: about a unit, or about a chunk that a file in the same folder gives the text of."""
+
+    reply: _Recorded
+    role: str = "extract"
+    round: int = 0
+    unit: str = ""
+    about: str = ""
+    request: str = ""
+    bad_triples: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """The *.jsonl files of one folder; `chosen` are those whose replies are wanted."""
+
+    filesystem: fs.FileSystem
+    files: tuple[str, ...]
+    chosen: frozenset[str]
+
+    def rows(self) -> Iterator[tuple[bool, dict[str, Any]]]:
+        for path in self.files:
+            for row in _rows(self.filesystem, path):
+                yield path in self.chosen, row
+
+
 def request_hash(request: ChatRequest) -> str:
     """Return the hash of all that a model is asked, the fallback key of a recording."""
     parts = [part for message in request.messages for part in (message.role, message.content)]
     return content_id("request", request.role, request.form or "", str(request.hashed_limit or 0), *parts)
+
+
+def _entry(row: Mapping[str, Any]) -> _Entry | None:
+    if isinstance(row.get("reply"), str) and (("role" in row and "unit" in row) or "request" in row):
+        reply = _Recorded(
+            text=row["reply"],
+            model=str(row.get("model") or ""),
+            finish_reason=str(row.get("finish_reason") or "stop"),
+            input_tokens=row.get("input_tokens"),
+            output_tokens=row.get("output_tokens"),
+        )
+        return _Entry(
+            reply,
+            role=str(row.get("role") or ""),
+            round=int(row.get("round") or 0),
+            unit=str(row.get("unit") or ""),
+            request=str(row.get("request") or ""),
+        )
+    if isinstance(row.get("response"), str) and "kind" in row:
+        role = _NANO_KINDS.get(row["kind"])
+        if role is None or not row.get("chunk_id"):
+            return None
+        default = 1 if row["kind"] == "extract_glean" else 0
+        turn = row.get("round")
+        reply = _Recorded(row["response"], str(row.get("model") or ""))
+        return _Entry(reply, role=role, round=default if turn is None else int(turn), about=str(row["chunk_id"]))
+    if isinstance(row.get("triples"), list) and "passage_id" in row:
+        text, n_bad = _openie_reply(row.get("entities") or [], row["triples"])
+        reply = _Recorded(text, str(row.get("model") or "openie"))
+        return _Entry(reply, about=str(row["passage_id"]), bad_triples=n_bad)
+    return None
+
+
+def _openie_reply(entities: Sequence[object], triples: Sequence[object]) -> tuple[str, int]:
+    """Return triples as delimited records, and how many were not three strings."""
+    records = [FIELD.join(("entity", _value(name), "unknown", "")) for name in entities if isinstance(name, str)]
+    n_bad = 0
+    for triple in triples:
+        if isinstance(triple, list) and len(triple) == 3 and all(isinstance(part, str) for part in triple):
+            subject, verb, thing = (_value(part) for part in triple)
+            records.append(FIELD.join(("relation", subject, thing, f"{subject} {verb} {thing}", "1")))
+        else:
+            n_bad += 1
+    return "\n".join([*records, DONE]), n_bad
+
+
+def _value(text: str) -> str:
+    """Return a text that breaks no record: one line, without the marks between fields and records."""
+    return one_line(text.replace(FIELD, " ").replace(DONE, " ").replace("##", "# #"))
+
+
+def _units_of(text: str, title: object) -> list[str]:
+    """Return the units that a recorded text may be asked about: as it is, as reading cleans it, under its title."""
+    texts = [text, clean_text(text)]
+    if isinstance(title, str) and title:
+        texts.append(f"{title}\n{clean_text(text)}")
+    return list(dict.fromkeys(unit_id(each) for each in texts))
 
 
 def _missing(request: ChatRequest) -> RequestRejected:
@@ -175,27 +289,32 @@ def _missing(request: ChatRequest) -> RequestRejected:
     )
 
 
-def _rows(path: str) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a file, or of all *.jsonl files of a folder, in order."""
+def _folders(paths: Sequence[str]) -> Iterator[_Folder]:
+    for path in paths:
+        try:
+            is_uri = "://" in path
+            filesystem, inner = fs.FileSystem.from_uri(store_uri(path)) if is_uri else (fs.LocalFileSystem(), path)
+            info = filesystem.get_file_info(inner)
+            if info.type == fs.FileType.NotFound:
+                raise ConfigError(f"recorded: there is no {path}")
+            is_folder = info.type == fs.FileType.Directory
+            folder = inner if is_folder else inner.rpartition("/")[0] or "."
+            listed = filesystem.get_file_info(fs.FileSelector(folder))
+        except (OSError, pa.ArrowInvalid) as error:
+            raise ConfigError(f"recorded: {path} cannot be read: {error}") from error
+        beside = sorted(each.path for each in listed if ".jsonl" in each.base_name and each.type == fs.FileType.File)
+        if is_folder:
+            yield _Folder(filesystem, tuple(beside), frozenset(beside))
+        else:
+            yield _Folder(filesystem, tuple(dict.fromkeys([inner, *beside])), frozenset({inner}))
+
+
+def _rows(filesystem: fs.FileSystem, path: str) -> Iterator[dict[str, Any]]:
     try:
-        is_uri = "://" in path
-        filesystem, inner = fs.FileSystem.from_uri(store_uri(path)) if is_uri else (fs.LocalFileSystem(), path)
-        info = filesystem.get_file_info(inner)
-        if info.type == fs.FileType.NotFound:
-            raise ConfigError(f"recorded: there is no {path}")
-        files = [info]
-        if info.type == fs.FileType.Directory:
-            listed = filesystem.get_file_info(fs.FileSelector(inner))
-            files = [each for each in listed if ".jsonl" in each.base_name and each.type == fs.FileType.File]
-        for name in sorted(each.path for each in files):
-            with filesystem.open_input_stream(name) as stream:
-                data = stream.read()
-            yield from _objects(name, data)
-    except (OSError, pa.ArrowInvalid) as error:
+        with filesystem.open_input_stream(path) as stream:
+            data = stream.read()
+    except OSError as error:
         raise ConfigError(f"recorded: {path} cannot be read: {error}") from error
-
-
-def _objects(path: str, data: bytes) -> Iterator[dict[str, Any]]:
     for number, line in enumerate(data.split(b"\n"), start=1):
         if line.strip():
             try:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from hirag_dist.config.loader import load_config
-from hirag_dist.core.prompts.templates import Prompts, extraction_request
+from hirag_dist.core.prompts.reply_parsing import parse_extraction
+from hirag_dist.core.prompts.templates import Prompts, extraction_request, gleaning_request
 from hirag_dist.core.text.ids import unit_id
 from hirag_dist.errors import ConfigError, RequestRejected
 from hirag_dist.llm.endpoints.factory import make_chat_model
@@ -75,6 +76,55 @@ async def test_what_is_missing_goes_to_the_fallback_and_is_counted_apart(tmp_pat
     assert (await model.complete(about("u1"))).text == "a"
     assert model.counts == {"recorded": 1, "fallback": 2}
     assert len(fallback.requests) == 2
+
+
+NANO = [
+    {"key": "k", "model": "gpt", "kind": "extract", "chunk_id": "c1", "round": 0, "response": "first"},
+    {"key": "k", "model": "gpt", "kind": "extract_glean", "chunk_id": "c1", "round": 1, "response": "more"},
+    {"key": "k", "model": "gpt", "kind": "extract_glean", "chunk_id": "c2", "response": "gleaned"},
+    {"key": "k", "model": "gpt", "kind": "extract", "chunk_id": None, "response": "of no chunk"},
+    {"key": "k", "model": "gpt", "kind": "community_report", "community_id": "6", "response": "{}"},
+]
+CHUNKS = [{"chunk_id": "c1", "text": TEXT}, {"chunk_id": "c2", "text": "\ufeffBob  left.\r\n"}]
+
+
+async def test_nano_graphrag_folder(tmp_path: Path) -> None:
+    write(tmp_path / "chunks.jsonl", *CHUNKS)
+    write(tmp_path / "llm_responses.jsonl", *NANO)
+    write(tmp_path / "entities.jsonl", {"name": "ALICE"})
+    model = RecordedModel(str(tmp_path))
+    request = asking()
+    first = await model.complete(request)
+    assert (first.text, first.model) == ("first", "recorded:gpt")
+    assert (await model.complete(gleaning_request(request, first.text))).text == "more"
+    cleaned = asking("Bob left.")  # as reading gives it: no byte order mark, one kind of line end
+    assert (await model.complete(gleaning_request(cleaned, ""))).text == "gleaned"
+    assert model.passed_over == 3
+
+
+async def test_open_ie_triples_become_records(tmp_path: Path) -> None:
+    openie = {
+        "passage_id": "p1",
+        "entities": ["Alice", "C## <|> notes"],
+        "triples": [["Alice", "met", "Bob"], ["Alice", "met"], ["Alice", "met", 3], ["Alice", "in\nthe", "Paris"]],
+    }
+    write(tmp_path / "openie.jsonl", openie, {"passage_id": "p2", "entities": [], "triples": []})
+    write(
+        tmp_path / "corpus.jsonl",
+        {"passage_id": "p1", "title": "A meeting", "text": TEXT},
+        {"passage_id": "p2", "title": "Nothing", "text": "Nothing."},
+    )
+    model = RecordedModel(str(tmp_path))
+    reply = await model.complete(asking())
+    found = parse_extraction(reply)
+    assert [(e.name, e.type) for e in found.entities] == [("Alice", "unknown"), ("C# # notes", "unknown")]
+    assert [(r.source, r.target, r.description, r.strength) for r in found.relations] == [
+        ("Alice", "Bob", "Alice met Bob", 1.0),
+        ("Alice", "Paris", "Alice in the Paris", 1.0),
+    ]
+    assert model.bad_triples == 2
+    assert await model.complete(asking(f"A meeting\n{TEXT}")) == reply
+    assert parse_extraction(await model.complete(asking("Nothing."))).entities == ()
 
 
 @pytest.mark.parametrize(
