@@ -53,6 +53,14 @@ def _one_authority(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _no_syncs() -> Iterator[None]:
+    """No test loses power, so that nothing waits for a disk. Tests of durability watch the calls in their order."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
+
+
 @pytest.hookimpl(tryfirst=True)  # before the markers of -m are looked at
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests, and put the files that take longest first: one process of xdist runs a file."""
