@@ -2,25 +2,47 @@
 
 As with CuPy, an array of the device and one of the host do not mix: neither in an operation, nor in a function, nor as
 an index; only `asarray` takes one to the device, and only `asnumpy` brings it back. Reductions give arrays of the
-device without a dimension, not scalars. A function that is not in `FUNCTIONS` is not there.
+device without a dimension, not scalars. A function that is not in `FUNCTIONS` is not there. Kernels of CUDA code are
+compiled by g++ and run by threads.
 """
 
 from __future__ import annotations
 
+import ctypes
 import importlib
+import shutil
+import subprocess
 import sys
+import tempfile
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cache
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import networkx as nx
 import numpy as np
+import pytest
 
 FUNCTIONS = (  # all of them are in CuPy 14, with the arguments that are used
-    *("arange", "concatenate", "cumsum", "exp", "full", "log", "maximum", "minimum", "nan_to_num", "nonzero"),
-    *("searchsorted", "sqrt", "square", "take_along_axis", "unique", "where", "zeros"),
+    *(
+        "arange",
+        "argsort",
+        "bincount",
+        "concatenate",
+        "cumsum",
+        "exp",
+        "full",
+        "log",
+        "maximum",
+        "minimum",
+        "nan_to_num",
+    ),
+    *("nonzero", "searchsorted", "sqrt", "square", "unique", "where", "zeros"),
 )
 TYPES = ("float64", "int32", "int64")
 
@@ -117,6 +139,76 @@ class OutOfMemoryError(MemoryError):
     """The error of CuPy without free memory."""
 
 
+_SHIM = """
+#include <algorithm>
+#include <cmath>
+#include <pthread.h>
+using std::max;
+using std::min;
+struct Place { int x; };
+static thread_local Place threadIdx, blockIdx, blockDim, gridDim;
+static pthread_barrier_t barrier;
+#define __device__ static
+#define __global__
+#define __shared__ static
+static void __syncthreads() { pthread_barrier_wait(&barrier); }
+extern "C" void set_threads(int n_threads) { pthread_barrier_init(&barrier, nullptr, n_threads); }
+extern "C" void set_place(int thread, int block, int n_threads, int n_blocks) {
+    threadIdx.x = thread; blockIdx.x = block; blockDim.x = n_threads; gridDim.x = n_blocks;
+}
+"""
+_N_THREADS = 4  # of a block
+
+
+@cache
+def _compiled(code: str) -> ctypes.CDLL:
+    """Return CUDA code, compiled by a C++ compiler for threads of this machine: a block after the other."""
+    if shutil.which("g++") is None:
+        pytest.skip("the kernels of a GPU are compiled for the CPU by g++, which is not here")
+    with tempfile.TemporaryDirectory() as folder:
+        source, library = Path(folder) / "kernels.cpp", Path(folder) / "kernels.so"
+        source.write_text(_SHIM + code, encoding="utf-8")
+        flags = ("-O2", "-ffp-contract=off", "-shared", "-fPIC", "-pthread")
+        subprocess.run(["g++", *flags, str(source), "-o", str(library)], check=True)
+        return ctypes.CDLL(str(library))
+
+
+class RawModule:
+    """CuPy's, for kernels that take blocks of one dimension."""
+
+    def __init__(self, *, code: str, options: tuple[str, ...] = ()) -> None:
+        assert options == ("--fmad=false",)
+        self._library = _compiled(code)
+
+    def get_function(self, name: str) -> Callable[[tuple[int], tuple[int], tuple[Any, ...]], None]:
+        """Return a kernel as CuPy calls it, with few threads a block in place of those that are asked for."""
+        kernel, library = getattr(self._library, name), self._library
+
+        def launch(grid: tuple[int], block: tuple[int], arguments: tuple[Any, ...]) -> None:
+            given = [_as_c(each) for each in arguments]
+            library.set_threads(_N_THREADS)
+
+            def run(thread: int) -> None:
+                for number in range(grid[0]):
+                    library.set_place(thread, number, _N_THREADS, grid[0])
+                    kernel(*given)
+                    waiting.wait()  # the threads of a block share its memory
+
+            waiting = threading.Barrier(_N_THREADS)
+            with ThreadPoolExecutor(_N_THREADS) as threads:
+                list(threads.map(run, range(_N_THREADS)))
+
+        return launch
+
+
+def _as_c(value: Any) -> Any:
+    """Return an argument of a kernel: the address of an array of the device, or a number of a stated size."""
+    if isinstance(value, DeviceArray):
+        assert value.flags.c_contiguous
+        return ctypes.c_void_p(value.ctypes.data)
+    return {np.int32: ctypes.c_int, np.int64: ctypes.c_longlong, np.float32: ctypes.c_float}[type(value)](value)
+
+
 class StandInCupy(ModuleType):
     """The module. `devices` is how many GPUs it shows, None for no driver; `free` the bytes that a card has left."""
 
@@ -129,7 +221,7 @@ class StandInCupy(ModuleType):
             setattr(self, name, _function(name))
         for name in TYPES:
             setattr(self, name, getattr(np, name))
-        self.ndarray = DeviceArray
+        self.ndarray, self.RawModule = DeviceArray, RawModule
         self.cuda = SimpleNamespace(
             runtime=SimpleNamespace(
                 CUDARuntimeError=CUDARuntimeError,
@@ -248,11 +340,11 @@ def standin_gpu(cupy: StandInCupy | None = None, with_cugraph: bool = True, with
     """Lend `hirag_dist.compute.gpu`, loaded with stand-ins for its libraries; all of it is gone afterwards."""
     modules = {"cupy": cupy or StandInCupy(), "pylibcugraph": cugraph() if with_cugraph else None}
     modules |= cuml() if with_cuml else dict.fromkeys(cuml())
-    ours = "hirag_dist.compute.gpu"
-    before = {name: sys.modules.pop(name, None) for name in (*modules, ours)}
+    ours = ("hirag_dist.compute.gpu", "hirag_dist.compute.cells")
+    before = {name: sys.modules.pop(name, None) for name in (*modules, *ours)}
     sys.modules.update({name: module for name, module in modules.items() if module is not None})
     try:
-        yield importlib.import_module(ours)
+        yield importlib.import_module(ours[0])
     finally:
         for name, kept in before.items():
             sys.modules.pop(name, None)

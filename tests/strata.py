@@ -59,7 +59,7 @@ REST = "(integration or deploy or browser) and "  # how the expression of `make 
 TESTS = Path(__file__).parent
 HIDDEN = "write its marker, or the name of the fixture that leads to it, into the file"
 STARTS = frozenset(("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "os.exec"))
-QUERIES = ("lscpu", "uname", "git")  # what libraries ask of the machine, and a checker of its repository
+QUERIES = ("g++", "lscpu", "uname", "git")  # what libraries ask of the machine, and a checker of its repository
 ADVICE = "a unit test starts a process: {what}. Mark it `integration` (or deploy, browser), or do without one"
 
 _NAMED = re.compile(rf"\b({'|'.join((*MARKERS, 'smoke', *FIXTURES))})\b")

@@ -5,42 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from typing import Literal
 
 from hirag_dist.application.build import BuildOptions, run_build
 from hirag_dist.application.index_result import IndexResult
-from hirag_dist.composition.build_records import earlier_builds, last_build
+from hirag_dist.composition.build_records import last_build
 from hirag_dist.composition.models import BUILD_ROLES, check_prices
 from hirag_dist.config.model import Config
-from hirag_dist.errors import BudgetReached, ConfigError, HiragError, IndexBusy
-from hirag_dist.indexing.base import NOTES
+from hirag_dist.errors import BudgetReached, ConfigError, HiragError
 from hirag_dist.readers import find_inputs
 from hirag_dist.service.metrics_server import WatchMetrics
 from hirag_dist.storage.store import Store
 
-_DAY_S = 86_400.0
 Listing = Mapping[str, tuple[int, str]]  # URI → size and time of the last change
-
-
-@dataclass(frozen=True)
-class WatchEvent:
-    """Outcome of a round that did something; a failure that repeats itself is one event.
-
-    Attributes:
-        kind: updated; unchanged: the files changed, but no document; waiting: the budget of the day is spent, or
-            another build holds the index; failed: it is tried again.
-        message: sentence for people; empty after an update.
-        n_files: files that have changed since the last update.
-        age_s: seconds since the first of these changes was found.
-        result: result of the update.
-    """
-
-    kind: Literal["updated", "unchanged", "waiting", "failed"]
-    message: str
-    n_files: int
-    age_s: float
-    result: IndexResult | None = None
 
 
 @dataclass
@@ -49,28 +25,22 @@ class Watch:
 
     Attributes:
         listing: returns the files of the input.
-        update: makes the index equal to the input, spending at most this many dollars; None: no limit.
-        spent: returns the dollars that builds of the index have spent since a time.
-        max_usd_per_day: spending limit of a day, UTC; changes wait for the next day. None for no limit.
-        clock: seconds since the epoch, for the day of the budget.
-        monotonic: seconds that no change of the system's clock reaches, for ages.
+        update: makes the index equal to the input.
+        notify: called with the result of each update, and with each failure that is not the one before.
+        monotonic: seconds that no change of the system's clock reaches.
     """
 
     listing: Callable[[], Listing]
-    update: Callable[[float | None], IndexResult]
-    notify: Callable[[WatchEvent], None]
+    update: Callable[[], IndexResult]
+    notify: Callable[[IndexResult | HiragError], None]
     metrics: WatchMetrics
-    spent: Callable[[float], float] = lambda since: 0.0
-    max_usd_per_day: float | None = None
-    clock: Callable[[], float] = time.time
     monotonic: Callable[[], float] = time.monotonic
     _applied: Listing | None = None
     _changes: dict[str, float] = field(default_factory=dict)  # URI → when its change was found
-    _message: str = ""  # message of the last failure
-    _spent_day: float | None = None
+    _message: str = ""  # of the last failure
 
     def __post_init__(self) -> None:
-        self.metrics.follow(self.oldest_change_s, lambda: len(self._changes))
+        self.metrics.oldest.set_function(self.oldest_change_s)
 
     def oldest_change_s(self) -> float:
         """Return the age of the oldest change that no snapshot has; 0 if there is none."""
@@ -87,71 +57,55 @@ class Watch:
 
         Raises:
             ConfigError: the configuration is wrong, which no later attempt would change.
+            BudgetReached: what may be spent is spent.
         """
         try:
             files, now, before = self.listing(), self.monotonic(), self._applied or {}
             changed = {uri for uri in {*before, *files} if before.get(uri) != files.get(uri)}
             self._changes = {uri: self._changes.get(uri, now) for uri in changed}
             if self._applied is None or any(found < now for found in self._changes.values()):
-                self._apply(files)
+                result = self.update()
+                self._applied, self._changes = files, {}
+                self.metrics.updates.inc(not result.up_to_date)
+                self.notify(result)
             self._message = ""
-        except ConfigError:
+        except (ConfigError, BudgetReached):
             raise
-        except (BudgetReached, IndexBusy) as error:
-            self._report("waiting", str(error))
         except HiragError as error:
-            self.metrics.count_failure()
-            self._report("failed", f"{error}; it is tried again")
-
-    def _apply(self, files: Listing) -> None:
-        day, left = self.clock() // _DAY_S * _DAY_S, self.max_usd_per_day
-        until = datetime.fromtimestamp(day + _DAY_S, UTC).isoformat(timespec="minutes")
-        if left is not None:
-            left -= self.spent(day)
-            if left <= 0 or day == self._spent_day:
-                raise BudgetReached(f"the ${self.max_usd_per_day:g} of today are spent; changes wait until {until}")
-        try:
-            result = self.update(left)
-        except BudgetReached as error:
-            self._spent_day = day  # what is left of the budget is too little for the next call
-            raise BudgetReached(f"{error}; changes wait until {until}") from error
-        n_files, age_s = len(self._changes), self.oldest_change_s()
-        self._applied, self._changes = files, {}
-        self.metrics.show_snapshot(result.manifest.counts["documents"], debt_tokens(result))
-        if not result.up_to_date:
-            self.metrics.count_update()
-        self.notify(WatchEvent("unchanged" if result.up_to_date else "updated", "", n_files, age_s, result))
-
-    def _report(self, kind: Literal["waiting", "failed"], message: str) -> None:
-        if message != self._message:
-            self.notify(WatchEvent(kind, message, len(self._changes), self.oldest_change_s()))
-        self._message = message
+            self.metrics.failures.inc()
+            if str(error) != self._message:
+                self.notify(error)
+            self._message = str(error)
 
 
 def make_watch(
     inputs: Sequence[str],
     index_uri: str,
     config: Config,
-    max_usd_per_day: float | None,
-    notify: Callable[[WatchEvent], None],
+    options: BuildOptions,
+    notify: Callable[[IndexResult | HiragError], None],
     metrics: WatchMetrics,
 ) -> Watch:
     """Return a watch of files, folders, globs or object-store URIs that updates an index.
 
     Args:
-        max_usd_per_day: see `Watch`.
-        notify: called after each round that did something.
+        options: of each update; the spending limit holds for all of them together.
+        notify: see `Watch`.
     """
-    check_prices(config, (*BUILD_ROLES, "embed"), max_usd_per_day)
-    store, build = Store(index_uri), BuildOptions()
+    check_prices(config, (*BUILD_ROLES, "embed"), options.max_usd)
+    store, left = Store(index_uri), options.max_usd
 
-    def update(max_usd: float | None) -> IndexResult:
-        return run_build(inputs, index_uri, config, replace(build, max_usd=max_usd))
+    def update() -> IndexResult:
+        nonlocal left
+        before = (last_build(store) or {}).get("id")
+        try:
+            return run_build(inputs, index_uri, config, replace(options, max_usd=left))
+        finally:
+            record = last_build(store) or {}
+            if left is not None and record.get("id") != before:
+                left = max(left - float(record.get("sent", {}).get("usd") or 0.0), 0.0)
 
-    def listing() -> Listing:
-        return list_files(inputs, follow_links=config.reading.follow_links)
-
-    return Watch(listing, update, notify, metrics, lambda since: dollars_since(store, since), max_usd_per_day)
+    return Watch(lambda: list_files(inputs, follow_links=config.reading.follow_links), update, notify, metrics)
 
 
 def list_files(inputs: Sequence[str], *, follow_links: bool = False) -> Listing:
@@ -161,20 +115,3 @@ def list_files(inputs: Sequence[str], *, follow_links: bool = False) -> Listing:
         InputError: an input is not there, or holds no file.
     """
     return {file.uri: (file.size_bytes, file.modified) for file in find_inputs(inputs, follow_links=follow_links)}
-
-
-def dollars_since(store: Store, since: float) -> float:
-    """Return the dollars of the builds of an index that began at a time or later, as far as records are kept."""
-    last = last_build(store)
-    records = [*([] if last is None else [last]), *earlier_builds(store)]
-    return sum(
-        float(record.get("sent", {}).get("usd") or 0.0)
-        for record in records
-        if datetime.fromisoformat(record["started_at"]).timestamp() >= since
-    )
-
-
-def debt_tokens(result: IndexResult) -> int:
-    """Return the estimated tokens of the texts of a snapshot that updates have put off."""
-    debt = (result.manifest.notes.get(NOTES) or {}).get("debt", {})
-    return sum(int(part["tokens"]) for part in debt.values())

@@ -66,6 +66,7 @@ FORMER_OPTIONS = {  # option of an earlier version → what takes its place
     "--batch-files": "--every is the time between two listings",
     "--by": "--cost shows the bill by stage",
     "--csv": "--json has the rows of the bill",
+    "--document": "--documents --source PATH shows one",
     "--drop-rate": "--fail-rate and --hang-rate disturb calls",
     "--from": "entity_types and prompts of the configuration say what a domain needs",
     "--latency-s": "--tokens-per-s says how fast an endpoint replies",

@@ -6,10 +6,9 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.cells import cell_len
 
 from hirag_dist.cli._bill import sent_line
 from hirag_dist.cli._options import (
@@ -97,8 +96,7 @@ def query(
     asked = Query(question, mode, top_n=top_n, top_m=top_m, community_level=community_level, **scope)
     limits = {"--max-usd": max_usd, "--max-tokens": max_tokens}
     sent, fallback = None, ""  # not known of a service
-    printed = StreamedText(sys.stdout, out.width if out.is_terminal else None)
-    say = printed.add if stream and not options.json else _swallow
+    say = _write if stream and not options.json else _swallow
     if server is not None:
         here = {"--config": options.config, "--set": options.settings, "--snapshot": snapshot} | limits
         refuse_idle(here, "--server", "the service has a configuration and a snapshot of its own")
@@ -122,7 +120,6 @@ def query(
     if options.json:
         emit(_as_json(result, sent, fallback))
     else:
-        printed.end()
         _show(result, streamed=stream)
     if isinstance(result, Answer) and result.shortfall:
         err.print(f"hirag-dist: this answer is incomplete: {result.shortfall}", markup=False)
@@ -203,57 +200,11 @@ def _show(result: Retrieval | Answer, *, streamed: bool) -> None:
     show_answer(result)
 
 
+def _write(piece: str) -> None:
+    """Print a piece of the answer at once."""
+    sys.stdout.write(piece)
+    sys.stdout.flush()
+
+
 def _swallow(piece: str) -> None:
     """Keep the pieces for the answer at the end."""
-
-
-_TOKEN = re.compile(r"\S+|\n|[^\S\n]+")
-
-
-class StreamedText:
-    """Prints pieces of a text. A word that is not complete yet is kept until it is.
-
-    Args:
-        stream: file that the text is written to.
-        width: columns of the terminal; None prints the pieces as they are.
-    """
-
-    def __init__(self, stream: TextIO, width: int | None) -> None:
-        self._stream = stream
-        self._width = width
-        self._word = ""
-        self._gap = ""
-        self._column = 0
-
-    def add(self, piece: str) -> None:
-        """Print the next piece, apart from its last word."""
-        if self._width is None:
-            self._stream.write(piece)
-        else:
-            for token in _TOKEN.findall(piece):
-                if not token.isspace():
-                    self._word += token
-                    continue
-                self._end_word()
-                if token == "\n":
-                    self._stream.write("\n")
-                    self._column, self._gap = 0, ""
-                else:
-                    self._gap = " "
-        self._stream.flush()
-
-    def end(self) -> None:
-        """Print what is kept."""
-        self._end_word()
-        self._stream.flush()
-
-    def _end_word(self) -> None:
-        if not self._word:
-            return
-        gap = self._gap if self._column else ""
-        size = cell_len(self._word)
-        if self._width is not None and self._column and self._column + len(gap) + size > self._width:
-            gap, self._column = "\n", -1
-        self._stream.write(gap + self._word)
-        self._column += len(gap) + size
-        self._word = self._gap = ""

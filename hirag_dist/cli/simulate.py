@@ -23,9 +23,6 @@ def simulate(
     ),
     seed: Annotated[int, typer.Option(help="Seed of all random choices.")] = 0,
     dim: Annotated[int, typer.Option(help="Size of the embedding vectors.")] = 384,
-    prompt_cache: Annotated[
-        bool, typer.Option("--prompt-cache/--no-prompt-cache", help="Report prompt prefixes seen before as cached.")
-    ] = True,
     rpm: Annotated[float | None, typer.Option(help="Requests per minute before 429.", rich_help_panel=_LIMITS)] = None,
     tpm: Annotated[float | None, typer.Option(help="Tokens per minute before 429.", rich_help_panel=_LIMITS)] = None,
     burst_s: Annotated[
@@ -50,9 +47,6 @@ def simulate(
     malformed_rate: Annotated[float, _rate("Share of chat replies in the wrong format.")] = 0.0,
     truncate_rate: Annotated[float, _rate("Share of chat replies cut off, finish_reason length.")] = 0.0,
     hang_rate: Annotated[float, _rate("Share of calls that are never answered.")] = 0.0,
-    max_faults_per_request: Annotated[
-        int | None, typer.Option(help="Maximum faults per request.", rich_help_panel=_FAULTS)
-    ] = None,
 ) -> None:
     """Simulate a language model, for tests, rehearsals and throughput benchmarks. GET /stats counts calls."""
     options = SimulatorOptions(**locals())  # the parameters have the names of its fields

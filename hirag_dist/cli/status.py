@@ -12,7 +12,7 @@ from hirag_dist.application.index_result import letter_groups, letter_places
 from hirag_dist.application.removal.pending import pending_forget
 from hirag_dist.cli._bill import bill_table, ratio_line, sent_line
 from hirag_dist.cli._build import group_line
-from hirag_dist.cli._documents import show_document, show_documents
+from hirag_dist.cli._documents import show_documents
 from hirag_dist.cli._options import IndexOption, JsonOption, SnapshotOption
 from hirag_dist.cli._output import conclude_reading, emit, out, short, table
 from hirag_dist.cli._update_state import clustered_line, debt_line, missing_line, update_line
@@ -20,7 +20,6 @@ from hirag_dist.composition.build_records import (
     IN_SHORT,
     build_usage,
     dead_letters,
-    earlier_builds,
     last_build,
     measured_speeds,
     published,
@@ -56,7 +55,6 @@ def status(
             "the whole prompt and reply.",
         ),
     ] = False,
-    all: Annotated[bool, typer.Option("--all", help="Show earlier builds too.")] = False,
     documents: Annotated[
         bool, typer.Option("--documents", help="List the documents with their ids and what came of them.")
     ] = False,
@@ -64,22 +62,16 @@ def status(
         list[str] | None,
         typer.Option("--source", metavar="GLOB", help="With --documents: only documents whose path matches."),
     ] = None,
-    document: Annotated[
-        str | None,
-        typer.Option("--document", metavar="ID", help="Show one document, by its id, its owner's id or its path."),
-    ] = None,
     cost: Annotated[bool, typer.Option("--cost", help="Show only the bill: tokens and cost of each stage.")] = False,
     snapshot: SnapshotOption = None,
     json: JsonOption = False,
 ) -> None:
     """Show the contents of an index, its last build, its dead letters, its documents and its cost."""
     store = Store(index)
-    if documents or document or cost:
+    if documents or cost:
         opened = open_current(store, snapshot)
         if cost:
             show_bill(opened, json)
-        elif document:
-            show_document(opened, document, json)
         else:
             show_documents(opened, source or (), json)
         conclude_reading(opened.fallback)
@@ -124,8 +116,6 @@ def status(
         places = letter_places(store, build, current, [letter["unit_id"] for letter in found])
         for letter in found:
             letter["place"] = places.get(letter["unit_id"])
-    if all:
-        report["builds"] = earlier_builds(store)
     if json:
         emit(report)
     else:
@@ -164,8 +154,6 @@ def _snapshots(store: Store) -> list[dict[str, Any]]:
 
 def _show(report: dict[str, Any], letters: bool) -> None:
     build = report["build"]
-    for earlier in reversed(report.get("builds", [])):
-        out.print(_build_line(earlier))
     if build is not None:
         out.print(f"Last build: {_build_line(build)}")
         if line := _window_line(build):

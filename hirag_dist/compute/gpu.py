@@ -1,11 +1,11 @@
 """The numerical work on an NVIDIA GPU: CuPy, cuGraph for communities and cuML for UMAP. Implements `protocols.Kernels`.
 
 The libraries import on a machine without a GPU and fail at first use, so `device_count` is asked first. Arrays come
-and go as numpy's. The mathematics is `core`'s, the same functions as on the CPU with CuPy for the array module, where
-they are made of products, sorts and sums in one order: a build repeats itself bit for bit on one card. cuVS's k-means
-adds with atomic operations and does not (NVIDIA/cuvs issue 2657), and its principal components need all rows in one
-array where ours add up over shards; so neither is used. What is too small for a card to gain by it is computed on the
-CPU; sizes alone decide that.
+and go as numpy's. What is one product after the other is `core`'s, the same functions as on the CPU with CuPy for the
+array module; k-means, trees and mixtures of cells are kernels of our own (`cells`). Everything is added up in one
+order: a build repeats itself bit for bit on one card. cuVS's k-means adds with atomic operations and does not
+(NVIDIA/cuvs issue 2657), and its principal components need all rows in one array where ours add up over shards; so
+neither is used. What is too small for a card to gain by it is computed on the CPU; sizes alone decide that.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import cupy
 import numpy as np
 from numpy.typing import NDArray
 
+from hirag_dist.compute import cells
 from hirag_dist.compute.kernels import NEEDS_UMAP, CpuKernels
-from hirag_dist.core.clustering import gaussian_mixture, kmeans, pca, ward
+from hirag_dist.core.clustering import gaussian_mixture, kmeans, pca
 from hirag_dist.core.graph.bfs import frontier_hops
 from hirag_dist.core.graph.communities import Partition, hierarchical_labels
 from hirag_dist.core.graph.csr import heads
@@ -44,7 +45,6 @@ _BFS_SHARE = 0.25  # of the memory that is free, for a block of sources
 _BFS_PAIR_BYTES = 48  # a source and a node: its distance, and its place in the widest frontier
 _BLOCK_ELEMENTS = 1 << 25  # responsibilities of a block: 128 MiB, a few times over
 _MAX_BLOCK_ROWS = 1 << 15
-_BATCH_ELEMENTS = 1 << 26  # pairs of rows, or rows times components, of a batch of cells: 2 GiB of working arrays
 _UMAP_NEIGHBOURS = 15  # about a cluster of the default target size, which is what has to stay together
 _UMAP_EXTENT = 10.0  # largest coordinate of the first positions, as in umap-learn
 MIN_ELEMENTS = 1 << 17  # responsibilities: 19 ns each on a CPU, and launching the kernels takes a GPU 1.5 ms
@@ -80,7 +80,7 @@ class _OnCupy:
     """Kernels that need CuPy alone.
 
     The first GPU that the process sees is used; `CUDA_VISIBLE_DEVICES` chooses another. Rows reach the card block by
-    block, except those that k-means is fitted to (4 bytes a number), cells in batches of at most 2 GiB or one cell, and
+    block, except those that k-means is fitted to (4 bytes a number), cells in batches of at most 4 GiB or one cell, and
     sources of paths as many at a time as there is room for; a graph has to fit.
     """
 
@@ -148,29 +148,29 @@ class _OnCupy:
         if len(rows) * k < self._min_elements:
             return self._cpu.kmeans(rows, k, seed)
         with _on_device():
-            held, start = cupy.asarray(rows), kmeans.start_means(cupy, rows, k, seed)
-            return kmeans.lloyd(lambda means: kmeans.product_sums(cupy, held, means, block_rows(k)), start)
+            held, start = cupy.asarray(rows), cells.start_means(rows, k, seed)
+            return kmeans.lloyd(lambda means: cells.nearest_sums(held, means, block_rows(k)), start)
 
     def nearest_sums(self, rows: FloatMatrix, means: FloatMatrix) -> GroupSums:
         """Return the sums of rows by their nearest mean."""
         if len(rows) * len(means) < self._min_elements:
             return self._cpu.nearest_sums(rows, means)
         with _on_device():
-            return kmeans.product_sums(cupy, rows, means, block_rows(len(means)))
+            return cells.nearest_sums(rows, means, block_rows(len(means)))
 
     def trees(self, groups: Sequence[FloatMatrix], sizes: Sequence[IntVector] | None) -> list[FloatVector]:
         """Return the merges of each group of rows, many groups at a time."""
         if sum(len(rows) ** 2 for rows in groups) < self._min_elements:
             return self._cpu.trees(groups, sizes)
         with _on_device():
-            return ward.merged_trees(cupy, groups, sizes, _BATCH_ELEMENTS)
+            return cells.trees(groups, sizes)
 
-    def memberships(self, cells: Sequence[LabelledCell], threshold: float) -> list[Memberships]:
+    def memberships(self, labelled: Sequence[LabelledCell], threshold: float) -> list[Memberships]:
         """Return the memberships of each cell, many cells at a time."""
-        if sum(len(cell.rows) * cell.n_labels for cell in cells) < self._min_elements:
-            return self._cpu.memberships(cells, threshold)
+        if sum(len(cell.rows) * cell.n_labels for cell in labelled) < self._min_elements:
+            return self._cpu.memberships(labelled, threshold)
         with _on_device():
-            return gaussian_mixture.memberships(cupy, cells, threshold, _BATCH_ELEMENTS)
+            return cells.memberships(labelled, threshold)
 
     def assign(self, rows: FloatMatrix, fitted: Mixture, threshold: float) -> Assignment:
         """Return the components of each row that pass the threshold, and its best one."""

@@ -57,7 +57,7 @@ class CpuKernels:
 
     def kmeans(self, rows: FloatMatrix, k: int, seed: int) -> tuple[FloatMatrix, GroupSums]:
         """Fit k means."""
-        return kmeans.lloyd(lambda means: self.nearest_sums(rows, means), kmeans.start_means(np, rows, k, seed))
+        return kmeans.lloyd(lambda means: self.nearest_sums(rows, means), kmeans.start_means(rows, k, seed))
 
     def nearest_sums(self, rows: FloatMatrix, means: FloatMatrix) -> GroupSums:
         """Return the sums of rows by their nearest mean, added up in the order of the rows."""
@@ -69,7 +69,7 @@ class CpuKernels:
 
     def memberships(self, cells: Sequence[LabelledCell], threshold: float) -> list[Memberships]:
         """Return the memberships of each cell, one after the other."""
-        return gaussian_mixture.memberships(np, cells, threshold)
+        return [gaussian_mixture.memberships(cell, threshold) for cell in cells]
 
     def assign(self, rows: FloatMatrix, fitted: Mixture, threshold: float) -> Assignment:
         """Return the components of each row that pass the threshold, and its best one."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from difflib import get_close_matches
 from typing import Any, Final, Literal
 
 from hirag_dist.client import AsyncHiragClient, HiragClient
 from hirag_dist.client.common import client_options
-from hirag_dist.types import Answer, CommunityItem, EntityItem, PathItem, Query, Retrieval, SourceItem, TripleItem
+from hirag_dist.types import CommunityItem, EntityItem, PathItem, Query, Retrieval, SourceItem, TripleItem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,7 +227,7 @@ _SOURCES = "HOST:PORT of a service, a HiragClient, an AsyncHiragClient, or an op
 
 
 class RetrievalSource:
-    """A source of retrievals and answers.
+    """A source of retrievals.
 
     An address gets a client when it is first used, and an asynchronous one for each event loop. Asynchronous calls of a
     synchronous source run in a thread. `close` closes what this object opened; a client or an index that was given
@@ -245,7 +245,7 @@ class RetrievalSource:
     def __init__(self, source: Any, options: Mapping[str, Any]) -> None:
         if isinstance(source, str):
             client_options(source, options)  # checks them
-        elif not callable(getattr(source, "retrieve", None)) or not callable(getattr(source, "answer", None)):
+        elif not callable(getattr(source, "retrieve", None)):
             raise TypeError(f"source must be {_SOURCES}, got {type(source).__name__}")
         elif options:
             raise TypeError(f"{next(iter(options))} is an option of an address; the source is an open connection")
@@ -276,43 +276,6 @@ class RetrievalSource:
             return await asyncio.to_thread(self.retrieve, query, arguments)
         found: Retrieval = await source.retrieve(query, **arguments)
         return found
-
-    def answer(self, query: Query, arguments: Mapping[str, Any]) -> Answer:
-        """Return the answer to a query."""
-        found: Answer = self._synchronous().answer(query, **arguments)
-        return found
-
-    async def aanswer(self, query: Query, arguments: Mapping[str, Any]) -> Answer:
-        """Return the answer to a query."""
-        source = self._asynchronous()
-        if source is None:
-            return await asyncio.to_thread(self.answer, query, arguments)
-        found: Answer = await source.answer(query, **arguments)
-        return found
-
-    def answer_stream(
-        self, query: Query, arguments: Mapping[str, Any]
-    ) -> Generator[Retrieval | str | Answer, None, None]:
-        """Yield retrievals, pieces of the text, and the answer."""
-        parts: Generator[Retrieval | str | Answer, None, None]
-        parts = self._synchronous().answer_stream(query, **arguments)
-        return parts
-
-    async def aanswer_stream(
-        self, query: Query, arguments: Mapping[str, Any]
-    ) -> AsyncGenerator[Retrieval | str | Answer, None]:
-        """Yield retrievals, pieces of the text, and the answer."""
-        source = self._asynchronous()
-        if source is not None:
-            async for part in source.answer_stream(query, **arguments):
-                yield part
-            return
-        parts = self.answer_stream(query, arguments)
-        try:
-            while (part := await asyncio.to_thread(next, parts, None)) is not None:
-                yield part
-        finally:
-            await asyncio.to_thread(parts.close)
 
     def close(self) -> None:
         """Close the synchronous client of an address, if there is one."""

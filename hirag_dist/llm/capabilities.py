@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Protocol, cast, runtime_checkable
+from typing import ClassVar, Protocol, cast, runtime_checkable
 
 from hirag_dist.llm.call import Call, CallContext, CallReply, PricedModel, finish_if_sent
 from hirag_dist.llm.reply_store import Ledger
@@ -50,6 +50,7 @@ ProbeCall = Call[None, _Probe]
 class _ProbeTarget:
     """A model that is probed. Implements `llm.call.CallTarget`."""
 
+    operation: ClassVar[str] = "chat"
     model: PricedModel
 
     @property

@@ -10,7 +10,7 @@ from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,9 +80,11 @@ class PricedEmbedder:
     """An embedder at an endpoint. Implements `llm.call.CallTarget`.
 
     Attributes:
+        operation: Name of the operation, as in `CallTarget`.
         price: US dollars a million tokens; None: not known.
     """
 
+    operation: ClassVar[str] = "embeddings"
     endpoint: str
     embedder: PaidEmbedder
     price: float | None = 0.0

@@ -6,7 +6,7 @@ import asyncio
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -56,9 +56,11 @@ class PricedReranker:
     """A reranker at an endpoint. Implements `llm.call.CallTarget`.
 
     Attributes:
+        operation: Name of the operation, as in `CallTarget`.
         price: US dollars a million tokens; None: not known.
     """
 
+    operation: ClassVar[str] = "rerank"
     endpoint: str
     reranker: PaidReranker
     price: float | None = 0.0

@@ -17,6 +17,7 @@ from grpc_reflection.v1alpha import reflection
 from prometheus_client import CollectorRegistry
 
 from hirag_dist.errors import BackendUnavailable
+from hirag_dist.execution.tracing import make_provider
 from hirag_dist.service.access_log import AccessLog, RequestRecord
 from hirag_dist.service.auth.authentication import Authenticator, guarded_reflection
 from hirag_dist.service.auth.caller_registry import Caller, Callers, NoCallers, read_callers
@@ -31,7 +32,7 @@ from hirag_dist.service.options import ServerOptions, channel_options, probe, sp
 from hirag_dist.service.request_gate import SERVICE_NAME, CallerQuotas, RequestGate, service_handler
 from hirag_dist.service.servicer import QueryServicer
 from hirag_dist.service.shutdown import finished_before, stop_signals
-from hirag_dist.service.tracing import Tracing, make_provider
+from hirag_dist.service.tracing import Tracing
 
 logger = logging.getLogger(__name__)
 _SAMPLE_S = 1.0  # interval of the gauges

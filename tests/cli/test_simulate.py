@@ -18,7 +18,7 @@ COMMAND = [sys.executable, "-m", "hirag_dist", "simulate-llm", "--listen", "127.
 
 @pytest.mark.integration
 def test_its_options_reach_the_endpoint() -> None:
-    options = ["--fail-rate", "1", "--max-faults-per-request", "1", "--no-limit-headers", "--rpm", "100", "--dim", "8"]
+    options = ["--truncate-rate", "1", "--no-limit-headers", "--rpm", "100", "--dim", "8"]
     with subprocess.Popen(
         [*COMMAND, *options],
         stdout=subprocess.PIPE,
@@ -31,11 +31,12 @@ def test_its_options_reach_the_endpoint() -> None:
         found = re.search(r"http://\S+/v1", process.stderr.readline())
         assert found is not None
         with openai.OpenAI(api_key="any", base_url=found.group(0), max_retries=0) as client:
-            with pytest.raises(openai.InternalServerError):
-                client.embeddings.create(model="e", input=["one"])
-            again = client.embeddings.with_raw_response.create(model="e", input=["one"])
-        assert len(again.parse().data[0].embedding) == 8
-        assert not [name for name in again.headers if name.lower().startswith("x-ratelimit")]
+            task = "Task: answer\n\nAnswer."
+            said = client.chat.completions.create(model="c", messages=[{"role": "system", "content": task}])
+            vectors = client.embeddings.with_raw_response.create(model="e", input=["one"])
+        assert said.choices[0].finish_reason == "length"
+        assert len(vectors.parse().data[0].embedding) == 8
+        assert not [name for name in vectors.headers if name.lower().startswith("x-ratelimit")]
         process.send_signal(signal.SIGTERM)
         stats: dict[str, Any] = json.loads(process.communicate(timeout=120)[0])
-    assert (stats["total"]["calls"], stats["total"]["faults"]) == (1, {"fail": 1})
+    assert (stats["total"]["calls"], stats["total"]["faults"]) == (2, {"truncate": 1})

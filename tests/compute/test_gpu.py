@@ -87,6 +87,20 @@ SMALL: tuple[Callable[[Kernels], Any], ...] = (
 )
 
 
+def test_cells_in_many_batches_are_those_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = (1, 30, 31, 2, 90)
+    cells = [LabelledCell(SMALL_ROWS[:n], np.arange(n) % min(n, 3), np.arange(n) % 2 == 0) for n in sizes]
+    with standin_gpu() as gpu:
+        kernels = gpu.CupyKernels(CpuKernels(), 0)
+        whole = kernels.trees([cell.rows for cell in cells], None), kernels.memberships(cells, 0.1)
+        monkeypatch.setattr(gpu.cells, "_BATCH_BYTES", 8 * 31 * (31 + 3))
+        parts = kernels.trees([cell.rows for cell in cells], None), kernels.memberships(cells, 0.1)
+    for one, other in zip(whole[0], parts[0], strict=True):
+        assert np.array_equal(one, other)
+    for one, other in zip(whole[1], parts[1], strict=True):
+        assert all(np.array_equal(getattr(one, name), getattr(other, name)) for name in one.__slots__)
+
+
 @pytest.mark.parametrize(
     ("name", "message"), [("OutOfMemoryError", "memory is full.*execution.workers"), ("CUDARuntimeError", "nvidia-smi")]
 )

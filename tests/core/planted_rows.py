@@ -23,7 +23,7 @@ def blobs(n_blobs: int, per_blob: int, n_dims: int, seed: int, spread: float = 0
 
 def fitted_mixture(rows: Rows, k: int, seed: int) -> Mixture:
     """A mixture fitted from means drawn by k-means++: expectation and maximisation, straight from the formulas."""
-    means = start_means(np, rows, k, seed)
+    means = start_means(rows, k, seed)
     spread = labelled_sums(rows, nearest(rows, means), k).spread / rows.size
     return expected_mixture(rows, isotropic_mixture(means, max(spread, MIN_VARIANCE), np.full(k, 1 / k)), 50)
 

@@ -68,12 +68,6 @@ async def test_langchain(start: fakes.Start) -> None:
     )
 
 
-async def test_llamaindex(start: fakes.Start) -> None:
-    address = (await start(fakes.FakeEngine())).address
-    said = await run(sys.executable, EXAMPLES / "llamaindex_engine.py", address, QUESTION)
-    assert said == f"{fakes.ANSWER.text}\n  [E2] Wärterin\n  0.30 file:///log.txt 10–42\n"
-
-
 async def test_a_token_from_a_file_and_without(start: fakes.Start, tmp_path: Path) -> None:
     callers = fakes.CallersFile(tmp_path / "callers.yaml").add("web")
     address = (await start(fakes.FakeEngine(), callers_file=callers.path)).address

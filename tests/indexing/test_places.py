@@ -11,7 +11,6 @@ from hirag_dist.indexing.changed_documents import DocumentSelection
 from hirag_dist.indexing.places import added_places
 from hirag_dist.indexing.stages.read import READ_PLACES
 from hirag_dist.retrieval.view.index import MappedIndex
-from hirag_dist.storage.snapshot.documents import document_content
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from tests.toy_builds import Bench
 
@@ -54,8 +53,7 @@ def test_updates_keep_places(tmp_path: Path) -> None:
     (folder / "a.md").write_text(MARKDOWN)
     (folder / "c.txt").write_text("lambda mu nu xi")
     bench.run_on([str(folder)])
-    (chunk,) = document_content(open_snapshot(bench.store), "a.md").chunks
-    assert [place.display for place in chunk.places] == ["Words", "Others"]
+    assert sections(open_snapshot(bench.store))["a.md"] == ["Words", "Others"]
     (tmp_path / "b.html").write_text(HTML)
     bench.run_work(lambda build: build.add([str(tmp_path / "b.html")]))
     expected = {"a.md": ["Words", "Others"], "b.html": ["Greek"], "c.txt": []}

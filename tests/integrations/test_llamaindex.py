@@ -1,11 +1,9 @@
-"""Retriever and query engine of LlamaIndex: what its base classes promise, and that no model of its own is asked."""
+"""Retriever of LlamaIndex: what its base classes promise, and that no model of its own is asked."""
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,9 +15,8 @@ from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.schema import MetadataMode, NodeRelationship, QueryBundle
 
 import hirag_dist as hd
-from hirag_dist.client import HiragClient
 from hirag_dist.errors import InvalidQuery
-from hirag_dist.integrations.llamaindex import HiragQueryEngine, HiragRetriever
+from hirag_dist.integrations.llamaindex import HiragRetriever
 from tests.service import fakes
 
 
@@ -77,75 +74,10 @@ async def test_aretrieve_with_levels_and_settings(start: fakes.Start, engine: fa
     await retriever.aclose()
 
 
-def test_the_query_engine_answers_by_the_service(address: str, events: list[str]) -> None:
-    debug = LlamaDebugHandler(print_trace_on_end=False)
-    engine = HiragQueryEngine(address, similarity_top_k=3, callback_manager=CallbackManager([debug]))
-    response = engine.query("Who lit the lamp?")
-    assert str(response) == fakes.ANSWER.text
-    assert [one.node_id for one in response.source_nodes] == ["k1", "k2", "k3"]
-    assert response.get_formatted_sources().startswith("> Source (Doc id: k1): Text 1.")
-    assert response.metadata == {
-        "citations": [{"ref": "E2", "kind": "entity", "id": "e2", "title": "Wärterin"}],
-        "dropped_citations": 1,
-        "model": "extractive",
-        "input_tokens": 100,
-        "output_tokens": 7,
-        "snapshot_id": "s1",
-        "mode": "hirag",
-    }
-    assert events == ["QueryStartEvent", "QueryEndEvent"]
-    assert len(debug.get_event_pairs(CBEventType.QUERY)) == 1
-    assert [one.node_id for one in engine.retrieve(QueryBundle("q"))] == ["k1", "k2", "k3"]
-    assert engine.get_prompts() == {}
-    assert str(asyncio.run(engine.aquery("q"))) == fakes.ANSWER.text
-    engine.close()
-
-
-def test_a_stream_of_the_answer(address: str, engine: fakes.FakeEngine) -> None:
-    streaming = HiragQueryEngine(address, streaming=True)
-    response = streaming.query("Who lit the lamp?")
-    assert [one.node_id for one in response.source_nodes] == ["k1", "k2", "k3", "k4"]
-    assert list(response.response_gen) == list(fakes.PIECES)
-    assert response.metadata["model"] == "extractive"
-
-    async def read() -> list[str]:
-        response = await streaming.aquery("q")
-        pieces = [piece async for piece in response.response_gen]
-        assert response.metadata["citations"]
-        await streaming.aclose()
-        return pieces
-
-    assert asyncio.run(read()) == list(fakes.PIECES)
-    with HiragClient(address) as client:  # asynchronous calls of a synchronous client run in a thread
-        streaming = HiragQueryEngine(client, streaming=True)
-        assert asyncio.run(read()) == list(fakes.PIECES)
-
-
-def test_a_map_reduce_shows_the_records_that_the_answer_rests_on() -> None:
-    plan, result = replace(fakes.WHOLE, sources=()), fakes.WHOLE
-
-    class Source:
-        def retrieve(self, query: hd.Query, **_: Any) -> hd.Retrieval:
-            return result
-
-        answer = retrieve
-
-        def answer_stream(self, query: hd.Query, **_: Any) -> Iterator[Any]:
-            yield from (plan, result, "text", fakes.ANSWER)
-
-    response = HiragQueryEngine(Source(), streaming=True).query("q")
-    assert response.source_nodes == []
-    assert str(response) == "text"
-    assert [one.node_id for one in response.source_nodes] == ["k1"]
-
-
 @pytest.mark.integration
 def test_an_open_index(index: hd.Index) -> None:
     found = HiragRetriever(index, similarity_top_k=3).retrieve("What did Captain Reyes do in Lisbon?")
     assert len(found) == 3
-    response = HiragQueryEngine(index, mode="naive").query("Who founded the Harbour Company?")
-    assert "Ada Byron" in str(response)
-    assert response.metadata["citations"]
     with pytest.raises(InvalidQuery):
         HiragRetriever(index).retrieve(" ")
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import reduce
 from operator import add
-from typing import Any
 
 import numpy as np
 
-from hirag_dist.core.array_module import finite_products, to_numpy
-from hirag_dist.types import FloatMatrix, GroupSums, IntVector
+from hirag_dist.core.array_module import finite_products
+from hirag_dist.types import FloatMatrix, FloatVector, GroupSums, IntVector
 
 BLOCK_ROWS = 1_024
 MAX_ROUNDS = 15
@@ -41,33 +40,6 @@ def nearest(rows: FloatMatrix, means: FloatMatrix, block_rows: int = BLOCK_ROWS)
         closeness -= halves
         labels[first : first + block_rows] = closeness.argmax(axis=1)
     return labels
-
-
-@finite_products
-def product_sums(xp: Any, rows: Any, means: FloatMatrix, block_rows: int) -> GroupSums:
-    """Return the sums of rows by their nearest mean, the first of equally near ones, by products on a device.
-
-    A product with a matrix of zeros and ones adds up in one order; atomic additions, as in cuVS's k-means, do not.
-
-    Args:
-        xp: numpy or CuPy.
-        rows: (n, d) float32 of `xp` or numpy, finite; may be memory-mapped.
-        means: (k, d) float32.
-        block_rows: rows of a product, of k columns. It decides the last bits.
-    """
-    k, n_dims = means.shape
-    held, numbers = xp.asarray(means.T), xp.arange(k)
-    halves = xp.asarray(0.5 * np.einsum("ij,ij->i", means, means))
-    counts, sums, squares = xp.zeros(k), xp.zeros((k, n_dims)), xp.zeros(())
-    for first in range(0, len(rows), block_rows):
-        block = xp.asarray(rows[first : first + block_rows])
-        closeness = block @ held
-        closeness -= halves
-        is_nearest = (closeness.argmax(axis=1)[:, None] == numbers).astype(np.float32)
-        counts += is_nearest.sum(axis=0, dtype=np.float64)
-        sums += is_nearest.T @ block
-        squares += (block * block).sum(dtype=np.float64)
-    return GroupSums(to_numpy(xp, counts).astype(np.int64), to_numpy(xp, sums), float(squares))
 
 
 def labelled_sums(rows: FloatMatrix, labels: IntVector, n_groups: int) -> GroupSums:
@@ -117,44 +89,53 @@ def lloyd(
 
 
 @finite_products
-def start_means(xp: Any, rows: FloatMatrix, k: int, seed: int) -> FloatMatrix:
+def start_means(rows: FloatMatrix, k: int, seed: int) -> FloatMatrix:
     """Return k rows drawn by greedy k-means++ from a sample.
 
     Each is the best of a few rows, drawn with probability proportional to the squared distance to those before, so no
     group far from the others is left without one. The distances are added up as whole numbers, in any order.
 
     Args:
-        xp: numpy or CuPy.
         rows: (n, d) float32, finite, n ≥ k ≥ 1.
         k: that are returned.
         seed: of the draws.
+    """
+    rows, first, draws = start_draws(rows, k, seed)
+    norms = (rows * rows).sum(axis=1)
+    chosen = [first]
+    near = np.maximum(norms - 2.0 * (rows @ rows[first]) + norms[first], 0.0)
+    near[first] = 0.0
+    for draw in draws:
+        units = near.astype(np.float64) / max(float(near.max()), _SMALLEST) * _DRAW_UNITS
+        heights = np.cumsum(units.astype(np.int64))
+        targets = (draw * heights[-1]).astype(np.int64)
+        drawn = np.minimum(np.searchsorted(heights, targets, side="right"), len(rows) - 1)  # all 0: copies remain
+        distances = rows[drawn] @ rows.T
+        distances *= -2.0
+        distances += norms
+        distances += norms[drawn][:, None]
+        distances = np.minimum(np.maximum(distances, 0.0), near)
+        distances[np.arange(len(draw)), drawn] = 0.0
+        best = int(distances.sum(axis=1, dtype=np.float64).argmin())
+        chosen.append(int(drawn[best]))
+        near = distances[best]
+    return rows[chosen]
+
+
+def start_draws(rows: FloatMatrix, k: int, seed: int) -> tuple[FloatMatrix, int, FloatVector]:
+    """Return what greedy k-means++ draws with: the sample of rows, the first one chosen, and numbers in [0, 1).
+
+    Args:
+        rows: (n, d) float32, n ≥ k ≥ 1; may be memory-mapped.
+        k: means.
+        seed: of the draws.
+
+    Returns:
+        (m, d) rows, the place of the first mean, and the (k − 1, n_drawn) numbers of the others.
     """
     rng = np.random.default_rng(seed)
     size = max(_START_ROWS, _START_ROWS_A_MEAN * k)
     if len(rows) > size:
         rows = rows[np.sort(rng.choice(len(rows), size, replace=False, shuffle=False))]
-    held = xp.asarray(rows)
-    norms = (held * held).sum(axis=1)
-    chosen = xp.zeros(k, dtype=np.int64)
     first = int(rng.integers(len(rows)))
-    chosen[0] = first
-    near = xp.maximum(norms - 2.0 * (held @ held[first]) + norms[first], 0.0)
-    near[first] = 0.0
-    n_drawn = 2 + int(np.log(k))
-    draws, numbers = xp.asarray(rng.random((k - 1, n_drawn))), xp.arange(n_drawn)
-    for number in range(1, k):
-        units = near.astype(np.float64) / max(float(near.max()), _SMALLEST) * _DRAW_UNITS
-        heights = xp.cumsum(units.astype(np.int64))
-        targets = (draws[number - 1] * heights[-1]).astype(np.int64)
-        drawn = xp.minimum(xp.searchsorted(heights, targets, side="right"), len(rows) - 1)  # all 0: copies remain
-        distances = held[drawn] @ held.T
-        distances *= -2.0
-        distances += norms
-        distances += norms[drawn][:, None]
-        distances = xp.minimum(xp.maximum(distances, 0.0), near)
-        distances[numbers, drawn] = 0.0
-        best = int(distances.sum(axis=1, dtype=np.float64).argmin())
-        chosen[number] = drawn[best]
-        near = distances[best]
-    found: FloatMatrix = to_numpy(xp, held[chosen])
-    return found
+    return rows, first, rng.random((k - 1, 2 + int(np.log(k))))

@@ -4,11 +4,9 @@ Ward's criterion is the hard-assignment likelihood of spherical components with 
 EM a start near a good optimum for every number of components. Starts drawn at random put two means into one group and
 none into another, which EM does not repair; the loss grows with the number of components.
 
-There are two implementations of the same trees, but for ties. `ward_tree` is compiled for the CPU and makes scipy's to
-the last bit; they are not made by scipy because its rows cannot stand for several each, which the upper tree of a large
-layer needs. Nearest-neighbour chains (Murtagh 1983; Müllner 2011, section 3.2) find the merges in time quadratic in the
-rows. `merged_trees` is written in whole-array operations on many sets of rows, for an array module that has a GPU
-behind it: in every round all pairs that are nearest to each other merge, in all sets at once.
+The trees are scipy's to the last bit. They are not made by scipy because its rows cannot stand for several each, which
+the upper tree of a large layer needs. Nearest-neighbour chains (Murtagh 1983; Müllner 2011, section 3.2) find the
+merges in time quadratic in the rows. `compute.cells` does the same on a GPU.
 """
 
 from __future__ import annotations
@@ -22,7 +20,6 @@ from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster
 from scipy.spatial.distance import pdist, squareform
 
-from hirag_dist.core.array_module import batches, finite_products, to_numpy
 from hirag_dist.core.clustering.cluster_count import height_of
 from hirag_dist.core.numba_jit import compiled
 from hirag_dist.types import FloatMatrix, FloatVector, IntVector
@@ -137,97 +134,13 @@ def ward_tree(rows: FloatMatrix | FloatVector, sizes: IntVector | None = None) -
         sizes = np.ones(len(rows), np.int64)
     else:
         apart *= np.sqrt(2 * np.outer(sizes, sizes) / np.add.outer(sizes, sizes))
-    merges = _chained_merges(apart, sizes.copy())
+    return tree_of_places(_chained_merges(apart, sizes.copy()))
+
+
+def tree_of_places(merges: NDArray[np.float64]) -> Tree:
+    """Return the tree of (n − 1, 3) merges of two places and a distance: a group has the place of one of its rows."""
     tree: Tree = _named_nodes(merges[np.argsort(merges[:, 2], kind="stable")])
     return tree
-
-
-def merged_trees(
-    xp: Any, groups: Sequence[FloatMatrix], sizes: Sequence[IntVector] | None, batch_elements: int
-) -> list[Tree]:
-    """Return the tree of each set of rows by Ward's criterion, in batches on the device of `xp`.
-
-    Memory: about 32 bytes an element of a batch. The last bits of heights differ from those of `ward_tree`, and of
-    equal heights other pairs may merge first.
-
-    Args:
-        xp: numpy or CuPy.
-        groups: (n, d) each, finite, n ≥ 1.
-        sizes: (n,) rows that each row stands for as their mean; None for one each.
-        batch_elements: maximum pairs of rows of a batch, padding included; a batch has at least one set.
-    """
-    found: dict[int, Tree] = {}
-    for numbers, (n_rows, _) in batches([(len(rows), len(rows)) for rows in groups], batch_elements):
-        means = np.zeros((len(numbers), n_rows, groups[numbers[0]].shape[1]))
-        counts = np.zeros((len(numbers), n_rows))
-        for at, number in enumerate(numbers):
-            means[at, : len(groups[number])] = groups[number]
-            counts[at, : len(groups[number])] = 1.0 if sizes is None else sizes[number]
-        merges = _batch_merges(xp, xp.asarray(means), xp.asarray(counts))
-        merges = merges[np.lexsort((merges[:, 3], merges[:, 0]))]  # stable: a merge comes after those that it joins
-        bounds = np.searchsorted(merges[:, 0], np.arange(len(numbers) + 1))
-        found |= {number: _named_nodes(merges[bounds[at] : bounds[at + 1], 1:]) for at, number in enumerate(numbers)}
-    return [found[number] for number in range(len(groups))]
-
-
-@finite_products
-def _batch_merges(xp: Any, means: Any, sizes: Any) -> FloatVector:
-    """Return (n_merges, 4) the merges of all sets as numbers of the set and two places, and the distance, by rounds.
-
-    Ward's criterion never makes a merged group nearer to a third one than its halves were, so the order in which pairs
-    merge that are nearest to each other does not matter. A group has the place of one of its rows.
-
-    Args:
-        xp: numpy or CuPy.
-        means: (b, n, d) float64 rows.
-        sizes: (b, n) float64 rows that each stands for, 0 for padding.
-    """
-    places = xp.zeros(sizes.shape, dtype=np.int64) + xp.arange(sizes.shape[1])
-    merges = [np.zeros((0, 4))]
-    while True:
-        is_left = sizes > 0
-        n_left = is_left.sum(axis=1)
-        width = int(n_left.max())
-        if width < 2:
-            return np.concatenate(merges)
-        at, old = xp.nonzero(is_left)
-        new = (xp.cumsum(is_left, axis=1, dtype=np.int64) - 1)[at, old]
-        packed = []
-        for column in (means, sizes, places):
-            packed.append(xp.zeros((len(column), width, *column.shape[2:]), dtype=column.dtype))
-            packed[-1][at, new] = column[at, old]
-        means, sizes, places = packed
-        apart = _ward_squares(xp, means, sizes)
-        nearest, least = apart.argmin(axis=2), apart.min(axis=2)
-        one = xp.arange(width)
-        is_pair = (xp.take_along_axis(nearest, nearest, axis=1) == one) & (one < nearest) & (least < np.inf)
-        # products need not be symmetric to the last bit, so near ties may leave a set without a pair
-        (stuck,) = xp.nonzero((n_left > 1) & ~is_pair.any(axis=1))
-        if stuck.size:
-            is_pair[stuck, least.argmin(axis=1)[stuck]] = True
-        at, one = xp.nonzero(is_pair)
-        other = nearest[at, one]
-        columns = (at, places[at, one], places[at, other], xp.sqrt(least[at, one]))
-        merges.append(np.stack([to_numpy(xp, column).astype(np.float64) for column in columns], axis=1))
-        n_one, n_other = sizes[at, one], sizes[at, other]
-        both = n_one + n_other
-        means[at, one] = means[at, one] * (n_one / both)[:, None] + means[at, other] * (n_other / both)[:, None]
-        sizes[at, one], sizes[at, other] = both, 0.0
-
-
-def _ward_squares(xp: Any, means: Any, sizes: Any) -> Any:
-    """Return (b, n, n) squared distances by Ward's criterion, infinite for padding and of a group to itself."""
-    lengths = xp.where(sizes > 0, (means * means).sum(axis=2), np.inf)
-    apart = means @ means.transpose(0, 2, 1)
-    apart *= -2.0
-    apart += lengths[:, :, None]
-    apart += lengths[:, None, :]
-    xp.maximum(apart, 0.0, out=apart)
-    shares = 0.5 / xp.maximum(sizes, 1.0)
-    apart /= shares[:, :, None] + shares[:, None, :]
-    one = xp.arange(sizes.shape[1])
-    apart[:, one, one] = np.inf
-    return apart
 
 
 def labels_below(tree: Tree, height: float) -> IntVector:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -14,12 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from hirag_dist import schemas
-from hirag_dist.core.retrieval.places import StoredPlace, is_record_file, places_between, record_place
-from hirag_dist.errors import InputError
-from hirag_dist.storage.layout import DOCUMENT_METADATA, PLACES
+from hirag_dist.storage.layout import DOCUMENT_METADATA
 from hirag_dist.storage.snapshot.reader import Snapshot
-from hirag_dist.types import Place
 
 _COUNTS = ("n_chunks", "n_tokens", "n_entities", "n_relations", "n_dead_letters")
 _COLUMNS = ("document_id", "uri", "record", "title", "source_ids", "labels", "n_chars")
@@ -52,50 +47,6 @@ class IndexedDocument:
     metadata: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class IndexedChunk:
-    """One chunk of a document; `start` and `end` are characters of the document's text, half open.
-
-    Attributes:
-        places: its pages, sections or rows in the original, without areas of pages.
-    """
-
-    chunk_id: str
-    start: int
-    end: int
-    n_tokens: int
-    text: str
-    n_entities: int
-    places: tuple[Place, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class DocumentEntity:
-    """One entity that chunks of a document state: in how many of them, and in how many of the index."""
-
-    entity_id: str
-    name: str
-    type: str
-    n_chunks: int
-    n_chunks_of_index: int
-
-
-@dataclass(frozen=True, slots=True)
-class DocumentContent:
-    """Chunks, entities and dead letters of one document.
-
-    Attributes:
-        chunks: in their order.
-        entities: those of most of its chunks first.
-        dead_letters: (stage, chunk id, reason).
-    """
-
-    document: IndexedDocument
-    chunks: tuple[IndexedChunk, ...]
-    entities: tuple[DocumentEntity, ...]
-    dead_letters: tuple[tuple[str, str, str], ...]
-
-
 def list_documents(snapshot: Snapshot, patterns: tuple[str, ...] = ()) -> list[IndexedDocument]:
     """Return the documents of a snapshot by path and record.
 
@@ -107,85 +58,6 @@ def list_documents(snapshot: Snapshot, patterns: tuple[str, ...] = ()) -> list[I
         matches = [any(fnmatchcase(uri, each) for each in patterns) for uri in table["uri"].to_pylist()]
         table = table.filter(pa.array(matches, pa.bool_()))
     return _documents(snapshot, table)
-
-
-def document_content(snapshot: Snapshot, name: str) -> DocumentContent:
-    """Return the chunks, entities and dead letters of one document.
-
-    Args:
-        name: its id, its owner's id of it, or its path.
-
-    Raises:
-        InputError: no document is named so, or several are.
-    """
-    table = snapshot.table("documents", _COLUMNS)
-    chosen = [
-        name in (row["document_id"], row["uri"]) or name in row["source_ids"]
-        for row in table.select(["document_id", "uri", "source_ids"]).to_pylist()
-    ]
-    found = table.filter(pa.array(chosen, pa.bool_()))
-    if found.num_rows == 0:
-        raise InputError(f"no document of the index is named {name}; `hirag-dist status --documents` lists them")
-    if found.num_rows > 1:
-        ids = ", ".join(found["document_id"].to_pylist()[:5])
-        raise InputError(f"{found.num_rows} documents are named {name}: give the id of one, such as {ids}")
-    (document,) = _documents(snapshot, found)
-    chunks = snapshot.table("chunks")
-    own = chunks.filter(pc.equal(chunks["document_id"], document.document_id)).sort_by("position")
-    entities = snapshot.table("entities", ["entity_id", "name", "type", "chunk_ids"])
-    of_entity, chunk_ids = _mentions(entities)
-    stated = pc.is_in(chunk_ids, own["chunk_id"].combine_chunks()).to_numpy(zero_copy_only=False)
-    per_chunk = Counter(chunk_ids.filter(pa.array(stated)).to_pylist())
-    counts = np.bincount(of_entity[stated], minlength=entities.num_rows)
-    totals = np.bincount(of_entity, minlength=entities.num_rows)
-    rows = np.flatnonzero(counts)
-    named = entities.select(["entity_id", "name", "type"]).take(rows).to_pylist()
-    found_entities = [
-        DocumentEntity(row["entity_id"], row["name"], row["type"], int(counts[at]), int(totals[at]))
-        for at, row in zip(rows.tolist(), named, strict=True)
-    ]
-    rejects = snapshot.table("rejects", ["stage", "unit_id", "reason"])
-    stored = _stored_places(snapshot, document.document_id)
-    letters = rejects.filter(pc.is_in(rejects["unit_id"], own["chunk_id"].combine_chunks())).to_pylist()
-    return DocumentContent(
-        document,
-        tuple(
-            IndexedChunk(
-                row["chunk_id"],
-                row["start"],
-                row["end"],
-                row["n_tokens"],
-                row["text"],
-                per_chunk[row["chunk_id"]],
-                _places(document, stored, row),
-            )
-            for row in own.to_pylist()
-        ),
-        tuple(sorted(found_entities, key=lambda each: (-each.n_chunks, each.name, each.entity_id))),
-        tuple((row["stage"], row["unit_id"], row["reason"]) for row in letters),
-    )
-
-
-def _places(document: IndexedDocument, stored: Sequence[StoredPlace], chunk: Mapping[str, Any]) -> tuple[Place, ...]:
-    """Return the places of a chunk.
-
-    Args:
-        stored: of its document, in the order of the text.
-        chunk: row of CHUNKS.
-    """
-    start, end = chunk["start"], chunk["end"]
-    if is_record_file(document.uri):
-        return (record_place(document.uri, document.record, start, end),)
-    own = [place for place in stored if place.start < end and place.end > start]
-    return places_between(own, document.uri, start, end, chunk["text"])
-
-
-def _stored_places(snapshot: Snapshot, document_id: str) -> list[StoredPlace]:
-    """Return the places of a document, in the order of the text, without areas of pages."""
-    columns = [name for name in schemas.PLACES.names if name not in ("document_id", "boxes")]
-    table = snapshot.table(PLACES, ["document_id", *columns])
-    own = table.filter(pc.equal(table["document_id"], document_id)).select(columns)
-    return [StoredPlace(**row) for row in own.to_pylist()]
 
 
 def _documents(snapshot: Snapshot, table: pa.Table) -> list[IndexedDocument]:

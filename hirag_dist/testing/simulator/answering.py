@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from array import array
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from hirag_dist.core.text.tokens import encoding
+from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import RequestRejected
 from hirag_dist.protocols import Embedder
 from hirag_dist.testing.simulator import openai_schema
@@ -21,30 +19,16 @@ Reply = Callable[[Sequence[Message], str | None], str]
 Structured = Callable[[Sequence[Message], Mapping[str, Any]], str]
 
 _MESSAGE_TOKENS, _REPLY_TOKENS = 4, 3  # what OpenAI's chat template adds to a message, and to a call
-_ROLE_TOKENS = {
-    role: array("I", [2**32 - 1 - at] * _MESSAGE_TOKENS).tobytes()
-    for at, role in enumerate(("system", "user", "assistant"))
-}
 _KNOWN = 2048  # instructions come again with every call, a unit's text with its gleaning and its retries
 
 
 @dataclass(slots=True)
 class AnsweredPrompt:
-    """A chat request read.
-
-    Attributes:
-        origin: hash of the conversation up to its first question: a request that is asked again with what was wrong
-            has another body, and the same origin.
-        prefixes: of the prompt cache.
-        text: the model's reply, where it was asked before; `output_tokens` with it.
-    """
+    """A chat request read, its size, and its reply where it was asked before."""
 
     call: ChatCall
-    origin: bytes
     input_tokens: int
-    prefixes: tuple[bytes, ...]
-    text: str | None = None
-    output_tokens: int = 0
+    reply: ChatReply | None = None
 
 
 @dataclass(slots=True)
@@ -62,52 +46,33 @@ class Answers:
     Args:
         reply: messages and form → the reply's text.
         embedder: of embedding requests.
-        prompt_cache: whether prefixes count as cached when they come again.
         structured: messages and a foreign schema → the reply's text; None replies with the smallest value that fits.
     """
 
-    def __init__(
-        self,
-        reply: Reply,
-        embedder: Embedder,
-        prompt_cache: bool = True,
-        structured: Structured | None = None,
-    ) -> None:
+    def __init__(self, reply: Reply, embedder: Embedder, structured: Structured | None = None) -> None:
         self._reply = reply
         self._structured = structured or _smallest
         self._embedder = embedder
-        encoder = encoding("o200k_base").encode_ordinary
-        self._tokens = lru_cache(_KNOWN)(lambda text: array("I", encoder(text)).tobytes())
-        self._count = lru_cache(4 * _KNOWN)(lambda text: len(encoder(text)))
-        self._cache = PromptCache() if prompt_cache else None
+        self._count = lru_cache(4 * _KNOWN)(counter("o200k_base"))
         self.prompt = lru_cache(_KNOWN)(self._prompt)
         self.embedding = lru_cache(_KNOWN)(self._embedding)
 
     def _prompt(self, raw: bytes) -> AnsweredPrompt:
         """Return the chat request in a body. Raises ApiError 400."""
         call = openai_schema.read_chat(openai_schema.read_object(raw))
-        stream = b"".join(
-            part for each in call.messages for part in (_ROLE_TOKENS[each.role], self._tokens(each.content))
-        )
-        prefixes = prefixes_of(f"{call.model}/{call.form}", stream) if self._cache else ()
-        return AnsweredPrompt(call, _origin(call), len(stream) // TOKEN_BYTES + _REPLY_TOKENS, prefixes)
+        n_tokens = sum(self._count(each.content) + _MESSAGE_TOKENS for each in call.messages)
+        return AnsweredPrompt(call, n_tokens + _REPLY_TOKENS)
 
     def answer(self, prompt: AnsweredPrompt) -> ChatReply:
         """Return the reply. Raises ApiError 400 for what the model cannot do."""
-        if prompt.text is None:
-            prompt.text = self._text(prompt.call)
-            prompt.output_tokens = self._size(prompt.text)
-        return ChatReply(
-            text=prompt.text,
-            model=prompt.call.model,
-            input_tokens=prompt.input_tokens,
-            cached_tokens=self._cache.take(prompt.prefixes) if self._cache else 0,
-            output_tokens=prompt.output_tokens,
-        )
+        if prompt.reply is None:
+            reply = ChatReply(self._text(prompt.call), model=prompt.call.model, input_tokens=prompt.input_tokens)
+            prompt.reply = self.resized(reply)
+        return prompt.reply
 
     def resized(self, reply: ChatReply) -> ChatReply:
-        """Return a reply whose text was changed, with the tokens of that text."""
-        return replace(reply, output_tokens=self._size(reply.text))
+        """Return a reply with the tokens of its text."""
+        return replace(reply, output_tokens=self._count(reply.text))
 
     def _embedding(self, raw: bytes) -> AnsweredEmbedding:
         """Return the embedding request in a body. Raises ApiError 400."""
@@ -129,70 +94,9 @@ class Answers:
         except RequestRejected as error:
             raise ApiError(400, str(error), "model_cannot") from error
 
-    def _size(self, text: str) -> int:
-        return len(self._tokens(text)) // TOKEN_BYTES
-
 
 def _smallest(messages: Sequence[Message], schema: Mapping[str, Any]) -> str:
     return openai_schema.dump(openai_schema.instance_of(schema)).decode()
-
-
-def _origin(call: ChatCall) -> bytes:
-    parts = [call.model]
-    for message in call.messages:
-        parts.append(message.content)
-        if message.role == "user":
-            break
-    return digest("\0".join(parts).encode("utf-8", "surrogatepass"))
-
-
-MIN_TOKENS, STEP_TOKENS = 1024, 128
-TOKEN_BYTES = 4
-_MAX_PREFIXES = 65_536
-
-
-def prefixes_of(model: str, tokens: bytes) -> tuple[bytes, ...]:
-    """Return a digest of each prefix that can be cached: the first 1,024 tokens, the first 1,152, ….
-
-    Args:
-        model: name of the model; each has a cache of its own.
-        tokens: the whole prompt, uint32 a token.
-    """
-    if len(tokens) < MIN_TOKENS * TOKEN_BYTES:
-        return ()
-    running = hashlib.blake2b(model.encode("utf-8", "surrogatepass") + b"\0", digest_size=16)
-    running.update(tokens[: MIN_TOKENS * TOKEN_BYTES])
-    found = [running.digest()]
-    step = STEP_TOKENS * TOKEN_BYTES
-    for start in range(MIN_TOKENS * TOKEN_BYTES, len(tokens) - step + 1, step):
-        running.update(tokens[start : start + step])
-        found.append(running.digest())
-    return tuple(found)
-
-
-class PromptCache:
-    """Remembers prefixes; the longest unused go first. Time does not count: entries do not grow old."""
-
-    def __init__(self) -> None:
-        self._known: OrderedDict[bytes, None] = OrderedDict()
-
-    def take(self, prefixes: Sequence[bytes]) -> int:
-        """Return how many tokens of a prompt came before, and remember the prompt.
-
-        Args:
-            prefixes: result of `prefixes_of`.
-        """
-        cached = 0
-        for place in range(len(prefixes), 0, -1):
-            if prefixes[place - 1] in self._known:
-                cached = MIN_TOKENS + (place - 1) * STEP_TOKENS
-                break
-        for prefix in reversed(prefixes):  # the shortest last: it serves most prompts, and is to go last
-            self._known[prefix] = None
-            self._known.move_to_end(prefix)
-        while len(self._known) > _MAX_PREFIXES:
-            self._known.popitem(last=False)
-        return cached
 
 
 def digest(raw: bytes) -> bytes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import hmac
 import logging
 import signal
 import threading
@@ -28,7 +27,6 @@ MODELS = ("extractive", "hashing")
 
 logger = logging.getLogger(__name__)
 _MAX_BODY_BYTES = 64 * 1024 * 1024
-_OPEN = ("/healthz", "/stats")
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -52,8 +50,7 @@ class Endpoint:
     ) -> None:
         self.options = options
         embedder = embedder or HashingEmbedder(dim=options.dim, seed=options.seed)
-        answers = Answers(reply or reply_to, embedder, options.prompt_cache, structured)
-        self._calls = CallHandlers(options, answers)
+        self._calls = CallHandlers(options, Answers(reply or reply_to, embedder, structured))
 
     def app(self) -> web.Application:
         """Return the application."""
@@ -79,9 +76,8 @@ class Endpoint:
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Check the key; turn errors into the API's, and count them."""
+        """Turn errors into the API's, and count them."""
         try:
-            self._check_key(request)
             return await handler(request)
         except ApiError as error:
             return self._error(request, error)
@@ -108,17 +104,6 @@ class Endpoint:
 
     async def _healthz(self, request: web.Request) -> web.StreamResponse:
         return json_response({"status": "ok"})
-
-    def _check_key(self, request: web.Request) -> None:
-        wanted = self.options.api_key
-        if wanted is None or request.path in _OPEN:
-            return
-        sent = request.headers.get("Authorization", "").removeprefix("Bearer ")
-        if not sent:
-            said = "You didn't provide an API key. Send it in an Authorization header: Bearer YOUR_KEY."
-            raise ApiError(401, said)
-        if not hmac.compare_digest(sent.encode(), wanted.encode()):
-            raise ApiError(401, f"Incorrect API key provided: {sent[:3]}***.", "invalid_api_key")
 
     def _error(self, request: web.Request, error: ApiError, headers: dict[str, str] | None = None) -> web.Response:
         counts = self._calls.counts.get(request.path)

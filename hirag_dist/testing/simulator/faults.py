@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from hirag_dist.core.prompts.templates import BAR, DONE, FIELD
 from hirag_dist.core.text.normalize import one_line, shorten
@@ -37,24 +36,20 @@ class FaultPlan:
     share: float = 0.0
 
 
-def plan_of(
-    options: SimulatorOptions, request: str, attempt: int, kinds: Collection[str] = CHAT_FAULTS, n_faults: int = 0
-) -> FaultPlan:
+def plan_of(options: SimulatorOptions, request: str, attempt: int, kinds: Collection[str] = CHAT_FAULTS) -> FaultPlan:
     """Return how a call goes.
 
     Args:
         request: hash of what is asked.
         attempt: 0 the first time that this is asked, then 1, 2, ….
         kinds: the faults that such a call can have; another that is drawn is none.
-        n_faults: how many faults earlier attempts got.
     """
     share = 0.0
     if options.jitter:
         share = options.jitter * (2.0 * draw(options.seed, request, attempt, "latency") - 1.0)
     delay_s = options.latency_ms / 1000.0 * (1.0 + share)
     fault = _fault(options, request, attempt)
-    spared = options.max_faults_per_request is not None and n_faults >= options.max_faults_per_request
-    if fault is None or fault not in kinds or spared:
+    if fault is None or fault not in kinds:
         return FaultPlan(delay_s)
     form, place = (draw(options.seed, request, attempt, name) for name in ("form", "share"))
     return FaultPlan(delay_s, fault, form, place)
@@ -80,7 +75,6 @@ def _fault(options: SimulatorOptions, request: str, attempt: int) -> str | None:
     return None
 
 
-_SENTENCE_CHARS = 25  # a text of a reply that is longer is a sentence of it, not a name
 _MARKUP = re.compile(r"<\|[^>]*>|[{}\[\]<>|`#\"]+")
 _RETRY_AFTER_S = 1
 _BAD_GATEWAY = (
@@ -143,36 +137,24 @@ def damages(text: str) -> Mapping[str, Callable[[str, float], str]]:
     """Return the possible damages of a reply's text, by name. A plain text has no form that could be missed."""
     anywhere = {"thinking": _thinking, "empty": _empty, "refusal": _refusal}
     if _is_json(text):
-        return {"prose": _prose, "code": _code, "broken": _broken_json, "language": _translated_keys, **anywhere}
-    if text.endswith(DONE):
-        return {"prose": _prose, "code": _code, "delimiters": _delimiters, "language": _translated_kinds, **anywhere}
-    return anywhere
+        return {"prose": _prose, "broken": _broken_json, **anywhere}
+    return {"prose": _prose, "delimiters": _delimiters, **anywhere} if text.endswith(DONE) else anywhere
 
 
 def _is_json(text: str) -> bool:
-    if not text.startswith("{"):
-        return False
     try:
-        json.loads(text)
+        return isinstance(json.loads(text), dict)
     except ValueError:
         return False
-    return True
 
 
 def _prose(text: str, share: float) -> str:
-    said = " ".join(_sentences(text)) or "The passage mentions nothing that could be listed here."
     openings = ("Here is what I found.", "Certainly! The text can be described as follows.", "Overview:")
-    return f"{_chosen(openings, share)}\n\n{shorten(said, 1200)}"
-
-
-def _code(text: str, share: float) -> str:
-    lines = [f"add_record({said!r})" for said in _sentences(text)[:8]] or ["print('nothing to add')"]
-    head = ["```python", "records = list()", "add_record = records.append", ""]
-    return "\n".join([*head, *lines, "```"])
+    return f"{_chosen(openings, share)}\n\n{_words(text, 1200)}"
 
 
 def _thinking(text: str, share: float) -> str:
-    thought = f"Okay, I need to read this closely. {shorten(' '.join(_sentences(text)), 600)} Let me check again."
+    thought = f"Okay, I need to read this closely. {_words(text, 600)} Let me check again."
     return f"<think>\n{thought}\n" + ("</think>\n" if share < 0.5 else "")
 
 
@@ -185,59 +167,25 @@ def _refusal(text: str, share: float) -> str:
 
 
 def _delimiters(text: str, share: float) -> str:
-    """Other separators than the ones that were asked for."""
+    """Return the reply with other separators than the ones that were asked for."""
+    mark = FIELD if FIELD in text else BAR
     separator = _chosen((" :: ", "\t", "<||>", "; "), share)
-    return text.replace(DONE, "").replace(_mark(text), separator).strip() or _prose(text, share)
-
-
-def _mark(text: str) -> str:
-    """Return the mark between the fields of a reply."""
-    return FIELD if FIELD in text else BAR
+    return text.replace(DONE, "").replace(mark, separator).strip() or _prose(text, share)
 
 
 def _broken_json(text: str, share: float) -> str:
     """Closing brackets are missing, keys are in single quotes, or a value's quotes are not escaped."""
     if share < 0.4:
         return text.rstrip("]} \n")
-    data = json.loads(text)
     if share < 0.7:
-        return repr(data)
+        return repr(json.loads(text))
     return re.sub(r'":\s*("|\[|\{|[\d\-tfn])', r'": as "stated" \1', text, count=1)
 
 
-def _translated_keys(text: str, share: float) -> str:
-    return json.dumps(_renamed(json.loads(text)), ensure_ascii=False)
-
-
-def _translated_kinds(text: str, share: float) -> str:
-    lines = text.replace(DONE, "").strip().splitlines()
-    if not lines:
-        return "El texto no menciona ninguna entidad."
-    words = {"entity": "entidad", "title": "título", "summary": "resumen", "finding": "hallazgo"}
-    split = [line.partition(_mark(text)) for line in lines]
-    return "\n".join([*(f"{words.get(kind, 'nota')}{sep}{rest}" for kind, sep, rest in split), "<|COMPLETO|>"])
-
-
-def _renamed(value: Any) -> Any:
-    """Return a value with every key renamed, as by a model that translates them."""
-    if isinstance(value, dict):
-        return {f"{key}_es": _renamed(inner) for key, inner in value.items()}
-    return [_renamed(item) for item in value] if isinstance(value, list) else value
-
-
-def _sentences(text: str) -> list[str]:
-    """Return the sentences that a reply's records hold, without any markup."""
-    found = _strings(json.loads(text)) if _is_json(text) else re.split(re.escape(_mark(text)) + r"|\n", text)
-    clean = (one_line(_MARKUP.sub(" ", said)) for said in found)
-    return [said for said in clean if len(said) > _SENTENCE_CHARS]
-
-
-def _strings(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list):
-        for inner in value.values() if isinstance(value, dict) else value:
-            yield from _strings(inner)
+def _words(text: str, n_chars: int) -> str:
+    """Return the words of a reply's records without any markup."""
+    said = one_line(_MARKUP.sub(" ", text.replace(FIELD, " ")))
+    return shorten(said, n_chars) or "The passage mentions nothing that could be listed here."
 
 
 def _chosen(options: tuple[str, ...], share: float) -> str:

@@ -40,7 +40,7 @@ class CallCounts:
 
     Attributes:
         calls: answered with 200.
-        input_tokens: Prompt tokens of the answered calls, cached ones too.
+        input_tokens: Prompt tokens of the answered calls.
         rate_limited: got a 429.
         errors: got another 4xx or a 5xx.
         abandoned: were done, and the caller had hung up; they are in no other count.
@@ -51,7 +51,6 @@ class CallCounts:
 
     calls: int = 0
     input_tokens: int = 0
-    cached_tokens: int = 0
     output_tokens: int = 0
     rate_limited: int = 0
     errors: int = 0
@@ -76,16 +75,14 @@ class CompletedCall:
 
     parts: tuple[bytes, ...]
     input_tokens: int
-    cached_tokens: int = 0
     output_tokens: int = 0
     is_stream: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class PendingCall:
-    """Request of a body: its origin, its tokens, the faults that it can get, and the function that makes its reply."""
+    """Request of a body: its tokens, the faults that it can get, and the function that makes its reply."""
 
-    origin: bytes
     input_tokens: int
     kinds: frozenset[str]
     make: Callable[[FaultPlan], Awaitable[CompletedCall]]
@@ -110,7 +107,6 @@ class CallHandlers:
         self._answers = answers
         self._gate = SimulatedLimits(options, time.monotonic)
         self._attempts: Counter[bytes] = Counter()  # times that each request was let in
-        self._faults: Counter[bytes] = Counter()  # faults given, by the origin of the conversation
         self._answered: set[bytes] = set()
         self._ids = itertools.count(1)
 
@@ -123,18 +119,17 @@ class CallHandlers:
         counts = self.counts[request.path]
         raw = await request.read()
         key = digest(raw)
-        work = self._read(request.path, key, raw)
+        work = self._read(request.path, raw)
         denied = self._gate.enter(work.input_tokens)
         if denied is not None:
             return self._refused(counts, denied)
         attempt = self._attempts[key]
         self._attempts[key] += 1
-        plan = plan_of(self._options, key.hex(), attempt, work.kinds, self._faults[work.origin])
+        plan = plan_of(self._options, key.hex(), attempt, work.kinds)
         made = None
         with self._let_in(counts):
             if plan.fault is not None:
                 counts.faults[plan.fault] = counts.faults.get(plan.fault, 0) + 1
-                self._faults[work.origin] += 1
             if plan.fault not in (FAIL, HANG):
                 made = await work.make(plan)
                 self._gate.charge(made.output_tokens)
@@ -154,11 +149,10 @@ class CallHandlers:
         counts.repeats += key in self._answered
         self._answered.add(key)
         counts.input_tokens += made.input_tokens
-        counts.cached_tokens += made.cached_tokens
         counts.output_tokens += made.output_tokens
         return response
 
-    def _read(self, path: str, key: bytes, raw: bytes) -> PendingCall:
+    def _read(self, path: str, raw: bytes) -> PendingCall:
         """Return the request of a body. Raises ApiError 400."""
         if path == EMBEDDINGS:
             asked = self._answers.embedding(raw)
@@ -166,7 +160,7 @@ class CallHandlers:
             async def embed(plan: FaultPlan) -> CompletedCall:
                 return CompletedCall((await self._answers.embed(asked),), asked.input_tokens)
 
-            return PendingCall(key, asked.input_tokens, EMBEDDING_FAULTS, embed)
+            return PendingCall(asked.input_tokens, EMBEDDING_FAULTS, embed)
         prompt = self._answers.prompt(raw)
 
         async def complete(plan: FaultPlan) -> CompletedCall:
@@ -175,7 +169,7 @@ class CallHandlers:
         # a foreign schema is a caller's probe of the endpoint's capabilities: it is asked once, and a damaged
         # reply would change how everything after it is asked
         kinds = CHAT_FAULTS if prompt.call.schema is None else CHAT_FAULTS - {MALFORMED, TRUNCATE}
-        return PendingCall(prompt.origin, prompt.input_tokens, kinds, complete)
+        return PendingCall(prompt.input_tokens, kinds, complete)
 
     def _refused(self, counts: CallCounts, denied: LimitExceeded) -> web.Response:
         counts.rate_limited += 1
@@ -205,7 +199,7 @@ class CallHandlers:
             parts = tuple(openai_schema.chat_events(call.model, reply, *named, call.stream_usage))
         else:
             parts = (openai_schema.dump(openai_schema.chat_body(call.model, reply, *named)),)
-        return CompletedCall(parts, reply.input_tokens, reply.cached_tokens, reply.output_tokens, call.stream)
+        return CompletedCall(parts, reply.input_tokens, reply.output_tokens, call.stream)
 
     async def _hang(self, request: web.Request) -> web.StreamResponse:
         """Say nothing until the caller hangs up or the endpoint stops."""

@@ -191,7 +191,7 @@ def _usage(reply: ChatReply) -> dict[str, Any]:
         "prompt_tokens": reply.input_tokens,
         "completion_tokens": reply.output_tokens,
         "total_tokens": reply.input_tokens + reply.output_tokens,
-        "prompt_tokens_details": {"cached_tokens": reply.cached_tokens},
+        "prompt_tokens_details": {"cached_tokens": 0},
     }
 
 

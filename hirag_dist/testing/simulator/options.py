@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from hirag_dist.errors import ConfigError
 
@@ -22,15 +22,11 @@ class SimulatorOptions:
         burst_s: how many seconds of a limit a rested endpoint grants at once (OpenAI: a minute's).
         max_concurrent: calls at a time, or None.
         limit_headers: whether replies tell the limits (x-ratelimit-*, Retry-After) or callers have to find them.
-        prompt_cache: whether prefixes of 1,024 tokens and more that came before are reported as cached.
         fail_rate: share of calls that get a 500, 502, 503 or 529.
         malformed_rate: share of chat replies whose text is damaged as real models do it.
         truncate_rate: share of chat replies that are cut, with finish_reason "length".
         hang_rate: share of calls that are not answered until the caller goes.
-        max_faults_per_request: how many faults one request gets over all its attempts, those included that continue its
-            conversation, or None for any number.
         seed: Seed of all random draws and of the vectors.
-        api_key: what callers must send, or None for anybody.
         dim: size of the vectors.
 
     Raises:
@@ -45,14 +41,11 @@ class SimulatorOptions:
     burst_s: float = 60.0
     max_concurrent: int | None = None
     limit_headers: bool = True
-    prompt_cache: bool = True
     fail_rate: float = 0.0
     malformed_rate: float = 0.0
     truncate_rate: float = 0.0
     hang_rate: float = 0.0
-    max_faults_per_request: int | None = None
     seed: int = 0
-    api_key: str | None = field(default=None, repr=False)
     dim: int = 384
 
     def __post_init__(self) -> None:
@@ -69,10 +62,6 @@ class SimulatorOptions:
         if sum(getattr(self, name) for name in FAULT_RATES) > 1 + 1e-9:
             raise ConfigError(
                 f"simulate-llm: a call gets one fault at most, so {', '.join(FAULT_RATES)} together must not pass 1"
-            )
-        if self.max_faults_per_request is not None and self.max_faults_per_request < 0:
-            raise ConfigError(
-                f"simulate-llm: max_faults_per_request must be at least 0, got {self.max_faults_per_request}"
             )
         self.address()
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hirag_dist.errors import InputError
-from hirag_dist.storage.snapshot.documents import document_content, list_documents
+from hirag_dist.storage.snapshot.documents import list_documents
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.types import ChatRequest
 from tests.toy_builds import Bench, between, rows, task_of
@@ -39,26 +38,9 @@ def test_the_counts_of_every_document(snapshot: Snapshot) -> None:
     assert [each.n_entities for each in found] == [3, 3, 0, 2]
 
 
-def test_the_content_of_a_document_by_id_and_by_path(snapshot: Snapshot) -> None:
-    content = document_content(snapshot, "3.txt")
-    assert document_content(snapshot, content.document.document_id) == content
-    assert [each.text for each in content.chunks] == ["sun sea"]
-    assert [(each.name, each.n_chunks, each.n_chunks_of_index) for each in content.entities] == [
-        ("sea", 1, 2),
-        ("sun", 1, 2),
-    ]
-    assert content.chunks[0].n_entities == 2
-    assert content.dead_letters == ()
-    ((stage, unit, reason),) = document_content(snapshot, "2.txt").dead_letters
-    assert (stage, unit) == ("extract", document_content(snapshot, "2.txt").chunks[0].chunk_id)
-    assert "empty" in reason
-
-
 def test_a_path_of_several_records(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.folder.joinpath("corpus.jsonl").write_text('{"text": "sun moon"}\n{"text": "sea sand"}\n')
     bench.run_on([str(tmp_path / "corpus.jsonl")])
     snapshot = open_snapshot(bench.store)
     assert [each.record for each in list_documents(snapshot)] == [0, 1]
-    with pytest.raises(InputError, match=r"2 documents are named corpus\.jsonl: give the id of one"):
-        document_content(snapshot, "corpus.jsonl")
