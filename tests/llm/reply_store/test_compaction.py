@@ -71,11 +71,6 @@ def names(store: Store, ending: str) -> list[str]:
     return [name for name in store.names("ledger") if ending in name]
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(str(tmp_path))
-
-
 class TestWhatItDoes:
     def test_logs_of_killed_writers_become_segments_and_many_runs_few(self, store: Store) -> None:
         for number in range(9):
