@@ -92,11 +92,6 @@ def make_tasks(store: Store, n: int, *schedule: tuple[int, HiragError]) -> list[
     return [Task(stage, at, {"numbers": (Slice("numbers.parquet", at, at + 1),)}, "work", store) for at in range(n)]
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(str(tmp_path))
-
-
 def test_every_task_runs_once_and_leaves_its_output_and_marker(executor: Executor, store: Store) -> None:
     tasks = make_tasks(store, 9)
     results = list(executor.map(tasks))
