@@ -11,7 +11,7 @@ from hirag_dist.readers.encoding import NotText, clean_text, decode_text, text_l
 from hirag_dist.readers.model import FileRefused, ReadOptions, SourceFile, Unreadable
 from hirag_dist.readers.open import explain, open_source, read_all
 from hirag_dist.readers.parquet import open_parquet
-from hirag_dist.readers.text_records import DELIMITERS, iter_lines, parse_json, read_table
+from hirag_dist.readers.text_records import DELIMITERS, iter_lines, json_values, parse_json, read_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,20 +62,11 @@ def _read(source: SourceFile, options: ReadOptions) -> Iterator[Mapping[str, obj
         if source.format == "json":
             yield from _json(decode_text(read_all(stream, options.max_file_bytes)), options.max_file_bytes)
         elif source.format == "jsonl":
-            yield from _json_lines(text_lines(stream, max_bytes), max_bytes)
+            yield from map(_object, json_values(text_lines(stream, max_bytes), max_bytes))
         elif source.format in ("csv", "tsv"):
             yield from _delimited(stream, max_bytes, "\t" if source.format == "tsv" else None)
         else:
             yield f"{source.format} has no records; give .jsonl, .json, .csv, .tsv or .parquet"
-
-
-def _json_lines(lines: Iterator[str], max_bytes: int) -> Iterator[Mapping[str, object] | str]:
-    for number, line in enumerate(lines, start=1):
-        if line and not line.isspace():
-            try:
-                yield _object(parse_json(line, max_bytes))
-            except ValueError as error:
-                yield f"line {number} is not valid JSON: {error}"
 
 
 def _json(text: str, max_bytes: int) -> Iterator[Mapping[str, object] | str]:
@@ -84,7 +75,7 @@ def _json(text: str, max_bytes: int) -> Iterator[Mapping[str, object] | str]:
         value = parse_json(text, max_bytes)
     except ValueError as error:
         if "Extra data" in str(error) and "\n" in text.strip():
-            yield from _json_lines(iter_lines(text), max_bytes)
+            yield from map(_object, json_values(iter_lines(text), max_bytes))
         else:
             yield f"not valid JSON: {error}"
         return
@@ -107,6 +98,8 @@ def _holds_objects(items: list[object]) -> bool:
 
 
 def _object(value: object) -> Mapping[str, object] | str:
+    if isinstance(value, ValueError):
+        return str(value)
     return value if isinstance(value, dict) else f"the record is {kind_of(value)}, not an object"
 
 

@@ -182,17 +182,18 @@ def read_json_lines(lines: Iterable[str], maker: DocumentBuilder) -> Iterator[Do
 
     A line holds an object with a text field, or a string that is the text itself.
     """
-    record = 0
+    for record, value in enumerate(json_values(lines, maker.options.max_document_bytes)):
+        yield _from_value(value, record, maker)
+
+
+def json_values(lines: Iterable[str], max_bytes: int) -> Iterator[object]:
+    """Yield the value of each line that is not blank, or the ValueError that says why it has none."""
     for number, line in enumerate(lines, start=1):
-        if not line or line.isspace():
-            continue
-        try:
-            value = parse_json(line, maker.options.max_document_bytes)
-        except ValueError as error:
-            yield maker.unreadable(record, f"line {number} is not valid JSON: {error}")
-        else:
-            yield _from_value(value, record, maker)
-        record += 1
+        if line and not line.isspace():
+            try:
+                yield parse_json(line, max_bytes)
+            except ValueError as error:
+                yield ValueError(f"line {number} is not valid JSON: {error}")
 
 
 def read_json(text: str, maker: DocumentBuilder) -> Iterator[Document | Unreadable]:
@@ -255,6 +256,8 @@ def _from_value(value: object, record: int, maker: DocumentBuilder, key: str | N
         return maker.document(value, record=record, default_title=title, source_id=key)
     if isinstance(value, dict):
         return maker.from_fields(value, record, key, key)
+    if isinstance(value, ValueError):
+        return maker.unreadable(record, str(value))
     return maker.unreadable(record, f"the record is {kind_of(value)}, not an object or a string")
 
 
