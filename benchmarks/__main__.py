@@ -21,7 +21,7 @@ SCRIPTS = (
 )
 NAMES = (
     *("build", "doors", "generated", "gpu", "hierarchy", "leiden", "llm_pool", "load", "memory", "peers"),
-    *("power_cuts", "query", "recall", "scale", "update_scale", "updates", "vectors"),
+    *("power_cuts", "query", "recall", "resolution", "scale", "update_scale", "updates", "vectors"),
 )
 
 

@@ -217,11 +217,9 @@ def _http(http: aiohttp.ClientSession, url: str) -> dict[tuple[str, str], Ask]:
     answer = of(lambda text: {"query": {"question": text}, "omitContext": True, "omitSourceText": True})
     return {
         ("retrieve", "json"): ask(f"{rpc}/Retrieve", of(lambda text: {"query": {"question": text}})),
-        ("retrieve", "page"): ask(f"{url}api/ask", of(lambda text: {"question": text, "answer": False})),
         ("answer", "json"): ask(f"{rpc}/Answer", answer),
         ("answer", "openai"): ask(f"{url}v1/chat/completions", of(chat(stream=False))),
         ("answer", "openai-stream"): ask(f"{url}v1/chat/completions", of(chat(stream=True))),
-        ("answer", "page"): ask(f"{url}api/ask", of(lambda text: {"question": text})),
     }
 
 

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 
 from hirag_dist.cli.main import exit_at_once
 from hirag_dist.llm.endpoints import onnx_models
+from hirag_dist.storage.store import Store
 from tests import strata
 from tests.milvus_server import NoServer, shared_server
 
@@ -50,6 +51,19 @@ def _one_authority(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("SSL_CERT_DIR", str(tmp_path_factory.mktemp("authorities")))
         if "SSL_CERT_FILE" not in os.environ:
             patch.setenv("SSL_CERT_FILE", str(Path(__file__).parent / "authority.pem"))
+        yield
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(str(tmp_path))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_syncs() -> Iterator[None]:
+    """No test loses power, so that nothing waits for a disk. Tests of durability watch the calls in their order."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
         yield
 
 

@@ -1,4 +1,4 @@
-"""Every interface of a service, called in one way: gRPC, the page's lines, JSON over HTTP, and OpenAI's API.
+"""Every interface of a service, called in one way: gRPC, JSON over HTTP, and OpenAI's API.
 
 A test of what holds for all of them takes `INTERFACES` as its parameter. A new interface needs a class with the methods
 of `Interface`, and a line in that tuple.
@@ -166,38 +166,6 @@ class _Http(Interface):
         return reply, [json.loads(line) for line in lines if line.startswith("{")]
 
 
-class PageLines(_Http):
-    name = "page"
-    says_when = False  # its own client has asked again by then
-
-    async def retrieve(self, served: Served, asked: Question) -> Reply:
-        return await self._ask(served, asked, answer=False)
-
-    async def answer(self, served: Served, asked: Question) -> Reply:
-        return await self._ask(served, asked, answer=True)
-
-    async def send(self, served: Served, body: bytes) -> Reply:
-        return (await self._post(served, "api/ask", Question(), body))[0]
-
-    async def _ask(self, served: Served, asked: Question, *, answer: bool) -> Reply:
-        body = {"question": asked.text, "mode": asked.mode, "answer": answer, "labels": list(asked.labels)}
-        if asked.timeout_s is not None:
-            body["timeout_s"] = asked.timeout_s
-        reply, lines = await self._post(served, "api/ask", asked, json.dumps(body).encode())
-        if reply.status != "OK":
-            return reply
-        if lines[-1]["type"] == "error":
-            return Reply(lines[-1]["error"]["kind"], reply.text)
-        if answer:
-            final = lines[-1]["answer"]
-            reply.answer, reply.cited = final["text"], tuple(each["ref"] for each in final["citations"])
-        else:
-            found = lines[-1]["retrieval"]
-            reply.found = tuple(each["entity_id"] for each in found["local"])
-            reply.found += tuple(each["chunk_id"] for each in found["sources"])
-        return reply
-
-
 class Json(_Http):
     name = "json"
 
@@ -259,7 +227,7 @@ class OpenAiStream(OpenAi):
         return reply
 
 
-INTERFACES: tuple[Interface, ...] = (Grpc(), PageLines(), Json(), OpenAi(), OpenAiStream())
+INTERFACES: tuple[Interface, ...] = (Grpc(), Json(), OpenAi(), OpenAiStream())
 
 
 def callers_file(folder: Path, **callers: Any) -> fakes.CallersFile:

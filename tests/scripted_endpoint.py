@@ -37,11 +37,6 @@ class Asked:
     def user(self) -> str:
         return str(self.body["messages"][1]["content"])
 
-    @property
-    def is_again(self) -> bool:
-        """True if a reply was refused before."""
-        return "An earlier reply could not be used" in self.user
-
     def between(self, tag: str) -> str:
         found = re.search(rf"<{tag}>\n(.*?)\n</{tag}>", self.user, re.DOTALL)
         assert found, f"no <{tag}> in {self.user}"

@@ -196,12 +196,12 @@ async def test_errors_before_there_is_a_result(
 async def test_deadlines(interface: Interface, one: Served, engine: fakes.FakeEngine) -> None:
     engine.gate = asyncio.Event()
     reply = await interface.answer(one, Question(timeout_s=0.6))
-    late = {"openai-stream": "TIMEOUT", "page": "DeadlinePassed"}  # the retrieval was sent: the stream breaks off
+    late = {"openai-stream": "TIMEOUT"}  # the retrieval was sent: the stream breaks off
     assert reply.status == late.get(interface.name, "DEADLINE_EXCEEDED")
     assert fakes.ANSWER.text not in reply.text
     assert engine.deadlines[0] is not None
     assert engine.deadlines[0] <= 0.6
-    if interface.retrieves and interface.name != "page":  # which streams the levels
+    if interface.retrieves:
         partial = await interface.retrieve(one, Question(timeout_s=0.6))
         assert (partial.status, partial.found) in (("OK", ("e1",)), ("DEADLINE_EXCEEDED", ()))
 

@@ -143,12 +143,6 @@ ROWS: dict[str, list[Panel]] = {
         ),
         Panel("Processes configured", {"sum(hirag_service_workers{THESE})": "processes"}, kind="stat"),
         Panel(
-            "The certificate is good for",
-            {"min(hirag_service_certificate_expiry_timestamp_seconds{THESE}) - time()": "certificate"},
-            "s",
-            "stat",
-        ),
-        Panel(
             "The next token is good for",
             {"min(hirag_service_token_expiry_timestamp_seconds{THESE}) - time()": "token"},
             "s",

@@ -29,7 +29,7 @@ from hirag_dist.compute.kernels import has_gpu_workers, resolve_kernels
 from hirag_dist.config.model import Config
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.core.text.tokens import counter
-from hirag_dist.errors import HiragError, SnapshotError
+from hirag_dist.errors import HiragError
 from hirag_dist.llm.capabilities import Capabilities
 from hirag_dist.llm.endpoints.factory import make_chat_model, make_embedder, make_local_reranker, make_reranker
 from hirag_dist.llm.prompt_files import load_prompts
@@ -44,7 +44,6 @@ from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatRequest, Message
 
 _PROBE_TOKENS = 32
-_MAX_IN_MEMORY = 200_000  # vectors that are scanned in less time than a Milvus server answers in, about
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ def examine(config: Config, index: str | None) -> list[DoctorFinding]:
     """Return the findings, in the order of the flow."""
     config = settle_embedder(config, None if index is None else recorded_embedder(Store(index)))
     findings = [_version(name) for name in ("ray", "grpcio", "numba")]
-    findings += [_milvus_packages(config), *_second_distribution(), _gpu()]
+    findings += [_milvus_packages(config), _gpu()]
     if has_gpu_workers(config):
         seen = f"up to {config.execution.gpu_workers} workers with a GPU say which, when a build first needs them"
         findings.append(DoctorFinding("kernels", "note", seen))
@@ -94,11 +93,9 @@ def examine(config: Config, index: str | None) -> list[DoctorFinding]:
         findings.append(_check(f"reranker {reranker}", lambda: asyncio.run(_rerank(reranker, config))))
     if notice := lexical_embedding_notice(config):
         findings.append(DoctorFinding("embedder", "note", notice))
-    findings.append(_vector_search(config, index))
+    findings.append(_vectors(config))
     if config.vectors.chosen == "milvus":
         findings.append(_check("Milvus", lambda: _milvus(config), "check vectors.uri and vectors.token"))
-    if config.service.catalogue is not None or config.service.indexes:
-        findings.append(_check("catalogue", lambda: _catalogue(config)))
     findings.append(_disk(index or tempfile.gettempdir()))
     if index is not None:
         findings.append(_check(f"index {index}", lambda: _index(index)))
@@ -112,30 +109,11 @@ def _check(subject: str, look: Callable[[], str], fix: str = "") -> DoctorFindin
         return DoctorFinding(subject, "fault", str(error), fix)
 
 
-def _vector_search(config: Config, index: str | None) -> DoctorFinding:
-    """Return the backend that searches entity vectors, why, and a note where another one suits the index better."""
+def _vectors(config: Config) -> DoctorFinding:
+    """Return the backend that searches entity vectors."""
     vectors = config.vectors
-    reasons = {
-        "memory": "an exact scan of the mapped vectors, faster than Milvus Lite at every size",
-        "milvus": "the server of vectors.uri",
-        "milvus-lite": "a file of one process; a search takes 10 ms and more, in memory 0.7 ms for 10,000 vectors",
-    }
     by = "auto, " if vectors.backend == "auto" else ""
-    seen = f"{by}{vectors.chosen}: {reasons[vectors.chosen]}"
-    try:
-        manifest = None if index is None or not current_id(Store(index)) else open_snapshot(Store(index)).manifest
-    except HiragError:  # a finding of its own
-        manifest = None
-    if manifest is None:
-        return DoctorFinding("vectors", "ok", seen)
-    n, n_bytes = manifest.counts["entities"], manifest.counts["entities"] * manifest.dim * 4
-    seen += f"; the index has {n:,} of {manifest.dim} numbers, of which a question reads {n_bytes / 1e6:,.0f} MB"
-    if vectors.chosen == "memory" and n > _MAX_IN_MEMORY:
-        fix = f"above {_MAX_IN_MEMORY:,} vectors a Milvus server (vectors.uri) answers sooner"
-        return DoctorFinding("vectors", "note", seen, fix)
-    if vectors.chosen == "milvus-lite":
-        return DoctorFinding("vectors", "note", seen, "set vectors.backend to auto for shorter searches")
-    return DoctorFinding("vectors", "ok", seen)
+    return DoctorFinding("vectors", "ok", f"{by}{vectors.chosen}")
 
 
 def _version(name: str) -> DoctorFinding:
@@ -155,16 +133,6 @@ def _milvus_packages(config: Config) -> DoctorFinding:
     if config.vectors.chosen == "milvus-lite":
         return DoctorFinding("Milvus packages", "fault", "vectors.backend is milvus-lite, which is missing", INSTALL)
     return DoctorFinding("Milvus packages", "ok", f"pymilvus {client.seen}")
-
-
-def _second_distribution() -> list[DoctorFinding]:
-    """Return a fault if the client's own distribution is installed too, which has some of the same files."""
-    try:
-        seen = f"{importlib.metadata.version('hirag-dist-client')} is installed too, and has files of this distribution"
-    except importlib.metadata.PackageNotFoundError:
-        return []
-    fix = "pip uninstall hirag-dist-client; pip install --force-reinstall --no-deps hirag-dist"
-    return [DoctorFinding("hirag-dist-client", "fault", seen, fix)]
 
 
 def _documents() -> DoctorFinding:
@@ -293,27 +261,6 @@ def _milvus(config: Config) -> str:
 
     token = config.vectors.token.get_secret_value() if config.vectors.token else ""
     return server_version(str(config.vectors.uri), token)
-
-
-def _catalogue(config: Config) -> str:
-    """Open every index; return how many there are.
-
-    Raises:
-        HiragError: the settings are wrong, or an index cannot be opened.
-    """
-    from hirag_dist.composition.catalogue import CatalogueListing, catalogue_config
-    from hirag_dist.storage.snapshot.reader import open_snapshot
-
-    listed = CatalogueListing(catalogue_config(config).service)()
-    unread = []
-    for name, definition in listed.items():
-        try:
-            open_snapshot(Store(definition.uri))
-        except HiragError as error:
-            unread.append(f"{name}: {error}")
-    if unread:
-        raise SnapshotError(f"{len(unread)} of {len(listed)} indexes cannot be opened; the first: {unread[0]}")
-    return f"{count_noun(len(listed), 'index', 'indexes')}, none damaged"
 
 
 def _disk(folder: str) -> DoctorFinding:

@@ -24,10 +24,9 @@ from hirag_dist.core.graph.bfs import hop_distances
 from hirag_dist.core.graph.hierarchy_metrics import PathLengthSample
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError, HiragError, StoreError
-from hirag_dist.inspection.graph_view import graph_view
 from hirag_dist.inspection.model import Inspection
+from hirag_dist.inspection.outline import outline
 from hirag_dist.inspection.page import drift_sections, render_page, resolved_section, update_section
-from hirag_dist.inspection.passages import choose_passages
 from hirag_dist.inspection.summary import TABLES, inspect_tables
 from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.snapshot.reader import Snapshot
@@ -43,12 +42,6 @@ _ONE = {"aliases": "alias", "communities": "community", "entities": "entity"}  #
 def inspect(
     index: IndexOption,
     html: Annotated[str | None, typer.Option(metavar="FILE", help="Write one self-contained page.")] = None,
-    texts: Annotated[
-        bool, typer.Option("--texts/--no-texts", help="Documents in the page, up to 2 MB; without, names and reports.")
-    ] = True,
-    question_page: Annotated[
-        str, typer.Option(metavar="URL", help="Address of the service's web page, to which the page's entities link.")
-    ] = "",
     drift: Annotated[
         bool,
         typer.Option(
@@ -63,10 +56,7 @@ def inspect(
     if check and not drift:
         raise ConfigError("--check is about the gates of drift: give --drift with it")
     opened = open_current(Store(index), snapshot)
-    if html:
-        inspection = write_page(opened, html, drift, texts=texts, question_page=question_page)
-    else:
-        inspection = inspect_snapshot(opened, drift)
+    inspection = write_page(opened, html, drift) if html else inspect_snapshot(opened, drift)
     if json:
         facts = {"tokens_per_corpus_token": tokens_per_corpus_token(opened), "fallback": opened.fallback or None}
         emit(inspection.to_dict() | facts)
@@ -99,25 +89,19 @@ def _hops(graph: CsrGraph, sources: IntVector) -> NDArray[np.int32]:
         return hop_distances(graph, sources)
 
 
-def write_page(
-    snapshot: Snapshot, file: str, drift: bool = False, *, texts: bool = True, question_page: str = ""
-) -> Inspection:
+def write_page(snapshot: Snapshot, file: str, drift: bool = False) -> Inspection:
     """Write the page of a snapshot and return its numbers.
 
     Args:
         drift: measure it too.
-        texts: whether the page holds texts of documents.
-        question_page: address of the service's web page; empty for none.
 
     Raises:
         StoreError: the file cannot be written.
     """
     inspection = inspect_snapshot(snapshot, drift)
-    view = graph_view({name: snapshot.table(name) for name in ("entities", "relations", "communities", "reports")})
-    held = {name: snapshot.table(name) for name in ("entities", "chunks", "documents")} if texts else {}
-    passages = choose_passages(held, view.entities["id"]) if texts else None
+    communities = outline({name: snapshot.table(name) for name in ("entities", "relations", "communities", "reports")})
     try:
-        Path(file).write_text(render_page(inspection, view, passages, question_page), encoding="utf-8")
+        Path(file).write_text(render_page(inspection, communities), encoding="utf-8")
     except OSError as error:
         raise StoreError(f"cannot write {file}: {error.strerror}") from error
     return inspection

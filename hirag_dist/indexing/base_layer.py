@@ -27,7 +27,6 @@ from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.layers import BaseLayer, GraphMentions, ImportedCommunities, embed_entities
 from hirag_dist.indexing.mentions import (
     ExtractedMentions,
-    NamesToResolve,
     check_entities,
     describe_entities,
     extract_base_layer,
@@ -41,7 +40,7 @@ from hirag_dist.indexing.stages.claims import ExtractClaims
 from hirag_dist.indexing.stages.embed import EmbedEntities, vector_rows
 from hirag_dist.indexing.stages.extract import ExtractGraph
 from hirag_dist.indexing.stages.merge import DescribeEntities
-from hirag_dist.indexing.stages.resolve import CHUNK_IDS, asked_names, renamed, renamed_mentions, renamed_relations
+from hirag_dist.indexing.stages.resolve import renamed, renamed_mentions, renamed_relations
 from hirag_dist.schemas import (
     ALIASES,
     CHUNKS,
@@ -244,7 +243,8 @@ def write_base_layer(
     rejects = found.rejects + datasets.put("kept_letters", _of_stages(letters, (ExtractGraph.name,), stale))
     aliases = Dataset(ALIASES)
     if context.config.resolution.enabled:
-        aliases, own_letters = _aliases(context, base, found.mentions, stale, letters)
+        now = ("mentions_now", graph.entities.now), ("relation_mentions_now", graph.relations.now)
+        aliases, own_letters = find_aliases(context, GraphMentions(*(datasets.put(*own) for own in now)))
         rejects += own_letters
     resolved = _resolved(graph, base.table("aliases").cast(ALIASES), datasets.read(aliases))
     keys, pairs = resolved.keys, resolved.pairs
@@ -332,25 +332,6 @@ def refused_units(base: UpdateBase, stage: str) -> pa.Array:
     """Return the units of the base's dead letters of a stage."""
     letters = base.table("rejects")
     return letters.filter(pc.equal(letters["stage"], stage))["unit_id"].combine_chunks()
-
-
-def _aliases(
-    context: BuildContext, base: UpdateBase, new: GraphMentions, stale: pa.Array, letters: pa.Table
-) -> tuple[Dataset, Dataset]:
-    """Return ALIASES of now, and the dead letters of questions; those of the base are asked again."""
-    put = context.datasets.put
-    mentions = GraphMentions(
-        base.dataset("mentions", MENTIONS) + new.entities,
-        base.dataset("relation_mentions", RELATION_MENTIONS) + new.relations,
-    )
-    names = NamesToResolve(
-        mentions,
-        new,
-        put("stale_chunks", pa.table({"chunk_id": stale}, CHUNK_IDS)),
-        put("names_asked_again", asked_names(letters)),
-        put("aliases_before", base.table("aliases").cast(ALIASES)),
-    )
-    return find_aliases(context, names)
 
 
 def _resolved(graph: GraphChanges, before: pa.Table, now: pa.Table) -> ResolvedMentions:

@@ -13,7 +13,7 @@ import logging
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -47,7 +47,7 @@ from hirag_dist.indexing.stages.meta_types import EXCERPT_CHARS, N_EXCERPTS
 from hirag_dist.indexing.stages.packed_calls import MAX_UNITS
 from hirag_dist.indexing.stages.read import unit_of
 from hirag_dist.indexing.stages.resolve import PAIRS_PER_CALL
-from hirag_dist.llm.usage import dollars, total_cost
+from hirag_dist.llm.usage import total_cost
 from hirag_dist.readers import Document, find_inputs, is_access_refusal, missing_packages, read_source
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import ChatRequest, IntVector
@@ -118,7 +118,7 @@ class DueEstimate:
     tokens: int = 0
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class CostEstimate:
     """Estimate of a build, or of the update of an index.
 
@@ -167,12 +167,6 @@ class CostEstimate:
     def cost_usd(self) -> float | None:
         """Cost of all stages; None where the price of an endpoint is not known."""
         return total_cost(stage.cost_usd for stage in self.stages)
-
-    def __repr__(self) -> str:
-        return (
-            f"<CostEstimate {self.documents:,} documents, {self.chunks:,} chunks, {self.tokens:,} tokens: "
-            f"{self.calls:,} calls, {dollars(self.cost_usd)}, at least {self.seconds:.0f} s>"
-        )
 
 
 @dataclass(frozen=True)
@@ -534,34 +528,25 @@ def works_of_build(n_chunks: int, n_tokens: int, config: Config, prompts: Prompt
         n_calls = pairs / (PAIRS_PER_CALL if config.pack_tokens else 1)
         shown = pairs * QUESTION_IN + n_calls * system(same_entity_request([], prompts, None))
         yield Work("resolve", roles.summarise, n_calls, shown, pairs * QUESTION_OUT)
-    summaries = _summaries(entities, config)
+    clusters, tokens_in, tokens_out, above = _summaries(entities, config)
     generated = config.meta_types == "generate"
-    if generated and summaries.clusters:
+    if generated and clusters:
         shown = min(n_chunks, N_EXCERPTS) * min(config.chunk_tokens, EXCERPT_CHARS / CHARS_PER_TOKEN)
         yield Work("meta types", roles.summarise, 1, system(meta_types_request([], prompts)) + shown, MIN_OUT)
-    n_calls = summaries.clusters / summaries_per_call(config)
+    n_calls = clusters / summaries_per_call(config)
     fixed = system(summary_request([], prompts, META_TYPES if generated else config.meta_types, None))
-    yield Work("summarise", roles.summarise, n_calls, summaries.tokens_in + n_calls * fixed, summaries.tokens_out)
-    in_graph = entities + summaries.entities
-    reports = _reports(in_graph, config)
-    n_calls = reports.written / reports_per_call(config)
+    yield Work("summarise", roles.summarise, n_calls, tokens_in + n_calls * fixed, tokens_out)
+    in_graph = entities + above
+    written, tokens_in, tokens_out = _reports(in_graph, config)
+    n_calls = written / reports_per_call(config)
     fixed = system(report_request([], [], [], prompts, None))
-    yield Work("reports", roles.report, n_calls, reports.tokens_in + n_calls * fixed, reports.tokens_out)
+    yield Work("reports", roles.report, n_calls, tokens_in + n_calls * fixed, tokens_out)
     batches = (in_graph + n_chunks) / config.llm.endpoints[roles.embed].batch_size
     yield Work("embed", roles.embed, batches, n_tokens + in_graph * TOKENS_PER_ENTITY, 0)
 
 
-class _Summaries(NamedTuple):
-    """Clusters that a build summarises, the tokens of their members and replies, and the entities above layer 0."""
-
-    clusters: float
-    tokens_in: float
-    tokens_out: float
-    entities: float
-
-
-def _summaries(entities: float, config: Config) -> _Summaries:
-    """Return the summaries of all layers above a layer 0 of some entities."""
+def _summaries(entities: float, config: Config) -> tuple[float, float, float, float]:
+    """Return the clusters above a layer 0 of some entities, the tokens of members and replies, and their entities."""
     target = config.clustering.target_size
     clusters = tokens_in = tokens_out = above = 0.0
     here = entities
@@ -574,7 +559,7 @@ def _summaries(entities: float, config: Config) -> _Summaries:
         tokens_out += members * MEMBER_OUT
         here = min(clusters_here * SUMMARIES_PER_CLUSTER, here * 0.8)
         above += here
-    return _Summaries(clusters, tokens_in, tokens_out, above)
+    return clusters, tokens_in, tokens_out, above
 
 
 def member_tokens(config: Config, layer: int) -> float:
@@ -583,16 +568,8 @@ def member_tokens(config: Config, layer: int) -> float:
     return min(MEMBER_IN if layer == 0 else MEMBER_IN_ABOVE, most)
 
 
-class _Reports(NamedTuple):
-    """Reports that a build writes, and their tokens."""
-
-    written: float
-    tokens_in: float
-    tokens_out: float
-
-
-def _reports(entities: float, config: Config) -> _Reports:
-    """Return the reports of a graph of some entities of all layers."""
+def _reports(entities: float, config: Config) -> tuple[float, float, float]:
+    """Return the reports of a graph of some entities of all layers, and the tokens that they take and have."""
     largest, limit = config.communities.max_size, config.communities.report_tokens
     total = tokens = 0.0
     n_here, inside = 1.0, entities  # groups that are parted, and the entities of each
@@ -607,7 +584,7 @@ def _reports(entities: float, config: Config) -> _Reports:
         n_here, inside = n_here * parts * min(max(size / largest - 0.25, 0.0), 1.0), size
     share = config.communities.report_share
     of_tokens = share**_SIZE_EXPONENT
-    return _Reports(total * share, tokens * of_tokens, total * REPORT_OUT * of_tokens)
+    return total * share, tokens * of_tokens, total * REPORT_OUT * of_tokens
 
 
 def summaries_per_call(config: Config) -> float:

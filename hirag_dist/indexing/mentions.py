@@ -18,8 +18,6 @@ from hirag_dist.indexing.stages.extract_nlp import ExtractNames
 from hirag_dist.indexing.stages.merge import DescribeEntities, MergeEntities, MergeRelations
 from hirag_dist.indexing.stages.packed_calls import PackingOptions
 from hirag_dist.indexing.stages.resolve import (
-    CHUNK_IDS,
-    NAME_KEYS,
     PAIRS,
     PAIRS_PER_CALL,
     AskPairs,
@@ -120,7 +118,7 @@ def merge_base_layer(context: BuildContext, chunks: Dataset, mentions: GraphMent
     check_entities(mentions.entities.rows, config)
     aliases, named = Dataset(ALIASES), mentions
     if config.resolution.enabled:
-        aliases, letters = find_aliases(context, NamesToResolve(mentions, new=mentions))
+        aliases, letters = find_aliases(context, mentions)
         rejects += letters
         named = rename(context, mentions, aliases) if aliases.rows else mentions
     merged = merge_mentions(context, named, "merge")
@@ -231,38 +229,14 @@ def extract_claims(
     return run(extract, label, chunks=chunks, mentions=mentions.entities, aliases=aliases)
 
 
-@dataclass(frozen=True)
-class NamesToResolve:
-    """Names of an index, and what changed since the base's were resolved; a build has no base.
-
-    Attributes:
-        mentions: those of the base, then the new ones.
-        new: the new ones again.
-        stale: chunks whose mentions of the base do not count any more.
-        again: names to look at in any case.
-        aliases: those of the base.
-    """
-
-    mentions: GraphMentions
-    new: GraphMentions
-    stale: Dataset = Dataset(CHUNK_IDS)
-    again: Dataset = Dataset(NAME_KEYS)
-    aliases: Dataset = Dataset(ALIASES)
-
-
-def find_aliases(context: BuildContext, names: NamesToResolve) -> tuple[Dataset, Dataset]:
-    """Return ALIASES, and the dead letters of the questions to the model."""
+def find_aliases(context: BuildContext, mentions: GraphMentions) -> tuple[Dataset, Dataset]:
+    """Return ALIASES of the names of an index, and the dead letters of the questions to the model."""
     runner, models = context.runner, context.models
     proposed = runner.run(
         ProposePairs(context.config.resolution.aliases),
         "propose pairs",
-        mentions=names.mentions.entities,
-        relation_mentions=names.mentions.relations,
-        new=names.new.entities,
-        new_relations=names.new.relations,
-        stale=names.stale,
-        again=names.again,
-        aliases=names.aliases,
+        mentions=mentions.entities,
+        relation_mentions=mentions.relations,
     )
     answers, rejects = Dataset(PAIRS), Dataset(REJECTS)
     if proposed.questions.rows:
@@ -271,9 +245,7 @@ def find_aliases(context: BuildContext, names: NamesToResolve) -> tuple[Dataset,
         ask = AskPairs(structured, packing, context.prompts.of("same-entity"), answering)
         asked = runner.run(ask, "resolve", questions=proposed.questions)
         answers, rejects = asked.answers, asked.rejects
-    grouped = runner.run(
-        GroupNames(), "group names", names=proposed.names, pairs=proposed.pairs, answers=answers, kept=proposed.kept
-    )
+    grouped = runner.run(GroupNames(), "group names", names=proposed.names, pairs=proposed.pairs, answers=answers)
     return grouped.aliases, rejects
 
 

@@ -96,17 +96,6 @@ class GraphSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class LargeCommunity:
-    """A community with the title of its report, empty where it has none."""
-
-    community_id: str
-    title: str
-    entities: int
-    relations: int
-    rating: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class LevelSummary:
     """The communities of one level.
 
@@ -122,7 +111,6 @@ class LevelSummary:
     sizes: tuple[float, float, float, float, float]
     reports: int
     entities_covered: float
-    largest: tuple[LargeCommunity, ...]
 
 
 @dataclass(frozen=True, slots=True)

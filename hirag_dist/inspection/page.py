@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
-
-import numpy as np
 
 from hirag_dist.core.drift.report import DriftReport, Gate, LayerDrift, PartitionDrift, UpdateStaleness
 from hirag_dist.core.graph.hierarchy_metrics import PathLengthSample
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.html import Bars, Cell, Formatted, Lines, Section, Table, element, render_template
 from hirag_dist.html.render import short_number
-from hirag_dist.inspection.graph_view import GraphView
 from hirag_dist.inspection.model import (
     BillLine,
     ClusteringCoefficients,
@@ -21,7 +17,7 @@ from hirag_dist.inspection.model import (
     Inspection,
     LayerSummary,
 )
-from hirag_dist.inspection.passages import PageTexts
+from hirag_dist.inspection.outline import OutlineNode
 from hirag_dist.llm.usage import dollars
 
 _MAX_TYPES = 12
@@ -30,18 +26,13 @@ _AGREEMENT = ("number", "of shadow", "Jaccard", "ARI")
 _WIDTH = 520  # of a chart in a card
 
 
-def render_page(
-    inspection: Inspection, graph: GraphView, passages: PageTexts | None = None, question_page: str = ""
-) -> str:
-    """Return the page: layers, sparsity curve, the map of communities, degrees, reports and bill.
+def render_page(inspection: Inspection, communities: Sequence[OutlineNode]) -> str:
+    """Return the page: layers, sparsity curve, degrees, paths, communities with their reports, and bill.
 
     Args:
         inspection: the figures of the whole index.
-        graph: the part that the map draws, from `graph_view`.
-        passages: texts of documents, from `choose_passages`; None for none.
-        question_page: address of the service's web page, to which entities then link; empty for none.
+        communities: the tree of communities, from `outline`.
     """
-    passages = passages or PageTexts()
     counts, cover = inspection.counts, inspection.reports
     names = ["documents", "chunks", "entities", "relations", "layers", "communities", "reports"]
     names += ["claims"] if counts.get("claims") else []
@@ -50,7 +41,8 @@ def render_page(
         "page.html",
         inspection=inspection,
         tiles=[*((name, f"{counts.get(name, 0):,}") for name in names), ("cost", dollars(inspection.total.cost_usd))],
-        limits=_limits(graph, passages),
+        communities=communities,
+        limits=_limits(inspection, communities),
         cards=[
             [_layers(inspection.layers), _decisions(inspection.layers)],
             _sparsity(inspection.layers),
@@ -68,55 +60,15 @@ def render_page(
         update=None if inspection.update is None else update_section(inspection.update),
         drift=[] if inspection.drift is None else drift_sections(inspection.drift),
         bill=_bill(inspection),
-        map=map_data(graph) | passage_data(passages) | {"page": question_page},
-        link=link,
     )
 
 
-def map_data(graph: GraphView) -> dict[str, Any]:
-    """Return the input of the page's script: columns of numbers and strings; coordinates in tenths of a unit."""
-    layout = graph.layout
+def _limits(inspection: Inspection, communities: Sequence[OutlineNode]) -> str:
+    def count(nodes: Sequence[OutlineNode]) -> int:
+        return sum(1 + count(node.children) for node in nodes)
 
-    def tenths(values: Any) -> list[int]:
-        return [int(value) for value in np.rint(np.asarray(values) * 10)]
-
-    return {
-        "entities": dict(graph.entities)
-        | {"x": tenths(layout.dots[:, 0]), "y": tenths(layout.dots[:, 1]), "r": tenths(layout.dot_radii)},
-        "communities": dict(graph.communities)
-        | {"x": tenths(layout.circles[:, 0]), "y": tenths(layout.circles[:, 1]), "r": tenths(layout.circle_radii)},
-        "relations": dict(graph.relations),
-        "summaries": dict(graph.summaries),
-        "types": list(graph.types),
-        "kinds": list(graph.kinds),
-        "radius": round(layout.radius * 10),
-    }
-
-
-def passage_data(passages: PageTexts) -> dict[str, Any]:
-    """Return the texts as an input of the page's script."""
-    return {
-        "documents": dict(passages.documents),
-        "chunks": dict(passages.chunks),
-        "passages": [list(places) for places in passages.of_entity],
-    }
-
-
-def _limits(graph: GraphView, passages: PageTexts) -> str:
-    drawn = {"entities": len(graph.entities["name"]), "relations": len(graph.relations["source"])}
-    chosen = {"entities": "most prominent", "relations": "heaviest"}
-    parts = [
-        f"the {drawn[name]:,} {chosen[name]} of {graph.totals[name]:,} {name}"
-        if drawn[name] < graph.totals[name]
-        else f"all {drawn[name]:,} {name}"
-        for name in drawn
-    ]
-    if passages.total:
-        parts.append(f"the texts of {len(passages.documents['text']):,} of {count_noun(passages.total, 'document')}")
-    communities = len(graph.communities["title"])
-    parts.append(f"{communities:,} of {graph.totals['communities']:,} communities")
-    alone = "" if communities == graph.totals["communities"] else "; communities of one entity have no circle"
-    return f"Shown: {', '.join(parts)}{alone}."
+    total = count_noun(inspection.counts.get("communities", 0), "community", "communities")
+    return f"Shown: {count(communities):,} of {total}; those of one entity are left out."
 
 
 def _layers(layers: Sequence[LayerSummary]) -> Bars:
@@ -243,13 +195,8 @@ def _types(inspection: Inspection) -> Bars:
 
 
 def _hubs(inspection: Inspection) -> Table:
-    rows: list[list[Cell]] = [[link(hub.name), hub.type, hub.layer, hub.degree] for hub in inspection.hubs]
+    rows: list[list[Cell]] = [[hub.name, hub.type, hub.layer, hub.degree] for hub in inspection.hubs]
     return Table("Hubs", ["entity", "type", "layer", "neighbours"], rows)
-
-
-def link(name: str) -> str:
-    """Return a button that finds the entity or community on the map."""
-    return element("button", name, type="button", class_="link", data_find=name, dir="auto")
 
 
 def resolved_section(inspection: Inspection) -> Table | None:

@@ -21,7 +21,6 @@ from hirag_dist.inspection.model import (
     GraphSummary,
     HubEntity,
     Inspection,
-    LargeCommunity,
     LayerSummary,
     LevelSummary,
     ReportCover,
@@ -40,7 +39,6 @@ from hirag_dist.types import IntVector
 TABLES = ("documents", "chunks", "entities", "relations", "clusters", "layers", "communities", "reports", "usage")
 
 _HUBS = 20
-_LARGEST = 10
 _EXAMPLES = 5
 
 
@@ -190,7 +188,6 @@ def _levels(tables: Mapping[str, pa.Table]) -> tuple[LevelSummary, ...]:
     communities, reports = tables["communities"], tables["reports"]
     n_entities = max(tables["entities"].num_rows, 1)
     report_rows = rows_of(communities["community_id"], reports["community_id"])
-    titles, ratings = reports["title"], reports["rating"].to_numpy()
     levels = communities["level"].to_numpy()
     sizes = communities["n_entities"].to_numpy()
     leaves = communities["is_leaf"].combine_chunks().to_numpy(zero_copy_only=False)
@@ -198,8 +195,6 @@ def _levels(tables: Mapping[str, pa.Table]) -> tuple[LevelSummary, ...]:
     for level in np.unique(levels):
         rows = np.flatnonzero(levels == level)
         covered = rows[report_rows[rows] >= 0]
-        largest = rows[np.argsort(-sizes[rows], kind="stable")[:_LARGEST]]
-        facts = communities.select(["community_id", "n_entities", "n_relations"]).take(pa.array(largest)).to_pylist()
         quantiles = np.quantile(sizes[rows], [0.0, 0.25, 0.5, 0.75, 1.0])
         result.append(
             LevelSummary(
@@ -209,16 +204,6 @@ def _levels(tables: Mapping[str, pa.Table]) -> tuple[LevelSummary, ...]:
                 sizes=(*(float(value) for value in quantiles),),  # type: ignore[arg-type]
                 reports=len(covered),
                 entities_covered=_n_members(communities, covered) / n_entities,
-                largest=tuple(
-                    LargeCommunity(
-                        fact["community_id"],
-                        titles[int(at)].as_py() if at >= 0 else "",
-                        fact["n_entities"],
-                        fact["n_relations"],
-                        float(ratings[at]) if at >= 0 else None,
-                    )
-                    for fact, at in zip(facts, report_rows[largest], strict=True)
-                ),
             )
         )
     return tuple(result)

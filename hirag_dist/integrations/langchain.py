@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from typing import Any
 
@@ -24,7 +25,7 @@ class HiragRetriever(BaseRetriever):
     """Retriever of the chunks, entities, community reports or paths that an index has for a question.
 
     Each field but `source` and `client_options` can also be given to one call: `retriever.invoke("…", k=3)`; so can
-    `vector`, the question's embedding. Errors are those of `hirag_dist.errors`.
+    `vector`, the question's embedding. Asynchronous calls run in a thread. Errors are those of `hirag_dist.errors`.
 
     Metadata of a document: `level`, `score`, `source` (its URI, unless its own metadata has one), `snapshot_id`,
     `mode`, `partial` if the deadline cut levels off, and the fields of its record: of a chunk `chunk_id`,
@@ -79,10 +80,6 @@ class HiragRetriever(BaseRetriever):
         """Close the connection to HOST:PORT; a client or index that was given stays open."""
         self._connection.close()
 
-    async def aclose(self) -> None:
-        """Close the connections to HOST:PORT, that of the running event loop too."""
-        await self._connection.aclose()
-
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **settings: Any
     ) -> list[Document]:
@@ -94,9 +91,8 @@ class HiragRetriever(BaseRetriever):
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **settings: Any
     ) -> list[Document]:
-        asked = self._settings(settings)
-        found = await self._connection.aretrieve(asked.query(query), asked.arguments(self._connection))
-        return _documents(asked.documents(found))
+        synchronous = run_manager.get_sync()
+        return await asyncio.to_thread(self._get_relevant_documents, query, run_manager=synchronous, **settings)
 
     def _settings(self, overrides: dict[str, Any]) -> RetrieverSettings:
         own = {name: getattr(self, name) for name in SETTINGS if name in type(self).model_fields}

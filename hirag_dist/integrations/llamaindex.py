@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -69,15 +70,11 @@ class HiragRetriever(BaseRetriever):  # type: ignore[misc, unused-ignore]
         """Close the connection to HOST:PORT; a client or index that was given stays open."""
         self._connection.close()
 
-    async def aclose(self) -> None:
-        """Close the connections to HOST:PORT, that of the running event loop too."""
-        await self._connection.aclose()
-
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return self._nodes(self._connection.retrieve(self._query(query_bundle), self._arguments))
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return self._nodes(await self._connection.aretrieve(self._query(query_bundle), self._arguments))
+        return await asyncio.to_thread(self._retrieve, query_bundle)
 
     def _query(self, bundle: QueryBundle) -> Query:
         """Return the query for a bundle. Its embedding is not used: it is of an embedder of LlamaIndex."""

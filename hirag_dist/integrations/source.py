@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,7 +9,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from difflib import get_close_matches
 from typing import Any, Final, Literal
 
-from hirag_dist.client import AsyncHiragClient, HiragClient
+from hirag_dist.client import HiragClient
 from hirag_dist.client.common import client_options
 from hirag_dist.types import CommunityItem, EntityItem, PathItem, Query, Retrieval, SourceItem, TripleItem
 
@@ -223,18 +222,17 @@ _DOCUMENTS: Mapping[Level, Callable[[Retrieval], Iterable[RetrievedDocument]]] =
 }
 
 
-_SOURCES = "HOST:PORT of a service, a HiragClient, an AsyncHiragClient, or an open index"
+_SOURCES = "HOST:PORT of a service, a HiragClient, or an open index (hirag_dist.open_index)"
 
 
 class RetrievalSource:
     """A source of retrievals.
 
-    An address gets a client when it is first used, and an asynchronous one for each event loop. Asynchronous calls of a
-    synchronous source run in a thread. `close` closes what this object opened; a client or an index that was given
-    stays open.
+    An address gets a client when it is first used. `close` closes what this object opened; a given client or index
+    stays open. Calls may come from several threads.
 
     Args:
-        source: HOST:PORT, a client, or an open index (`hirag_dist.open_index`, `open_index_async`).
+        source: HOST:PORT, a client, or an open index (`hirag_dist.open_index`).
         options: fields of `ClientOptions`, for an address.
 
     Raises:
@@ -245,7 +243,7 @@ class RetrievalSource:
     def __init__(self, source: Any, options: Mapping[str, Any]) -> None:
         if isinstance(source, str):
             client_options(source, options)  # checks them
-        elif not callable(getattr(source, "retrieve", None)):
+        elif not callable(getattr(source, "retrieve", None)) or inspect.iscoroutinefunction(source.retrieve):
             raise TypeError(f"source must be {_SOURCES}, got {type(source).__name__}")
         elif options:
             raise TypeError(f"{next(iter(options))} is an option of an address; the source is an open connection")
@@ -253,7 +251,6 @@ class RetrievalSource:
         self._options = dict(options)
         self._lock = threading.Lock()
         self._client: HiragClient | None = None
-        self._by_loop: dict[asyncio.AbstractEventLoop, AsyncHiragClient] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and pickles hold the address and its options; they open connections of their own."""
@@ -262,56 +259,24 @@ class RetrievalSource:
     @property
     def is_service(self) -> bool:
         """True if calls take the keyword arguments of a client."""
-        return isinstance(self._source, str | HiragClient | AsyncHiragClient)
+        return isinstance(self._source, str | HiragClient)
 
     def retrieve(self, query: Query, arguments: Mapping[str, Any]) -> Retrieval:
         """Return the retrieval of a query; `arguments` are those of the source's own method."""
-        found: Retrieval = self._synchronous().retrieve(query, **arguments)
-        return found
-
-    async def aretrieve(self, query: Query, arguments: Mapping[str, Any]) -> Retrieval:
-        """Return the retrieval of a query."""
-        source = self._asynchronous()
-        if source is None:
-            return await asyncio.to_thread(self.retrieve, query, arguments)
-        found: Retrieval = await source.retrieve(query, **arguments)
+        found: Retrieval = self._opened().retrieve(query, **arguments)
         return found
 
     def close(self) -> None:
-        """Close the synchronous client of an address, if there is one."""
+        """Close the client of an address, if there is one."""
         with self._lock:
             client, self._client = self._client, None
         if client is not None:
             client.close()
 
-    async def aclose(self) -> None:
-        """Close both clients of an address: the synchronous one, and that of the running event loop."""
-        self.close()
-        client = self._by_loop.pop(asyncio.get_running_loop(), None)
-        if client is not None:
-            await client.close()
-
-    def _synchronous(self) -> Any:
-        if isinstance(self._source, str):
-            with self._lock:
-                if self._client is None:
-                    self._client = HiragClient(self._source, **self._options)
-                return self._client
-        if inspect.iscoroutinefunction(self._source.retrieve):
-            kind = type(self._source).__name__
-            raise TypeError(
-                f"{kind} has no synchronous calls; await the asynchronous ones, or give HOST:PORT as source"
-            )
-        return self._source
-
-    def _asynchronous(self) -> Any:
-        """Return the source for the running event loop, None if it has synchronous calls only."""
+    def _opened(self) -> Any:
         if not isinstance(self._source, str):
-            return self._source if inspect.iscoroutinefunction(self._source.retrieve) else None
-        loop = asyncio.get_running_loop()
+            return self._source
         with self._lock:
-            for ended in [each for each in self._by_loop if each.is_closed()]:
-                del self._by_loop[ended]
-            if loop not in self._by_loop:
-                self._by_loop[loop] = AsyncHiragClient(self._source, **self._options)
-            return self._by_loop[loop]
+            if self._client is None:
+                self._client = HiragClient(self._source, **self._options)
+            return self._client

@@ -17,6 +17,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from hirag_dist.readers.model import FileRefused, ReadOptions
+
 _STOP_S = 5.0
 
 
@@ -28,7 +30,7 @@ class LimitedProcess:
 
         Args:
             program: file of Python code.
-            what: name of what it reads, for messages.
+            what: Name of what one request reads, for messages.
         """
         self._program = program
         self._what = what
@@ -37,17 +39,20 @@ class LimitedProcess:
         self._owner = 0
         atexit.register(self.close)
 
-    def ask(self, request: Mapping[str, Any], data: bytes) -> dict[str, Any]:
+    def ask(self, request: Mapping[str, Any], data: bytes, options: ReadOptions) -> dict[str, Any]:
         """Return the reply to a request about a file.
 
         Args:
-            request: JSON values for the program: `memory_bytes` and `cpu_s` at least.
+            request: JSON values for the program.
             data: the file.
+            options: Limits of memory, time and text.
 
         Raises:
+            FileRefused: the file is damaged or passes a limit.
             OSError: the process cannot be started, or ended without a reply.
         """
-        head = json.dumps({"n_bytes": len(data), **request}).encode() + b"\n"
+        limits = {"memory_bytes": options.memory_bytes, "cpu_s": options.cpu_s, "max_chars": options.max_document_bytes}
+        head = json.dumps({"n_bytes": len(data), **limits, **request}).encode() + b"\n"
         with self._lock:
             try:
                 reply = self._ask(head, data)
@@ -55,7 +60,23 @@ class LimitedProcess:
                 self._stop()
                 raise
         found: dict[str, Any] = json.loads(reply)
+        if "refused" in found:
+            raise FileRefused(found["refused"])
+        if "error" in found:
+            raise FileRefused(self._reason(found["error"], options))
         return found
+
+    def _reason(self, error: str, options: ReadOptions) -> str:
+        what = self._what
+        reasons = {
+            "encrypted": f"{what} is encrypted; remove its password first",
+            "pages": f"{what} has more than {options.max_pages} pages: split it",
+            "text": f"the text is longer than {options.max_document_bytes} bytes: split the file",
+            "memory": f"{what} takes more than {options.memory_bytes} bytes of memory: split it, or raise "
+            "reading.memory_bytes",
+            "cpu": f"{what} takes more than {options.cpu_s} s to read: split it",
+        }
+        return reasons.get(error, f"{what} is damaged or truncated")
 
     def close(self) -> None:
         """End the process."""
@@ -72,7 +93,7 @@ class LimitedProcess:
         line = process.stdout.readline()
         reply = process.stdout.read(int(line)) if line else b""
         if not reply:
-            raise OSError(f"the process that reads {self._what} ended without a reply")
+            raise OSError(f"the process that reads files such as {self._what} ended without a reply")
         return reply
 
     def _running(self) -> subprocess.Popen[bytes]:

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from hirag_dist.readers.document_builder import DocumentBuilder
 from hirag_dist.readers.limited_process import LimitedProcess
-from hirag_dist.readers.model import Document, ReadOptions, SourceFile, TextPlace, Unreadable
+from hirag_dist.readers.model import Document, FileRefused, ReadOptions, SourceFile, TextPlace, Unreadable
 from hirag_dist.readers.open import FORMATS, split_name
 
-READER: Final = LimitedProcess(Path(__file__).with_name("office") / "program.py", "office files")
+READER: Final = LimitedProcess(Path(__file__).with_name("office") / "program.py", "the file")
 """The process of this process."""
 
 PACKAGES: Final = {"docx": ("docx", "python-docx"), "pptx": ("pptx", "python-pptx"), "xlsx": ("openpyxl", "openpyxl")}
@@ -51,11 +51,10 @@ def read_office(form: str, data: bytes, maker: DocumentBuilder) -> list[Document
         form: docx, pptx, xlsx or epub.
 
     Raises:
+        FileRefused: it has no text, or passes a limit.
         OSError: the process that reads such files cannot be started.
     """
     reply = _ask(form, data, maker.options)
-    if isinstance(reply, str):
-        return [maker.unreadable(0, reply)]
     lost = [maker.unreadable(record, reason) for record, reason in enumerate(reply.get("lost", ()), start=1)]
     return [_document(reply, maker), *lost]
 
@@ -74,9 +73,10 @@ def read_mail(
     Raises:
         OSError: the process that reads mails cannot be started.
     """
-    reply = _ask("eml", data, maker.options)
-    if isinstance(reply, str):
-        yield maker.unreadable(0, reply)
+    try:
+        reply = _ask("eml", data, maker.options)
+    except FileRefused as error:  # of this mail; others may go on
+        yield maker.unreadable(0, str(error))
         return
     yield _document(reply, maker)
     record = 1
@@ -116,29 +116,18 @@ def _document(reply: dict[str, Any], maker: DocumentBuilder) -> Document | Unrea
     return maker.document(reply["text"], title=reply["title"], places=places, properties=reply["properties"])
 
 
-def _ask(form: str, data: bytes, options: ReadOptions) -> dict[str, Any] | str:
-    """Return the reply about a file, or the reason why it has no text."""
+def _ask(form: str, data: bytes, options: ReadOptions) -> dict[str, Any]:
+    """Return the reply about a file.
+
+    Raises:
+        FileRefused: it has no text.
+    """
     if not data:
-        return "the file is empty"
+        raise FileRefused("the file is empty")
     request = {
         "form": form,
-        "max_chars": options.max_document_bytes,
         "max_bytes": min(options.max_content_bytes(len(data)), options.max_file_bytes),
         "max_tree_bytes": _TREE_FACTOR * options.max_file_bytes,
         "encoding": options.encoding,
-        "memory_bytes": options.memory_bytes,
-        "cpu_s": options.cpu_s,
     }
-    reply = READER.ask(request, data)
-    if "refused" in reply:
-        return str(reply["refused"])
-    if "error" not in reply:
-        return reply
-    reasons = {
-        "missing": missing_package(form) or f"the file needs a package that is not installed: {INSTALL}",
-        "text": f"the text is longer than {options.max_document_bytes} bytes: split the file",
-        "memory": f"the file takes more than {options.memory_bytes} bytes of memory: split it, or raise "
-        "reading.memory_bytes",
-        "cpu": f"the file takes more than {options.cpu_s} s to read: split it",
-    }
-    return reasons.get(reply["error"], "the file is damaged or truncated")
+    return READER.ask(request, data, options)

@@ -22,10 +22,10 @@ from hirag_dist.readers.document_builder import (
     missing_text,
 )
 from hirag_dist.readers.limited_process import LimitedProcess
-from hirag_dist.readers.model import Document, FileRefused, InputTooLarge, ReadOptions, SourceFile, Unreadable
+from hirag_dist.readers.model import Document, FileRefused, ReadOptions, SourceFile, Unreadable
 from hirag_dist.readers.open import expands_too_far, open_source
 
-READER: Final = LimitedProcess(Path(__file__).with_name("parquet_program.py"), "Parquet files")
+READER: Final = LimitedProcess(Path(__file__).with_name("parquet_program.py"), "a row group")
 """The process of this process."""
 
 _BYTES = "\0base64"
@@ -95,7 +95,7 @@ class ParquetRows:
         self._uri = uri
         self._options = options
         self._max_bytes = _JSON_FACTOR * options.max_content_bytes(size_bytes)
-        footer = _checked(self._ask(), options)
+        footer = self._ask()
         self.names: list[str] = footer["names"]
         self._n_groups: int = footer["n_groups"]
 
@@ -111,37 +111,21 @@ class ParquetRows:
         """
         for group in range(self._n_groups):
             with tempfile.NamedTemporaryFile("rb") as lines:
-                reply = self._ask(group=group, columns=columns, path=lines.name, max_bytes=self._max_bytes)
+                failure: FileRefused | None = None
+                try:
+                    reply = self._ask(group=group, columns=columns, path=lines.name, max_bytes=self._max_bytes)
+                    failure = expands_too_far(self._options.max_expansion) if reply["cut"] else None
+                except FileRefused as error:
+                    failure = error
                 for line in lines:
                     if line.endswith(b"\n"):  # else the process ended while it was written
                         yield json.loads(line, object_hook=_bytes)
-                if _checked(reply, self._options)["cut"]:
-                    raise expands_too_far(self._options.max_expansion)
+                if failure is not None:
+                    raise failure
 
     def _ask(self, **request: object) -> dict[str, Any]:
         options = self._options
-        limits = {"memory_bytes": options.memory_bytes, "cpu_s": options.cpu_s}
-        return READER.ask({"uri": store_uri(self._uri), "encoding": options.encoding, **limits, **request}, b"")
-
-
-def _checked(reply: dict[str, Any], options: ReadOptions) -> dict[str, Any]:
-    """Return a reply without an error.
-
-    Raises:
-        FileRefused: it has one.
-    """
-    if reply.get("error") == "memory":
-        raise InputTooLarge(
-            f"a row group takes more than {options.memory_bytes} bytes of memory: write smaller pages and row "
-            "groups, or raise reading.memory_bytes"
-        )
-    if reply.get("error") == "cpu":
-        raise InputTooLarge(f"a row group takes more than {options.cpu_s} s to read: write smaller ones")
-    if "error" in reply:
-        raise FileRefused("the file is damaged: Arrow crashes when it reads it")
-    if "refused" in reply:
-        raise FileRefused(reply["refused"])
-    return reply
+        return READER.ask({"uri": store_uri(self._uri), "encoding": options.encoding, **request}, b"", options)
 
 
 def _bytes(value: dict[str, Any]) -> object:

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from hirag_dist.readers.document_builder import DocumentBuilder
 from hirag_dist.readers.limited_process import LimitedProcess
-from hirag_dist.readers.model import Document, ReadOptions, TextPlace, Unreadable
+from hirag_dist.readers.model import Document, TextPlace, Unreadable
 
-READER = LimitedProcess(Path(__file__).with_name("pdf_text.py"), "PDFs")
+READER = LimitedProcess(Path(__file__).with_name("pdf_text.py"), "the PDF")
 """The process of this process."""
 
 _HYPHEN = "\x02"
@@ -35,59 +34,22 @@ _FULL_LINE = 0.75
 """A line this long, as a share of the page's usual line, goes on in the next one."""
 
 
-@dataclass(frozen=True, slots=True)
-class PdfText:
-    """Text of a PDF.
-
-    Attributes:
-        pages: None for a page that cannot be read.
-        labels: of the pages, as the file has them; may be empty.
-        boxes: for each line of each page its areas: left, top, right and bottom of each in 65,535ths of the page.
-        properties: of the PDF by name, such as Title and CreationDate; those that it has.
-        error: why there is no text: damaged, encrypted, pages, text, memory, cpu or crash; empty for none.
-    """
-
-    pages: tuple[str | None, ...] = ()
-    labels: tuple[str, ...] = ()
-    boxes: tuple[list[list[int]], ...] = ()
-    properties: Mapping[str, str] = field(default_factory=dict)
-    error: str = ""
-
-
-def pdf_text(data: bytes, options: ReadOptions) -> PdfText:
-    """Return the text of a PDF.
-
-    Raises:
-        OSError: the process cannot be started, or ended without a reply.
-    """
-    request = {
-        "max_pages": options.max_pages,
-        "max_chars": options.max_document_bytes,
-        "memory_bytes": options.memory_bytes,
-        "cpu_s": options.cpu_s,
-    }
-    fields = READER.ask(request, data)
-    pages, labels, boxes = (tuple(fields.get(name, ())) for name in ("pages", "labels", "boxes"))
-    return PdfText(pages, labels, boxes, fields.get("properties", {}), fields.get("error", ""))
-
-
 def read_pdf(data: bytes, maker: DocumentBuilder) -> list[Document | Unreadable]:
     """Return a PDF as one document, and an `Unreadable` in addition if some of its pages could not be read.
 
     The title is that of the PDF's metadata, else the file's stem.
 
     Raises:
+        FileRefused: it is damaged, encrypted, or passes a limit.
         OSError: the process that reads PDFs cannot be started.
     """
-    read = pdf_text(data, maker.options)
-    if read.error:
-        return [maker.unreadable(0, _reason(read.error, maker.options))]
-    pages = [page or "" for page in read.pages]
-    bad = [index for index, page in enumerate(read.pages) if page is None]
+    read = READER.ask({"max_pages": maker.options.max_pages}, data, maker.options)
+    pages = [page or "" for page in read["pages"]]
+    bad = [index for index, page in enumerate(read["pages"]) if page is None]
     found: list[Document | Unreadable] = []
     if any(page.strip() for page in pages):
         text, lines = join_pages(pages)
-        properties, places = read.properties, _places(lines, read)
+        properties, places = read["properties"], _places(lines, read)
         found.append(maker.document(text, title=properties.get("Title"), places=places, properties=properties))
     elif len(bad) < len(pages):
         found.append(maker.unreadable(0, "the PDF has no text layer; run OCR first"))
@@ -97,25 +59,11 @@ def read_pdf(data: bytes, maker: DocumentBuilder) -> list[Document | Unreadable]
     return found
 
 
-def _reason(error: str, options: ReadOptions) -> str:
-    reasons = {
-        "damaged": "the PDF is damaged or truncated",
-        "encrypted": "the PDF is encrypted; remove its password first",
-        "pages": f"the PDF has more than {options.max_pages} pages: split it",
-        "text": f"the text is longer than {options.max_document_bytes} bytes: split the PDF",
-        "memory": f"the PDF takes more than {options.memory_bytes} bytes of memory: split it, or raise "
-        "reading.memory_bytes",
-        "cpu": f"the PDF takes more than {options.cpu_s} s to read: split it",
-    }
-    return reasons.get(error, "the PDF is damaged: PDFium crashes when it reads it")
-
-
-def _places(lines: Iterable[LineSpan], read: PdfText) -> Iterator[TextPlace]:
+def _places(lines: Iterable[LineSpan], read: Mapping[str, Any]) -> Iterator[TextPlace]:
     """Yield the page of each line, and its areas there where they are known."""
     for line in lines:
-        boxes = read.boxes[line.page] if line.page < len(read.boxes) else []
+        boxes, label = read["boxes"][line.page], read["labels"][line.page]
         own = boxes[line.number] if line.number < len(boxes) else []
-        label = read.labels[line.page] if line.page < len(read.labels) else ""
         yield TextPlace(
             line.start, line.end, "page", page=line.page + 1, page_label=label, boxes=np.array(own, "<u2").tobytes()
         )

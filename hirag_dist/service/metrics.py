@@ -197,7 +197,6 @@ class ProcessFacts:
         snapshot: id of the snapshot being served.
         created_at: time of its publication.
         loaded_at: time when this process loaded it.
-        certificate_expires: end of the service's certificate.
         token_expires: end of the callers' token that expires next.
         callers: number of callers in the callers file.
         callers_failed: whether that file could not be loaded at the last check.
@@ -207,7 +206,6 @@ class ProcessFacts:
     snapshot: str = ""
     created_at: float | None = None
     loaded_at: float | None = None
-    certificate_expires: float | None = None
     token_expires: float | None = None
     callers: int | None = None
     callers_failed: bool | None = None
@@ -225,11 +223,6 @@ _FACTS: dict[str, tuple[str, str, _Mode]] = {  # field of `ProcessFacts` → met
         "hirag_snapshot_loaded_timestamp_seconds",
         "Time when the last process loaded its snapshot.",
         "livemax",
-    ),
-    "certificate_expires": (
-        "hirag_service_certificate_expiry_timestamp_seconds",
-        "Expiry of the service's certificate.",
-        "livemin",
     ),
     "token_expires": (
         "hirag_service_token_expiry_timestamp_seconds",

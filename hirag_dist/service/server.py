@@ -212,7 +212,6 @@ class QueryServer:
                 snapshot="" if info is None else info.snapshot_id,
                 created_at=None if info is None else timestamp(info.created_at),
                 loaded_at=self._loaded_at,
-                certificate_expires=None if self._tls is None else self._tls.files.value.expires.timestamp(),
                 token_expires=None if expiry is None else expiry.timestamp(),
                 callers=None if callers is None else len(callers),
                 callers_failed=None if self._callers is None else self._callers.failed,

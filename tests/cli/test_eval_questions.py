@@ -28,12 +28,11 @@ def items(asked: Asked, names: list[str]) -> str:
 
 
 def inventive(asked: Asked) -> str:
-    """As many as asked for, named by whom they are for, and numbered on behind what is known."""
+    """As many as asked for, named by whom they are for."""
     about = "" if asked.task == "personas" else asked.between("user")
     about += f" {asked.between('task')}" if asked.task == "sensemaking-questions" else ""
-    first = asked.user.split("<known>")[1].count("\n- ") if "<known>" in asked.user else 0
     kind = asked.task[0]
-    return items(asked, [f"{about} {kind}{number}" for number in range(first, first + wanted(asked))])
+    return items(asked, [f"{about} {kind}{number}" for number in range(wanted(asked))])
 
 
 @pytest.fixture
@@ -72,3 +71,11 @@ def test_users_times_tasks_times_questions(run: Run, model: Endpoint, tmp_path: 
     n_asked = len(model.asked)
     assert run("--description", "Letters of a miller.")[1]["results"] == results
     assert len(model.asked) == n_asked
+
+
+def test_what_is_repeated_is_left_out_and_lacks(run: Run, model: Endpoint) -> None:
+    model.script = lambda asked: items(asked, ["The same?", "the SAME"])
+    code, report = run("--description", "Letters of a miller.", sizes=(2, 2, 1))
+    assert code == 0
+    assert report["results"]["short"] == {"personas": 1, "tasks": 1, "questions": 0}
+    assert (report["results"]["questions"], report["results"]["repeated"]) == (1, 3)

@@ -1,4 +1,4 @@
-"""Contract of ChatModel: run on the built-in one, the same over HTTP, a recording, and a script."""
+"""Contract of ChatModel: run on the built-in one, the same over HTTP, and a recording."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ from hirag_dist.llm.rule_based import ExtractiveModel
 from hirag_dist.protocols import ChatModel
 from hirag_dist.testing.simulator import Simulator, SimulatorOptions
 from hirag_dist.types import ChatReply, ChatRequest, Message
-from tests.scripted_model import ScriptedModel
 
 PROMPTS = Prompts()
 TEXT = (
@@ -88,23 +87,10 @@ async def _recorded(stack: AsyncExitStack, folder: Path) -> ChatModel:
     return RecordedModel(str(folder), fallback=source, count_tokens=count_tokens)
 
 
-async def _scripted(stack: AsyncExitStack, folder: Path) -> ChatModel:
-    source = ExtractiveModel(count_tokens)
-    replies = {request: await source.complete(request) for request in REQUESTS.values()}
-
-    def script(request: ChatRequest) -> ChatReply:
-        if request not in replies:
-            raise RequestRejected("not in the script")
-        return replies[request]
-
-    return ScriptedModel(script)
-
-
 MODELS: dict[str, Callable[[AsyncExitStack, Path], object]] = {
     "extractive": _extractive,
     "openai": _openai,
     "recorded": _recorded,
-    "scripted": _scripted,
 }
 
 

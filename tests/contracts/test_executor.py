@@ -21,10 +21,10 @@ from hirag_dist.execution.ray import RayExecutor
 from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.stage import ByRows, Services, Tables
 from hirag_dist.execution.task import Slice, Task, result_of
-from hirag_dist.indexing.stages.resolve import CHUNK_IDS, NAME_KEYS, PAIRS, GroupNames, ProposePairs, RenameMentions
+from hirag_dist.indexing.stages.resolve import PAIRS, GroupNames, ProposePairs, RenameMentions
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.protocols import Executor
-from hirag_dist.schemas import ALIASES, MENTIONS, RELATION_MENTIONS
+from hirag_dist.schemas import MENTIONS, RELATION_MENTIONS
 from hirag_dist.storage.store import Store
 from tests.bare_services import SERVICES
 from tests.core.entities.resolution.graphs import mention
@@ -90,11 +90,6 @@ def make_tasks(store: Store, n: int, *schedule: tuple[int, HiragError]) -> list[
     store.write_table("numbers.parquet", pa.table({"n": list(range(n))}, schema=NUMBERS))
     stage = Double(schedule)
     return [Task(stage, at, {"numbers": (Slice("numbers.parquet", at, at + 1),)}, "work", store) for at in range(n)]
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(str(tmp_path))
 
 
 def test_every_task_runs_once_and_leaves_its_output_and_marker(executor: Executor, store: Store) -> None:
@@ -225,13 +220,8 @@ def test_names_are_resolved_alike(executor: Executor, store: Store) -> None:
         "propose pairs",
         mentions=mentions,
         relation_mentions=Dataset(RELATION_MENTIONS),
-        new=mentions,
-        new_relations=Dataset(RELATION_MENTIONS),
-        stale=Dataset(CHUNK_IDS),
-        again=Dataset(NAME_KEYS),
-        aliases=Dataset(ALIASES),
     )
-    tables = {"names": proposed.names, "pairs": proposed.pairs, "kept": proposed.kept}
+    tables = {"names": proposed.names, "pairs": proposed.pairs}
     aliases = runner.run(GroupNames(), "group names", answers=Dataset(PAIRS), **tables).aliases
     renamed = runner.run(RenameMentions(), "rename mentions", mentions=mentions, aliases=aliases).mentions
     keys = DatasetStore(store).read(renamed)["name_key"].to_pylist()

@@ -261,17 +261,6 @@ def test_clusters_are_the_cpus(kernels: Kernels) -> None:
     assert 2 * true / (2 * true + false + missed) >= 0.99
 
 
-def test_a_layer_larger_than_a_cell_is_grouped(kernels: Kernels) -> None:
-    """Forty blobs in cells of at most 400 rows: every row is in a cluster, and nearly all clusters are of one blob."""
-    rows, labels = blobs(40, 50, 6, seed=3)
-    settings = ClusterSettings(target_size=40, max_size=80, threshold=0.1, seed=0, cell_rows=400)
-    found = soft_clusters(rows, settings, kernels)
-    assert np.array_equal(np.unique(found.rows[found.best]), np.arange(len(rows)))
-    pure = [len(set(labels[found.rows[found.clusters == cluster]])) == 1 for cluster in range(len(found.sizes))]
-    assert np.mean(pure) > 0.8
-    assert found.sizes.max() <= 80
-
-
 def test_the_nearest_mean_of_each_row_is_found(kernels: Kernels) -> None:
     """In two blocks and a rest; of equal means the first."""
     rows, labels = blobs(7, 2_500, 4, seed=6)

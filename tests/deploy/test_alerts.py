@@ -83,11 +83,6 @@ ALARMS: dict[str, tuple[dict[str, str], str, dict[str, str]]] = {
         "30m",
         {f"hirag_snapshot_created_timestamp_seconds{{{OURS}}}": f"{-DAY}x60"},
     ),
-    "HiragCertificateEnds": (
-        {f"hirag_service_certificate_expiry_timestamp_seconds{{{OURS}}}": f"{13 * DAY}x60"},
-        "30m",
-        {f"hirag_service_certificate_expiry_timestamp_seconds{{{OURS}}}": f"{15 * DAY}x60"},
-    ),
     "HiragCallersFileFailed": (
         {f"hirag_service_callers_file_failed{{{OURS}}}": "0 1x30"},
         "10m",

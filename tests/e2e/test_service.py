@@ -34,14 +34,15 @@ def until(service: subprocess.Popen[str], pattern: str, **fields: Any) -> re.Mat
 
 
 def ask(url: str, token: str | None = None) -> list[Any]:
-    """Ask through the page; wait for its port to have a listener."""
+    """Ask as the page does; wait for its port to have a listener."""
     headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
-    request = urllib.request.Request(f"{url}api/ask", json.dumps({"question": QUESTION}).encode(), headers)
+    asked = json.dumps({"query": {"question": QUESTION}}).encode()
+    request = urllib.request.Request(f"{url}hirag.query.v1.QueryService/Answer", asked, headers)
     give_up_at = time.monotonic() + 60
     while True:
         try:
             with urllib.request.urlopen(request, timeout=60) as response:
-                return [json.loads(line) for line in response]
+                return [json.loads(line[6:]) for line in response if line.startswith(b"data: ")]
         except urllib.error.HTTPError:
             raise
         except urllib.error.URLError:

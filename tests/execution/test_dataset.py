@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 from contextlib import suppress
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -16,11 +15,6 @@ from hirag_dist.storage.store import Store
 
 TABLE = pa.table({"a": list(range(500)), "b": [f"word {n % 7}" for n in range(500)]})
 PATH = "work/stage/key/out/part-000000.parquet"
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(str(tmp_path))
 
 
 def flip(store: Store, bit: int) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
-import pytest
 
 from tests.labelled_builds import build
 from tests.toy_builds import LONG, Bench, rows
@@ -13,11 +10,6 @@ from tests.toy_builds import LONG, Bench, rows
 PUBLIC = "Scrooge/person: A miser.\nMarley/person: A partner.\nScrooge + Marley: They trade. 3"
 SECRET = "SCROOGE/person: A smuggler.\nMarley/spy: Not dead.\nLe Havre/location: A port.\nSCROOGE + Marley: They spy. 4"
 OTHER = "Scrooge/person: A miser.\nGhost/person: It haunts.\nScrooge + Ghost: It visits. 2"
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path)
 
 
 def test_mentions_of_what_several_label_sets_speak_of(bench: Bench) -> None:

@@ -7,8 +7,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import DONE
 from hirag_dist.indexing.base import content_config, differences
@@ -50,11 +48,6 @@ def build(bench: Bench, script: Any = reply, **keys: Any) -> Snapshot:
 
 def names(snapshot: Snapshot) -> set[str]:
     return {row["name"] for row in rows(snapshot, "entities")}
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path)
 
 
 def test_several_names_become_one_entity(bench: Bench) -> None:

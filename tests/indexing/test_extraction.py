@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,11 +27,6 @@ def prose(number: int) -> str:
 
 def documents(n: int) -> dict[str, str]:
     return {f"{at:02}.txt": prose(at) for at in range(n)}
-
-
-@pytest.fixture
-def living(tmp_path: Path) -> LivingBench:
-    return LivingBench(tmp_path)
 
 
 def asked(living: LivingBench) -> set[str]:

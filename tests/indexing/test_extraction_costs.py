@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -29,11 +28,6 @@ def script(request: ChatRequest) -> str | None:
 
 
 KEYS: list[dict[str, Any]] = [CLAIMING | {"gleaning_rounds": 1}, {"extraction": "two_step"}]
-
-
-@pytest.fixture
-def living(tmp_path: Path) -> LivingBench:
-    return LivingBench(tmp_path)
 
 
 def used_by_extraction(snapshot: Snapshot) -> int:

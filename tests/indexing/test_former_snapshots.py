@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from hirag_dist.storage.snapshot.history import record_current, rolled_back_to
 from hirag_dist.storage.snapshot.reader import current_id
 from tests.indexing.test_updates import PAID, LivingBench, corpus, text
 
 MORE = {"x.txt": text("iron", 70), "y.txt": text("sea", 71)}
-
-
-@pytest.fixture
-def living(tmp_path: Path) -> LivingBench:
-    return LivingBench(tmp_path)
 
 
 def test_a_document_that_is_added_and_removed_again_costs_nothing(living: LivingBench) -> None:

@@ -18,11 +18,6 @@ from hirag_dist.types import ChatRequest
 from tests.toy_builds import LONG, Bench, between, extract, members, rows, summarise, task_of
 
 
-@pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path)
-
-
 def test_a_build_leaves_alone_that_somebody_went_back_from_its_snapshot(bench: Bench) -> None:
     old, new = bench.build(["sun moon"]), bench.build(["sun moon stars"])
     first, second = old.manifest.snapshot_id, new.manifest.snapshot_id

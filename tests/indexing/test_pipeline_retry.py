@@ -24,11 +24,6 @@ REFUSAL = "I'm sorry, but I cannot help with that."
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path)
-
-
-@pytest.fixture
 def clean(tmp_path: Path) -> Bench:
     """Builds elsewhere, to compare with."""
     (tmp_path / "clean").mkdir()

@@ -26,11 +26,6 @@ MORE = {"x.txt": text("iron", 70), "y.txt": text("sea", 71)}
 VECTORS = {"vectors/entities", "vectors/chunks"}
 
 
-@pytest.fixture
-def living(tmp_path: Path) -> LivingBench:
-    return LivingBench(tmp_path)
-
-
 def reembed(living: LivingBench, dim: int = 16, **keys: Any) -> Snapshot:
     living.bench.dim = dim
     return living._done(living.bench.run_work(lambda build: build.reembed(), llm=PAID, **keys))

@@ -7,10 +7,8 @@ from typing import Any
 import pytest
 
 from hirag_dist.storage.snapshot.reader import Snapshot
-from tests.indexing.test_updates import LivingBench, corpus, living, text
+from tests.indexing.test_updates import LivingBench, corpus, text
 from tests.toy_builds import task_of
-
-__all__ = ["living"]
 
 
 def communities(share: float) -> dict[str, Any]:

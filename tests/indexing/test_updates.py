@@ -96,11 +96,6 @@ class LivingBench:
         return len(self.bench.model.requests)
 
 
-@pytest.fixture
-def living(tmp_path: Path) -> LivingBench:
-    return LivingBench(tmp_path)
-
-
 def base_table(snapshot: Snapshot, name: str) -> pa.Table:
     table = snapshot.table(name).combine_chunks()
     if name == "entities":

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from hirag_dist import schemas
+from tests.table_rows import filled_table
 
 Tables = dict[str, pa.Table]
-Rows = list[dict[str, Any]]
 
 NASTY = {
     "a": '</script><script>alert("1")</script>',
@@ -23,93 +23,38 @@ NASTY = {
 }
 
 
-def _rows(schema: pa.Schema, rows: list[dict[str, Any]]) -> pa.Table:
-    return pa.Table.from_pylist(rows, schema)
-
-
 def _entity(name: str, layer: int = 0, kind: str = "person") -> dict[str, Any]:
-    return {
-        "entity_id": f"{layer}:{name}",
-        "layer": layer,
-        "name": name,
-        "type": kind,
-        "description": f"About {name}.",
-        "described": True,
-        "n_mentions": 1,
-        "chunk_ids": [] if layer else ["c0"],
-    }
+    told = {"name": name, "type": kind, "description": f"About {name}.", "described": True, "n_mentions": 1}
+    return {"entity_id": f"{layer}:{name}", "layer": layer, "chunk_ids": [] if layer else ["c0"]} | told
 
 
 def _relation(source: str, target: str, kind: str = "extracted", weight: float = 1.0) -> dict[str, Any]:
-    return {
-        "relation_id": f"{kind}:{source}:{target}",
-        "source_id": source,
-        "target_id": target,
-        "kind": kind,
-        "layer": 0,
-        "description": "knows",
-        "weight": weight,
-        "chunk_ids": ["c0"] if kind == "extracted" else [],
-    }
+    own = {"relation_id": f"{kind}:{source}:{target}", "source_id": source, "target_id": target, "kind": kind}
+    return own | {"description": "knows", "weight": weight, "chunk_ids": ["c0"] if kind == "extracted" else []}
 
 
 def _community(
     name: str, level: int, members: list[str], parent: str | None = None, leaf: bool = True
 ) -> dict[str, Any]:
-    return {
-        "community_id": name,
-        "level": level,
-        "parent_id": parent,
-        "is_leaf": leaf,
-        "n_entities": len(members),
-        "n_relations": 2 * len(members) - 1,
-        "entity_ids": members,
-    }
+    counts = {"n_entities": len(members), "n_relations": 2 * len(members) - 1}
+    return {"community_id": name, "level": level, "parent_id": parent, "is_leaf": leaf, "entity_ids": members} | counts
 
 
 def _layer(layer: int, n_entities: int, n_clusters: int, sparsity: float | None, decision: str) -> dict[str, Any]:
-    return {
-        "layer": layer,
-        "n_entities": n_entities,
-        "n_clusters": n_clusters,
-        "median_cluster": 2.0 if n_clusters else 0.0,
-        "largest_cluster": 3 if n_clusters else 0,
-        "sparsity": sparsity,
-        "change_rate": None,
-        "n_components": n_clusters,
-        "n_summaries": 1 if not layer else 0,
-        "n_attached": 0,
-        "n_unattached": 0,
-        "decision": decision,
-    }
+    sizes = {"median_cluster": 2.0, "largest_cluster": 3, "n_components": n_clusters} if n_clusters else {}
+    own = {"layer": layer, "n_entities": n_entities, "n_clusters": n_clusters, "n_summaries": int(not layer)}
+    return own | {"sparsity": sparsity, "decision": decision} | sizes
 
 
 def _usage(stage: str, model: str, calls: int, cost: float) -> dict[str, Any]:
-    numbers = {"ledger_hits": 1, "input_tokens": 10, "cached_tokens": 2, "output_tokens": 3, "rejected": 0}
-    numbers |= {"rate_limited": 0, "failed": 0}
-    return {
-        "stage": stage,
-        "role": "extract",
-        "endpoint": "llm",
-        "model": model,
-        "calls": calls,
-        "cost_usd": cost,
-    } | numbers
+    numbers = {"ledger_hits": 1, "input_tokens": 10, "cached_tokens": 2, "output_tokens": 3, "calls": calls}
+    return {"stage": stage, "role": "extract", "endpoint": "llm", "model": model, "cost_usd": cost} | numbers
 
 
 def _report(community: str, level: int, title: str) -> dict[str, Any]:
     finding = {"summary": "They meet", "explanation": "Often.", "entity_ids": ["0:a"], "relation_ids": []}
-    return {
-        "community_id": community,
-        "level": level,
-        "title": title,
-        "summary": "Three friends.",
-        "rating": 7.5,
-        "rating_explanation": "Much goes on.",
-        "findings": [finding],
-        "origin": "model",
-        "n_dropped_references": 0,
-    }
+    told = {"title": title, "summary": "Three friends.", "rating_explanation": "Much goes on.", "findings": [finding]}
+    return {"community_id": community, "level": level, "rating": 7.5, "origin": "model"} | told
 
 
 def tiny_index(names: Mapping[str, str] | None = None) -> Tables:
@@ -143,29 +88,20 @@ def tiny_index(names: Mapping[str, str] | None = None) -> Tables:
         _community("left", 1, ["0:a", "0:b", "1:S"], "big"),
         _community("right", 1, ["0:c", "0:d"], "big"),
     ]
-    document = {
-        "document_id": "d0",
-        "uri": "d.txt",
-        "record": 0,
-        "title": "D",
-        "source_ids": [],
-        "labels": [],
-        "n_chars": 4,
-        "text": "text",
-    }
-    chunk = {"chunk_id": "c0", "document_id": "d0", "position": 0, "start": 0, "end": 4, "n_tokens": 1, "text": "text"}
+    document = {"document_id": "d0", "uri": "d.txt", "title": "D", "n_chars": 4, "text": "text"}
+    chunk = {"chunk_id": "c0", "document_id": "d0", "end": 4, "n_tokens": 1, "text": "text"}
     layers = [_layer(0, 5, 2, 0.6, "go on"), _layer(1, 1, 0, None, "one entity is left")]
     usage = [_usage("extract", "m", 5, 0.25), _usage("report", "m", 2, 0.5), _usage("extract", "n", 1, 0.125)]
     return {
-        "documents": _rows(schemas.DOCUMENTS, [document]),
-        "chunks": _rows(schemas.CHUNKS, [chunk]),
-        "entities": _rows(schemas.ENTITIES, entities),
-        "relations": _rows(schemas.RELATIONS, relations),
-        "clusters": _rows(schemas.CLUSTERS, clusters),
-        "layers": _rows(schemas.LAYERS, layers),
-        "communities": _rows(schemas.COMMUNITIES, communities),
-        "reports": _rows(schemas.REPORTS, [_report("big", 0, "Friends"), _report("left", 1, "The two")]),
-        "usage": _rows(schemas.USAGE, usage),
+        "documents": filled_table(schemas.DOCUMENTS, [document]),
+        "chunks": filled_table(schemas.CHUNKS, [chunk]),
+        "entities": filled_table(schemas.ENTITIES, entities),
+        "relations": filled_table(schemas.RELATIONS, relations),
+        "clusters": filled_table(schemas.CLUSTERS, clusters),
+        "layers": filled_table(schemas.LAYERS, layers),
+        "communities": filled_table(schemas.COMMUNITIES, communities),
+        "reports": filled_table(schemas.REPORTS, [_report("big", 0, "Friends"), _report("left", 1, "The two")]),
+        "usage": filled_table(schemas.USAGE, usage),
     }
 
 
@@ -219,41 +155,28 @@ def synthetic_index(n_entities: int, seed: int = 0) -> Tables:
     usage = [_usage("extract", "gpt-4o-mini", 612, 1.93), _usage("report", "gpt-4o", 260, 3.77)]
     return {
         **_documents(12, 300),
-        "entities": _rows(schemas.ENTITIES, entities),
-        "relations": _rows(schemas.RELATIONS, [relations[ends] for ends in sorted(relations)]),
-        "clusters": _rows(schemas.CLUSTERS, clusters),
-        "layers": _rows(schemas.LAYERS, [*steps, _layer(2, n_entities // 60, 0, None, "the layer fits one cluster")]),
-        "communities": _rows(schemas.COMMUNITIES, communities),
-        "reports": _rows(
+        "entities": filled_table(schemas.ENTITIES, entities),
+        "relations": filled_table(schemas.RELATIONS, [relations[ends] for ends in sorted(relations)]),
+        "clusters": filled_table(schemas.CLUSTERS, clusters),
+        "layers": filled_table(
+            schemas.LAYERS, [*steps, _layer(2, n_entities // 60, 0, None, "the layer fits one cluster")]
+        ),
+        "communities": filled_table(schemas.COMMUNITIES, communities),
+        "reports": filled_table(
             schemas.REPORTS, [_report(f"1-{n}", 1, f"Title {n}") for n in np.unique(leaves)[::2].tolist()]
         ),
-        "usage": _rows(schemas.USAGE, usage),
+        "usage": filled_table(schemas.USAGE, usage),
     }
 
 
 def _documents(n_documents: int, n_chunks: int) -> Tables:
-    documents: Rows = [
-        {
-            "document_id": f"d{at}",
-            "uri": f"d{at}.txt",
-            "record": 0,
-            "title": f"D {at}",
-            "source_ids": [],
-            "labels": [],
-            "n_chars": 4,
-            "text": "text",
-        }
+    documents = (
+        {"document_id": f"d{at}", "uri": f"d{at}.txt", "title": f"D {at}", "n_chars": 4, "text": "text"}
         for at in range(n_documents)
-    ]
-    chunks: Rows = [
-        {
-            "chunk_id": f"c{at}",
-            "document_id": f"d{at % n_documents}",
-            "position": at // n_documents,
-            "start": 0,
-            "end": 4,
-        }
+    )
+    chunks = (
+        {"chunk_id": f"c{at}", "document_id": f"d{at % n_documents}", "position": at // n_documents, "end": 4}
         | {"n_tokens": 1200, "text": "text"}
         for at in range(n_chunks)
-    ]
-    return {"documents": _rows(schemas.DOCUMENTS, documents), "chunks": _rows(schemas.CHUNKS, chunks)}
+    )
+    return {"documents": filled_table(schemas.DOCUMENTS, documents), "chunks": filled_table(schemas.CHUNKS, chunks)}

@@ -16,7 +16,7 @@ from hirag_dist.core.drift.report import (
     PartitionDrift,
     UpdateStaleness,
 )
-from hirag_dist.inspection import graph_view, inspect_tables, render_page
+from hirag_dist.inspection import inspect_tables, outline, render_page
 
 Tables = dict[str, pa.Table]
 GROUPS = PartitionDrift(GroupSizes(3, 1, 0), GroupSizes(4, 0, 0), 0.75, 0.5)
@@ -41,9 +41,9 @@ DRIFT = DriftReport(
 
 def test_the_page_shows_them_where_they_are_known(tiny: Tables) -> None:
     found = inspect_tables(tiny, {})
-    plain = render_page(found, graph_view(tiny))
+    plain = render_page(found, outline(tiny))
     assert "Drift" not in [node.text for node in html.fromstring(plain).iter("h2")]
-    page = html.fromstring(render_page(replace(found, update=UPDATE, drift=DRIFT), graph_view(tiny)))
+    page = html.fromstring(render_page(replace(found, update=UPDATE, drift=DRIFT), outline(tiny)))
     headings = [node.text for node in page.iter("h2")]
     assert {"Updates", "Drift"} <= set(headings)
     assert "compactness ratio" in page.text_content()

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import re
-import shutil
-import subprocess
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from urllib.parse import quote
 
 import pyarrow as pa
 import pytest
 from lxml import etree
 
-from hirag_dist.inspection import graph_view, inspect_tables, render_page
+from hirag_dist.inspection import inspect_tables, outline, render_page
 
 Tables = dict[str, pa.Table]
-BROWSER = shutil.which("chromium")
 
 
 def page_of(tables: Tables) -> str:
     manifest = {"snapshot_id": "s1", "created_at": "2025-01-01T00:00:00Z", "complete": False}
-    return render_page(inspect_tables(tables, manifest), graph_view(tables))
+    return render_page(inspect_tables(tables, manifest), outline(tables))
 
 
 def parsed(page: str) -> etree._Element:
@@ -36,20 +30,15 @@ def parsed(page: str) -> etree._Element:
     return tree
 
 
-def data_of(page: str) -> dict[str, dict[str, list[object]]]:
-    found = parsed(page).xpath('//script[@id="data"]/text()')
-    return json.loads(found[0])  # type: ignore[no-any-return]
-
-
 @pytest.mark.parametrize("which", ["tiny", "empty", "generated"])
 def test_the_page_is_well_formed_and_whole(which: str, request: pytest.FixtureRequest) -> None:
     page = page_of(request.getfixturevalue(which))
     tree = parsed(page)
     assert "{{" not in page
     assert [node.text for node in tree.iter("h1")] == ["HiRAG index"]
-    assert len(tree.xpath("//script")) == 2
+    assert not tree.xpath("//script")
     headings = [node.text for node in tree.iter("h2")]
-    assert headings[:4] == ["Layers", "Cluster sparsity", "Degrees", "Shape of the graph"]
+    assert headings[:5] == ["Communities", "Layers", "Cluster sparsity", "Degrees", "Shape of the graph"]
 
 
 def test_it_loads_nothing(generated: Tables) -> None:
@@ -63,36 +52,23 @@ def test_it_loads_nothing(generated: Tables) -> None:
 
 
 def test_names_stay_names(make_tables: Callable[[Mapping[str, str]], Tables], nasty: dict[str, str]) -> None:
-    tables = make_tables(nasty)
-    page = page_of(tables)
-    assert len(parsed(page).xpath("//script")) == 2
+    page = page_of(make_tables(nasty))
+    tree = parsed(page)
+    assert not tree.xpath("//script")
     assert "<script>alert" not in page
-    shown = data_of(page)["entities"]["name"]
-    expected = {name: " ".join(nasty[name].split()) for name in nasty}
-    assert sorted(map(str, shown)) == sorted(expected.values())
-    links = parsed(page).xpath("//button[@data-find]")
-    assert {expected[name] for name in "abcd"} <= {" ".join(link.get("data-find").split()) for link in links}
+    expected = {" ".join(nasty[name].split()) for name in "abcd"}
+    assert expected <= {" ".join("".join(cell.itertext()).split()) for cell in tree.xpath("//td")}
 
 
-@pytest.mark.skipif(BROWSER is None, reason="needs chromium")
-@pytest.mark.browser
-def test_a_browser_runs_it_without_a_complaint(
-    make_tables: Callable[[Mapping[str, str]], Tables], nasty: dict[str, str], tmp_path: Path
-) -> None:
-    path = tmp_path / "page.html"
-    path.write_text(page_of(make_tables(nasty)), encoding="utf-8")
-    flags = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    flags += "--disable-component-update --disable-sync --enable-logging=stderr --virtual-time-budget=3000 --dump-dom"
-    assert BROWSER
-    command = [
-        BROWSER,
-        *flags.split(),
-        f"--user-data-dir={tmp_path / 'profile'}",
-        f"{path.as_uri()}#q={quote('</script>')}",
+def test_communities_are_a_tree_with_their_reports(tiny: Tables) -> None:
+    (big,) = outline(tiny)
+    assert (big.title, big.entities, big.rating) == ("Friends", 5, 7.5)
+    assert (big.summary, list(big.findings)) == ("Three friends.", [("They meet", "Often.")])
+    assert big.members == ["a", "b", "c", "S", "d"], "most neighbours first"
+    assert [(node.title, node.entities, node.rating) for node in big.children] == [
+        ("The two", 3, 7.5),
+        ("c, d, …", 2, None),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
-    assert "CONSOLE" not in done.stderr
-    panel = etree.fromstring(done.stdout.encode(), etree.HTMLParser()).xpath('//aside[@id="panel"]')[0]
-    assert panel.xpath("./h2/text()") == [nasty["a"]]
-    names = [" ".join(text.split()) for text in panel.xpath(".//li//button/span/text()")]
-    assert names[1:3] == ["Friends", "The two"]  # after its summary
+    assert [node.children for node in outline(tiny, max_communities=1)] == [[]]
+    shown = [" ".join(summary.itertext()) for summary in parsed(page_of(tiny)).xpath("//summary/b")]
+    assert shown == ["Friends", "The two", "c, d, …"]

@@ -49,7 +49,6 @@ def test_paths_and_coverage_are_of_the_hierarchy(small: Inspection) -> None:
 def test_levels_and_reports(small: Inspection) -> None:
     top, below = small.levels
     assert (top.communities, top.leaves, top.reports, top.sizes) == (2, 1, 1, (1.0, 2.0, 3.0, 4.0, 5.0))
-    assert [(found.title, found.entities) for found in top.largest] == [("Friends", 5), ("", 1)]
     assert (below.entities_covered, top.entities_covered) == (pytest.approx(3 / 6), pytest.approx(5 / 6))
     assert (small.reports.communities_share, small.reports.entities_share) == (0.5, pytest.approx(5 / 6))
 

@@ -71,7 +71,7 @@ async def test_aretrieve_with_levels_and_settings(start: fakes.Start, engine: fa
     assert found[0].node.source_node is None
     (query,) = engine.queries
     assert (query.question, query.labels, query.filter, query.vector) == ("q", ("a",), "year > 1", None)
-    await retriever.aclose()
+    retriever.close()
 
 
 @pytest.mark.integration

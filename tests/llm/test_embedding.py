@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -69,11 +68,6 @@ class Hold:
     def __call__(self, texts: list[str]) -> Awaitable[object]:
         self.arrived.set()
         return self.go_on.wait()
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(str(tmp_path))
 
 
 def embedder(

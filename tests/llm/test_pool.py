@@ -62,11 +62,6 @@ def pool(model: Model, store: Store, attempts: int = 3, **limits: float) -> Endp
     return EndpointPool({"extract": [priced]}, Ledger(store), caller, len)
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(str(tmp_path))
-
-
 async def test_a_reply_is_paid_once_across_runs(store: Store) -> None:
     model = Model(lambda request, n: reply("yes"))
     first = await pool(model, store).ask(question(), lambda r: r.text)

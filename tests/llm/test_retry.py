@@ -23,6 +23,7 @@ from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.rate_limiter import RateLimiter
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from hirag_dist.llm.usage import UsageMeter
+from tests.llm.limits.virtual_time import virtual_time
 
 
 @dataclass(frozen=True)
@@ -270,16 +271,16 @@ async def test_whoever_gives_up_sends_no_call_that_waits() -> None:
     assert (world.asked, world.stored) == (["a"], ["late"])
 
 
+@virtual_time
 async def test_a_time_out_may_be_billed_and_counts_as_the_most_that_it_can_cost() -> None:
     failures = [TimedOut("no answer in time"), ModelUnavailable("503")]
     world = World(lambda endpoint, n: failures.pop(0) if failures else "yes", RetryPolicy())
-    coordinator = QuotaCoordinator({"a": EndpointLimits(None, None, 5)}, max_tokens=100)
-    world.caller = RetriedCalls(RateLimiter(coordinator), RetryPolicy())
+    clock = asyncio.get_running_loop().time
+    coordinator = QuotaCoordinator({"a": EndpointLimits(None, None, 5)}, max_tokens=100, clock=clock)
+    world.caller = RetriedCalls(RateLimiter(coordinator, clock=clock), RetryPolicy(), clock)
     call = Call(None, [replace(world.endpoints[0], max_tokens=40)], "extract", 10, 40)
     await world.caller(call)
-    async with asyncio.timeout(5):
-        while coordinator.spent()[0] != 40 + 10:
-            await asyncio.sleep(0.01)
+    await asyncio.sleep(5)  # until the use is reported
     await world.caller.close()
     assert coordinator.spent() == (40 + 10, 0.0)
     assert world.asked == ["a"] * 3

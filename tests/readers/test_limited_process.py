@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from hirag_dist.readers.limited_process import LimitedProcess
+from hirag_dist.readers.model import FileRefused, ReadOptions
 
 PROGRAM = """
 from hirag_dist.readers.pdf_text import answer_requests
@@ -30,12 +31,12 @@ def test_a_file_that_passes_a_limit_costs_only_itself(tmp_path: Path) -> None:
     path = tmp_path / "program.py"
     path.write_text(PROGRAM)
     process = LimitedProcess(path, "files")
-    limits = {"memory_bytes": 1 << 28, "cpu_s": 1}
+    options = ReadOptions(memory_bytes=1 << 28, cpu_s=1)
     try:
-        assert process.ask(limits, b"loop") == {"error": "cpu"}
-        assert process.ask(limits, b"grow") == {"error": "memory"}
-        assert process.ask(limits, b"fail") == {"error": "crash"}
-        assert process.ask(limits, b"words") == {"size": 5}
+        for data, reason in ((b"loop", "more than 1 s"), (b"grow", "bytes of memory"), (b"fail", "is damaged")):
+            with pytest.raises(FileRefused, match=reason):
+                process.ask({}, data, options)
+        assert process.ask({}, b"words", options) == {"size": 5}
     finally:
         process.close()
 
@@ -45,4 +46,4 @@ def test_a_program_that_ends_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "program.py"
     path.write_text("")
     with pytest.raises(OSError, match=r"Broken pipe|ended without a reply"):
-        LimitedProcess(path, "files").ask({}, b"words")
+        LimitedProcess(path, "files").ask({}, b"words", ReadOptions())

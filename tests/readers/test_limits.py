@@ -77,13 +77,13 @@ def test_texts_and_records_of_parquet(read: Read) -> None:
 def test_memory_and_time_of_parquet(read: Read) -> None:
     bomb = table({"text": ["x" * (80 << 20)]}, compression="zstd", use_dictionary=False)
     (reason,) = outcome(read("a.parquet", bomb, memory_bytes=64 << 20))
-    assert reason.endswith("write smaller pages and row groups, or raise reading.memory_bytes")
+    assert reason.endswith("bytes of memory: split it, or raise reading.memory_bytes")
     nothing = pa.array([None] * 10_000_000, pa.list_(pa.string()))
     lists = pa.ListArray.from_arrays(pa.array([0, 10_000_000], pa.int32()), nothing)
     (reason,) = outcome(read("b.parquet", table({"text": ["Alice"], "labels": lists}), memory_bytes=64 << 20))
     assert reason.endswith("or raise reading.memory_bytes")
     many = table({"text": ["x"] * 2_000_000})
-    assert outcome(read("c.parquet", many, cpu_s=1, max_records=10**7))[-1].endswith("write smaller ones")
+    assert outcome(read("c.parquet", many, cpu_s=1, max_records=10**7))[-1].endswith("to read: split it")
     unused = table({"text": ["Alice"], "image": ["x" * (80 << 20)]}, compression="zstd", use_dictionary=False)
     assert outcome(read("d.parquet", unused, memory_bytes=64 << 20)) == ["Alice"]  # only what is read counts
 

@@ -189,7 +189,7 @@ async def test_the_endpoint_is_hung_up_on(way: str) -> None:
         own = {"base_url": endpoint.url, "model": "m", "max_concurrent": 1}
         config = Config.model_validate({"llm": {"endpoints": {"e": own}, "roles": {"answer": "e"}}})
         pool = make_pool(config, None, RetriedCalls(RateLimiter(make_coordinator(config)), RetryPolicy()))
-        pieces = answer_pieces(found("a"), pool, Prompts(), COUNT, 0.3 if way == "deadline" else None)
+        pieces = answer_pieces(found("a"), pool, Prompts(), COUNT, 1.0 if way == "deadline" else None)
         assert PIECE.startswith(str(await anext(pieces)))
         if way == "closed":
             await pieces.aclose()

@@ -10,11 +10,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from hirag_dist import schemas
@@ -30,6 +28,7 @@ from hirag_dist.storage.snapshot.writer import write_snapshot
 from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatRequest, FloatMatrix, Query
 from tests.scripted_model import ScriptedModel
+from tests.table_rows import filled_table
 
 AXES = {
     "a": (1.0, 0, 0, 0, 0),
@@ -73,59 +72,30 @@ class Answers:
 
 
 def entity(name: str) -> dict[str, Any]:
-    return {
-        "entity_id": name,
-        "layer": int(name == "S"),
-        "name": name.upper(),
-        "type": "concept",
-        "description": f"About {name}.",
-        "described": True,
-        "n_mentions": 1,
-        "chunk_ids": [chunk for chunk, names in CHUNKS.items() if name in names],
-    }
+    home = [chunk for chunk, names in CHUNKS.items() if name in names]
+    told = {"name": name.upper(), "type": "concept", "description": f"About {name}.", "described": True}
+    return {"entity_id": name, "layer": int(name == "S"), "chunk_ids": home} | told
 
 
 def relation(source: str, target: str, weight: float, kind: str = "extracted", name: str = "") -> dict[str, Any]:
-    own = name or f"{source}-{target}"
-    return {
-        "relation_id": own,
-        "source_id": source,
-        "target_id": target,
-        "kind": kind,
-        "layer": 0,
-        "description": f"{source} and {target}",
-        "weight": weight,
-        "chunk_ids": [chunk for chunk, names in CHUNKS.items() if source in names and target in names],
-    }
+    home = [chunk for chunk, names in CHUNKS.items() if source in names and target in names]
+    own = {"relation_id": name or f"{source}-{target}", "source_id": source, "target_id": target, "kind": kind}
+    return own | {"description": f"{source} and {target}", "weight": weight, "chunk_ids": home}
 
 
 def community(name: str) -> dict[str, Any]:
-    numbers = {"level": 0, "n_entities": len(COMMUNITIES[name]), "n_relations": 1}
-    return {
-        "community_id": name,
-        "parent_id": None,
-        "is_leaf": True,
-        "entity_ids": sorted(COMMUNITIES[name]),
-    } | numbers
+    members = sorted(COMMUNITIES[name])
+    return {"community_id": name, "is_leaf": True, "n_entities": len(members), "n_relations": 1, "entity_ids": members}
 
 
 def report(name: str) -> dict[str, Any]:
     finding = {"summary": "They meet.", "explanation": "Often.", "entity_ids": [], "relation_ids": []}
-    return {
-        "community_id": name,
-        "level": 0,
-        "title": f"The {name}",
-        "summary": f"What the {name} is.",
-        "rating": 5.0,
-        "rating_explanation": "",
-        "findings": [finding],
-        "origin": "model",
-        "n_dropped_references": 0,
-    }
+    told = {"title": f"The {name}", "summary": f"What the {name} is.", "findings": [finding]}
+    return {"community_id": name, "rating": 5.0, "origin": "model"} | told
 
 
-@pytest.fixture
-def snapshot(tmp_path: Path) -> Snapshot:
+@pytest.fixture(scope="module")
+def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
     relations = [
         relation("a", "b", 4.0),
         relation("a", "b", 1.0, name="a-b again"),
@@ -134,31 +104,25 @@ def snapshot(tmp_path: Path) -> Snapshot:
         relation("a", "S", 1.0, "summary"),
         relation("b", "S", 1.0, "summary"),
     ]
-    documents = [{"document_id": "doc", "uri": "doc.txt", "record": 0, "title": "Doc"}]
-    documents[0] |= {"source_ids": ["doc"], "labels": [], "n_chars": 30}
+    document = {"document_id": "doc", "uri": "doc.txt", "title": "Doc", "source_ids": ["doc"], "text": "x" * 30}
     chunks = [
         {"chunk_id": own, "document_id": "doc", "position": at, "start": 10 * at, "end": 10 * at + 10, "n_tokens": 3}
         | {"text": f"Text of {own}."}
         for at, own in enumerate(CHUNKS)
     ]
-    layers = [
-        dict.fromkeys(schemas.LAYERS.names, 0)
-        | {"layer": layer, "n_entities": count, "sparsity": None, "change_rate": None, "decision": "made by hand"}
-        for layer, count in ((0, 5), (1, 1))
-    ]
     rows: dict[str, list[dict[str, Any]]] = {
-        "documents": [document | {"text": "x" * 30} for document in documents],
+        "documents": [document | {"n_chars": 30}],
         "chunks": chunks,
         "entities": [entity(name) for name in AXES],
         "relations": sorted(relations, key=lambda row: str(row["relation_id"])),
         "clusters": [],
-        "layers": layers,
+        "layers": [{"layer": layer, "n_entities": count} for layer, count in ((0, 5), (1, 1))],
         "communities": [community(name) for name in sorted(COMMUNITIES)],
         "reports": [report("left"), report("right")],
         "usage": [],
         "rejects": [],
     }
-    tables = {name: pa.Table.from_pylist(rows[name], getattr(schemas, name.upper())) for name in rows}
+    tables = {name: filled_table(getattr(schemas, name.upper()), rows[name]) for name in rows}
     graph = build_graph(tables["entities"]["entity_id"], tables["relations"])
     arrays = {
         "graph/indptr": graph.indptr,
@@ -168,7 +132,7 @@ def snapshot(tmp_path: Path) -> Snapshot:
         "vectors/entities": np.array(list(AXES.values()), np.float32),
         "vectors/chunks": np.array([AXES["a"], AXES["c"], AXES["e"]], np.float32),
     }
-    store = Store(str(tmp_path))
+    store = Store(str(tmp_path_factory.mktemp("index")))
     manifest = write_snapshot(store, tables, arrays, embedder="axes", complete=True, build={}, notes={})
     return open_snapshot(store, manifest.snapshot_id)
 

@@ -1,7 +1,6 @@
 """A file of numbered pieces, of which each is read alone."""
 
 from contextlib import suppress
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -16,11 +15,6 @@ SCHEMA = pa.schema(
         pa.field("ids", pa.list_(pa.field("item", pa.string(), nullable=False)), nullable=False),
     ]
 )
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(str(tmp_path))
 
 
 def table(*words: str) -> pa.Table:

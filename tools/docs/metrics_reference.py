@@ -67,7 +67,6 @@ def _metrics() -> list[tuple[str, str, str, str]]:
             "id",
             created_at=0,
             loaded_at=0,
-            certificate_expires=0,
             token_expires=0,
             callers=0,
             callers_failed=False,

@@ -20,7 +20,7 @@ from hirag_dist.core.text.ids import unit_id
 from hirag_dist.core.text.normalize import one_line
 from hirag_dist.types import ChatReply, ChatRequest, Message
 
-_TAGS = re.compile(r"<(/?\s*(?:question|answer|answer-1|answer-2|description|user|task|known)\s*>)", re.IGNORECASE)
+_TAGS = re.compile(r"<(/?\s*(?:question|answer|answer-1|answer-2|description|user|task)\s*>)", re.IGNORECASE)
 _ITEM = re.compile(r"\s*(?:[-*•–]|\(?\d{1,3}[.):])\s+(.+)")
 _FENCED = re.compile(r"\A```[a-z]*\s*\n(.*?)\n?```\s*\Z", re.DOTALL | re.IGNORECASE)
 
@@ -57,11 +57,9 @@ def listing_request(
     task: str,
     parts: Sequence[tuple[str, str]],
     count: int,
-    known: Sequence[str],
     prompts: Prompts,
     *,
     form: str | None,
-    replicate: int = 0,
 ) -> ChatRequest:
     """Return the request that thinks of users, of tasks of a user, or of questions of a user in a task.
 
@@ -72,12 +70,9 @@ def listing_request(
         task: "personas", "tasks" or "sensemaking-questions".
         parts: (tag, text): description; then user; then task.
         count: how many are wanted.
-        known: what is there already, of which others are wanted.
         form: the task, to ask for structured output, or None.
-        replicate: 1, 2, … to ask the same again.
     """
-    listed = [("known", "\n".join(f"- {one_line(each)}" for each in known))] if known else []
-    return _request(task, [*parts, *listed], prompts, form, replicate=replicate, count=str(count))
+    return _request(task, parts, prompts, form, count=str(count))
 
 
 def _request(

@@ -1,15 +1,14 @@
 """`eval questions`: questions that need an understanding of a whole corpus, made from a description of it.
 
 GraphRAG paper, Algorithm 1: K users, N tasks of each, M questions of each user in each task. What the model repeats is
-left out and asked for again, a few times; what is missing then is counted. Each round has the answers of the one before
-in its requests, so the same replies give the same questions, whatever the order they come in.
+left out, and what is missing is counted.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from hirag_dist.core.prompts.evaluation_requests import listing_request, parse_list
@@ -25,7 +24,6 @@ from hirag_dist.storage.store import Store
 from hirag_dist.types import Rejected
 
 FILE: Final = "questions.jsonl"
-ROUNDS: Final = 3  # times that a list is asked for: what still lacks then is a shortfall
 DESCRIPTION_TOKENS: Final = 2000  # of reports that stand for a description
 _KEYS: Final = {"personas": "personas", "tasks": "tasks", "sensemaking-questions": "questions"}
 
@@ -44,33 +42,6 @@ class GenerationOptions:
         return self.personas * self.tasks * self.questions
 
 
-@dataclass
-class _List:
-    """A list that is filled: the users, the tasks of one, or the questions of one in one task.
-
-    Attributes:
-        parts: further parts of the prompt.
-        items: found so far.
-        elsewhere: what was named and stands in another list, so that it is not named again.
-        dead: whether a call for it failed, so that it is not asked for again in this run.
-    """
-
-    parts: list[tuple[str, str]]
-    wanted: int
-    items: list[str] = field(default_factory=list)
-    elsewhere: list[str] = field(default_factory=list)
-    dead: bool = False
-
-    @property
-    def missing(self) -> int:
-        return max(self.wanted - len(self.items), 0)
-
-    @property
-    def known(self) -> list[str]:
-        """Items that a further call must not repeat."""
-        return [*self.items, *self.elsewhere]
-
-
 @dataclass(frozen=True, slots=True)
 class GeneratedQuestion:
     """A question, and whom it was made for."""
@@ -87,7 +58,7 @@ class GeneratedQuestions:
     Attributes:
         questions: in the order of users, tasks and questions.
         wanted: how many there should be.
-        repeated: items that the model named again, and that were left out.
+        repeated: Number of items that the model named again, and that were left out.
         short: how many users, tasks and questions lack of those that were asked for.
     """
 
@@ -97,99 +68,56 @@ class GeneratedQuestions:
     short: Mapping[str, int]
 
 
-class _Making:
-    """Fills lists, round by round."""
-
-    def __init__(self, session: Session, form: bool) -> None:
-        self.repeated = 0
-        self.short: dict[str, int] = {}
-        self._session = session
-        self._form = form
-
-    async def fill(self, task: str, lists: Sequence[_List], apart: bool) -> None:
-        """Fill the lists of one task.
-
-        Args:
-            apart: whether an item may stand in several lists; else it stands in the first alone.
-        """
-        seen: set[tuple[str, ...]] = set()
-        own: list[set[tuple[str, ...]]] = [set() if apart else seen for _ in lists]
-        for round_ in range(ROUNDS):
-            open_ = [number for number, each in enumerate(lists) if each.missing and not each.dead]
-            if not open_:
-                break
-            found = await self._ask(task, round_, [(number, lists[number]) for number in open_])
-            for number in open_:  # in order, not as replies come
-                lists[number].dead = number not in found
-                self._take(lists[number], found.get(number, []), own[number])
-        self.short[_KEYS[task]] = sum(each.missing for each in lists)
-
-    def _take(self, into: _List, texts: Sequence[str], seen: set[tuple[str, ...]]) -> None:
-        for text in texts:
-            words = _words(text)
-            if words in seen or not words:
-                self.repeated += 1
-                if words and words not in map(_words, into.known):
-                    into.elsewhere.append(text)
-            elif into.missing:
-                seen.add(words)
-                into.items.append(text)
-
-    async def _ask(self, task: str, round_: int, lists: Sequence[tuple[int, _List]]) -> dict[int, list[str]]:
-        """Return the lists of the model, by number; a list whose call failed is missing, and is a dead letter."""
-        session, key = self._session, _KEYS[task]
-
-        async def ask(item: tuple[int, _List]) -> dict[str, Any] | Rejected:
-            each = item[1]
-            request = listing_request(
-                task,
-                each.parts,
-                each.missing,
-                each.known,
-                session.prompts,
-                form=task if self._form else None,
-                replicate=round_,
-            )
-            found = await session.pool.ask(request, lambda reply: parse_list(reply, key))
-            return found if isinstance(found, Rejected) else {key: found}
-
-        step = key if not round_ else f"{key}-{round_ + 1}"
-        outcomes = await session.map(step, self._units(task, round_, lists), ask)
-        return {outcome.item[0]: outcome.value[key] async for outcome in outcomes}
-
-    def _units(
-        self, task: str, round_: int, lists: Sequence[tuple[int, _List]]
-    ) -> Iterator[WorkUnit[tuple[int, _List]]]:
-        asks = self._session.asks(ROLE, task)
-        for number, each in lists:
-            decides = {
-                "parts": each.parts,
-                "count": each.missing,
-                "known": each.known,
-                "round": round_,
-                "asks": asks,
-            }
-            about = [shorten(one_line(text), 40) for tag, text in each.parts if tag != "description"]
-            yield WorkUnit(": ".join(about) or "the collection", decides, (number, each))
-
-
-def _words(text: str) -> tuple[str, ...]:
-    """Return the normal form of a text, equal for texts that differ in spelling only."""
-    return tuple(rouge_tokens(text))
+Parts = tuple[tuple[str, str], ...]  # (tag, text) of a prompt
 
 
 async def make_questions(session: Session, description: str, wanted: GenerationOptions) -> GeneratedQuestions:
-    """Return questions on what a description tells of; the role `judge` makes them."""
-    making = _Making(session, await session.structured(ROLE))
-    told = ("description", description)
-    users = _List([told], wanted.personas)
-    await making.fill("personas", [users], apart=False)
-    tasks = [_List([told, ("user", user)], wanted.tasks) for user in users.items]
-    await making.fill("tasks", tasks, apart=True)
-    lists = [_List([*each.parts, ("task", task)], wanted.questions) for each in tasks for task in each.items]
-    await making.fill("sensemaking-questions", lists, apart=False)
-    made = tuple(GeneratedQuestion(text, each.parts[1][1], each.parts[2][1]) for each in lists for text in each.items)
-    return GeneratedQuestions(made, wanted.total, making.repeated, making.short)
+    """Return questions on what a description tells of; the role `judge` makes them.
+
+    A text that differs from an earlier one in spelling only is left out; tasks may be those of several users.
+    """
+    structured = await session.structured(ROLE)
+    repeated = 0
+    short: dict[str, int] = {}
+
+    async def fill(task: str, lists: Sequence[Parts], count: int, apart: bool) -> list[tuple[Parts, str]]:
+        """Return the items of each list, each behind the parts of its prompt; a list whose call failed has none."""
+        nonlocal repeated
+        key = _KEYS[task]
+
+        async def ask(parts: Parts) -> dict[str, Any] | Rejected:
+            form = task if structured else None
+            request = listing_request(task, parts, count, session.prompts, form=form)
+            found = await session.pool.ask(request, lambda reply: parse_list(reply, key))
+            return found if isinstance(found, Rejected) else {key: found}
+
+        asks = session.asks(ROLE, task)
+        units = [WorkUnit(_about(parts), {"parts": parts, "count": count, "asks": asks}, parts) for parts in lists]
+        found: list[tuple[Parts, str]] = []
+        seen: set[tuple[str, ...]] = set()
+        async for outcome in await session.map(key, units, ask):
+            seen = set() if apart else seen
+            n_before = len(found)
+            for text in outcome.value[key]:
+                words = tuple(rouge_tokens(text))
+                if words in seen or not words:
+                    repeated += 1
+                elif len(found) - n_before < count:
+                    seen.add(words)
+                    found.append((outcome.item, text))
+        short[key] = count * len(lists) - len(found)
+        return found
+
+    users = await fill("personas", [(("description", description),)], wanted.personas, apart=False)
+    tasks = await fill("tasks", [(*parts, ("user", user)) for parts, user in users], wanted.tasks, apart=True)
+    lists = [(*parts, ("task", task)) for parts, task in tasks]
+    asked = await fill("sensemaking-questions", lists, wanted.questions, apart=False)
+    made = tuple(GeneratedQuestion(text, parts[1][1], parts[2][1]) for parts, text in asked)
+    return GeneratedQuestions(made, wanted.total, repeated, short)
+
+
+def _about(parts: Parts) -> str:
+    return ": ".join(shorten(one_line(text), 40) for _, text in parts[1:]) or "the collection"
 
 
 def describe_corpus(snapshot: Snapshot, count_tokens: Callable[[str], int]) -> str:

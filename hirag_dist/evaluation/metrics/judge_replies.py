@@ -26,16 +26,6 @@ _TIE: Final = re.compile(
     r"|(?:both|neither)(?:\s+answers?)?|both\s+are\s+equal|unentschieden|égalité|empate|pareggio|ничья|平局|引き分け"
     r"|무승부"
 )
-_SIDE = rf"(?i:{_NOUN})\s*[-_#:]?\s*(1|2|A|B)\b"  # in a sentence; small letters are words: "a better answer a reader …"
-_BETTER: Final = re.compile(
-    rf"{_SIDE}[^.]{{0,40}}?\b(?:is|was|performs?|does|wins?|covers?)\b[^.]{{0,30}}?\b(?:better|winner|wins?|more|superior"
-    r"|stronger|preferred)\b[^.]*?\bthan\b"
-)
-_MENTIONS: Final = re.compile(_SIDE)
-_DOUBT: Final = re.compile(
-    r"\b(?:not|no|never|nor|worse|weaker|less|loses?|fails?|inferior|lacks?|hardly|barely|only\s+marginally)\b|n['’]t\b"
-    r"|\b[12ab]\s*(?:and|or|/|&|,)\s*[12ab]\b|\bor\s+(?:a\s+)?(?:tie|draw)\b|\b(?:tie|draw)\s+or\b"
-)
 _BARE_LIST: Final = re.compile(r"\A\s*(?:```\w*\s*)?(\[\s*\{.*\}\s*,?\s*\])\s*(?:```)?\s*\Z", re.DOTALL)
 _ITEM: Final = re.compile(r"\A\s*(?:\(?\d{1,2}[.)]\s+|[-*•#>]+\s*)+")
 _EDGES = " \t\r\n\"'`*_.,;:!()[]{}<>“”‘’«»"
@@ -57,7 +47,7 @@ def winner_of(said: object) -> int | None:
     """Return the answer that a value names as the better one, or None where that is ambiguous.
 
     Args:
-        said: "Answer 1", "1", 1, "A", "[[B]]", "first", "tie", 0, a sentence that names one answer alone, …
+        said: "Answer 1", "1", 1, "A", "[[B]]", "first", "tie", 0, …
 
     >>> winner_of("**Answer 2**"), winner_of("[[A]]"), winner_of("tie"), winner_of("Answer 1 or Answer 2")
     (2, 1, 0, None)
@@ -75,14 +65,7 @@ def winner_of(said: object) -> int | None:
     for winner, form in _FORMS:
         if form.fullmatch(text):
             return winner
-    if _DOUBT.search(text):  # who is said to be worse is no winner, and a "not" may stand anywhere
-        return None
-    better = _BETTER.search(shown)
-    named = {better[1]} if better else {match[1] for match in _MENTIONS.finditer(shown)}
-    sides = {FIRST if name in "1A" else SECOND for name in named}
-    if len(sides) == 1:
-        return sides.pop()
-    return TIE if re.search(r"\b(?:tie|draw)\b", text) and not better else None
+    return None
 
 
 def parse_verdicts(reply: ChatReply, criteria: Sequence[str]) -> dict[str, Verdict]:

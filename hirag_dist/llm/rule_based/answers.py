@@ -1,7 +1,7 @@
 """Answers put together from the sentences of the context that match the question best, each with its citation.
 
-Short answers are picked from the same sentences: the question's first words, in English, determine the kind of answer
-(a number, a date, yes or no); for other questions it is a name. A point of a map-reduce answer is a sentence that
+Short answers are picked from the same sentences: a number, a date, yes or no where the question's first words, in
+English, ask for one, else a name. A point of a map-reduce answer is a sentence that
 matches, and its helpfulness the share of the question's words in it; the final answer is the most helpful points that
 say something new. Rules cannot reason over several sentences: for questions that need it this is a floor, not a model.
 """
@@ -38,19 +38,16 @@ _NAME_WEIGHT = 1.5
 _ALIKE = 0.6  # share of the shorter sentence's words
 _POINT = re.compile(r"^- \(helpfulness (\d+(?:\.\d+)?)\) (.+?)((?:\[[CS]\d+\])+)\s*$", re.MULTILINE)
 _MAX_POINTS = 8
+_NUMBER = re.compile(r"[$€£]?\d[\d,.]*\d(?: (?:million|billion|thousand|percent))?%?|\d%?")
 _MONTH = r"(?:January|February|March|April|May|June|July|August|September|October|November|December)"
-_DAY = r"\d{1,2}(?:st|nd|rd|th)?"
+_DAY, _YEAR = r"\d{1,2}(?:st|nd|rd|th)?", r"\b(?:1\d{3}|20\d{2})\b"
+_DATE = re.compile(rf"(?:{_DAY} )?{_MONTH}(?: {_DAY}\b)?(?:,? \d{{4}})?|{_YEAR}")
 _PICKS: Mapping[re.Pattern[str], re.Pattern[str]] = {  # words of a question → form of its answer
-    re.compile(r"\b(?:what|which) year\b", re.IGNORECASE): re.compile(r"\b(?:1\d{3}|20\d{2})\b"),
-    re.compile(r"\b(?:when|what (?:date|day|month)|which (?:date|day|month))\b", re.IGNORECASE): re.compile(
-        rf"(?:{_DAY} )?{_MONTH}(?: {_DAY}\b)?(?:,? \d{{4}})?|\b1\d{{3}}\b|\b20\d{{2}}\b"
-    ),
-    re.compile(r"\bhow (?:many|much|long|old|far|tall|high|large|big)\b|\bpopulation\b", re.IGNORECASE): re.compile(
-        r"[$€£]?\d[\d,.]*\d(?: (?:million|billion|thousand|percent))?%?|\d%?"
-    ),
+    re.compile(r"\b(?:what|which) year\b", re.IGNORECASE): re.compile(_YEAR),
+    re.compile(r"\b(?:when|(?:what|which) (?:date|day|month))\b", re.IGNORECASE): _DATE,
+    re.compile(r"\bhow (?:many|much|long|old|far|tall|high|large|big)\b|\bpopulation\b", re.IGNORECASE): _NUMBER,
 }
 _YES_NO = word_set("is are was were do does did has have had can could will would should may might")
-_EITHER = re.compile(r",? or ", re.IGNORECASE)
 _MIN_HELD = 0.75  # share of the question's words in the sentences from which on it is answered by yes
 
 
@@ -124,7 +121,7 @@ def short_answer(ask: ParsedRequest) -> str:
     if not texts:
         return NOT_KNOWN.rstrip(".")
     words = frozenset(content_words(question))
-    if question.split(maxsplit=1)[0].lower() in _YES_NO and not _EITHER.search(question):
+    if question.split(maxsplit=1)[0].lower() in _YES_NO and " or " not in question:
         held = words.intersection(content_words(" ".join(texts)))
         return "yes" if len(held) >= _MIN_HELD * len(words) else "no"
     for asked_for, pick in _PICKS.items():
@@ -132,11 +129,9 @@ def short_answer(ask: ParsedRequest) -> str:
             found = (match[0] for text in texts for match in pick.finditer(text) if match[0] not in question)
             if text := next(found, ""):
                 return text
-    options = [one for one in find_entities(texts) if not words.issuperset(content_words(one.name))]
-    if _EITHER.search(question):  # one of the things that the question names
-        options = [one for one in options if one.name.lower() in question.lower()] or options
-    options = [one for one in options if one.name[0].upper() == one.name[0]] or options
-    best = min(options, key=lambda one: (-sum(1 / (1 + row) for row, _ in one.places), one.places), default=None)
+    names = [one for one in find_entities(texts) if not words.issuperset(content_words(one.name))]
+    names = [one for one in names if not one.name[0].islower()] or names
+    best = min(names, key=lambda one: (-sum(1 / (1 + row) for row, _ in one.places), one.places), default=None)
     return best.name if best else NOT_KNOWN.rstrip(".")
 
 

@@ -10,9 +10,7 @@ from dataclasses import replace
 from hirag_dist.core.entities.association import associations
 from hirag_dist.core.prompts.records import EntityRecord, ExtractionReply, RelationRecord
 from hirag_dist.core.text.normalize import UNSPACED, clean_name, is_name, name_key, shorten
-from hirag_dist.llm.rule_based.entity_types import TypeWords
 from hirag_dist.llm.rule_based.language import (
-    CHINESE_SURNAMES,
     HAN_RUN,
     KANA,
     PLACES,
@@ -21,15 +19,16 @@ from hirag_dist.llm.rule_based.language import (
     scripts_of,
     split_sentences,
     tokens,
-    words,
+    word_list,
 )
 from hirag_dist.llm.rule_based.names import Spelling, find_names
 from hirag_dist.llm.rule_based.phrases import find_phrases
-from hirag_dist.llm.rule_based.requests import safe, safe_name
+from hirag_dist.llm.rule_based.requests import TypeWords, safe, safe_name
 from hirag_dist.types import FoundName
 
-_STOP_CHARS = frozenset("".join(words("chinese_stop_characters")))
-_ORDINARY = words("chinese_words")
+_STOP_CHARS = frozenset("".join(word_list("chinese_stop_characters")))
+_ORDINARY = word_list("chinese_words")
+_SURNAMES = frozenset("".join(word_list("chinese_surnames")))
 _PLACE_ENDS = "山洞寺城县省府州河江海国宫殿观市区村镇庙湖岛街路"
 _PERSON_ENDS = "王帝公君师祖佛仙真人僧"
 _SPEAKING = re.compile("^[^，。]{0,2}(?:道|曰|说|笑|问|答|言|听|见|闻|喝|叫)")
@@ -75,12 +74,11 @@ def find_characters(lines: Sequence[str]) -> list[FoundName]:
 def find_clusters(lines: Sequence[str]) -> list[FoundName]:
     """Return the recurring terms of sentences in Thai, Lao, Khmer, Myanmar or Tibetan."""
     counts = _recurring([_CLUSTER.findall(run) for line in lines for run in _LETTER_RUN.findall(line)], _CLUSTERS)
-    found = []
-    for term in sorted(counts, key=lambda term: (-counts[term] * len(term), term))[:_MAX_TERMS]:
-        places = tuple((number, line.find(term) // 4) for number, line in enumerate(lines) if term in line)
-        if places:
-            found.append(FoundName(term, "concept", places, len(places) * min(len(term), 12) / 8))
-    return found
+    ranked = sorted(counts, key=lambda term: (-counts[term] * len(term), term))[:_MAX_TERMS]
+    placed = [
+        (term, tuple((at, line.find(term) // 4) for at, line in enumerate(lines) if term in line)) for term in ranked
+    ]
+    return [FoundName(term, "concept", spots, len(spots) * min(len(term), 12) / 8) for term, spots in placed if spots]
 
 
 def _recurring(runs: Sequence[Sequence[str]], sizes: range, stops: frozenset[str] = frozenset()) -> Counter[str]:
@@ -130,7 +128,7 @@ def _kind(name: str, speaks: int, count: int) -> str:
         return "location"
     if speaks * 4 >= count and speaks:
         return "person"
-    if (name[0] in CHINESE_SURNAMES and len(name) == 3) or (name[-1] in _PERSON_ENDS and len(name) > 1):
+    if (name[0] in _SURNAMES and len(name) == 3) or (name[-1] in _PERSON_ENDS and len(name) > 1):
         return "person"
     return "concept"
 

@@ -24,50 +24,26 @@ def _lists(name: str) -> dict[str, str]:
     return tomllib.loads(files(__package__).joinpath(name).read_text(encoding="utf-8"))
 
 
-_WORDS = _lists("words.toml")
-_GAZETTEER = _lists("gazetteer.toml")
+_LISTS = _lists("words.toml") | _lists("gazetteer.toml")
 
 
-def words(name: str) -> frozenset[str]:
-    """Return a list of `words.toml`."""
-    return word_set(_WORDS[name])
+def word_list(name: str) -> frozenset[str]:
+    """Return a list of `words.toml` or `gazetteer.toml`."""
+    return word_set(_LISTS[name])
 
 
-FUNCTION = words("function")
-ADVERBS = words("adverbs")
-VERBS = words("verbs")
-IRREGULAR = words("irregular")
-NOUN_TOO = words("noun_too")
-ADJECTIVES = words("adjectives")
-GENERIC = words("generic")
-WEAK = words("weak")
-EVERYDAY = words("everyday")
-STRUCTURE = words("structure")
-MONTHS = words("months")
-FOREIGN = words("foreign")
-IRREGULAR_PLURALS = dict(pair.split() for pair in _WORDS["irregular_plurals"].split(","))
-DATES = (
-    MONTHS
-    | words("weekdays")
-    | word_set("today tomorrow yesterday bc ad bce ce christmastime spring summer autumn winter")
+FUNCTION, ADVERBS, FOREIGN = word_list("function"), word_list("adverbs"), word_list("foreign")
+VERBS, NOUN_TOO, GENERIC = word_list("verbs"), word_list("noun_too"), word_list("generic")
+STRUCTURE, MONTHS, DEMONYMS = word_list("structure"), word_list("months"), word_list("demonyms")
+DATES = MONTHS | word_list("weekdays") | word_list("times")
+PLACES = frozenset(" ".join(name.split()) for name in _LISTS["places"].split(","))
+_ADJECTIVES, _EVERYDAY, _NOUNS, _KEEP_S = (
+    word_list("adjectives"),
+    word_list("everyday"),
+    word_list("nouns"),
+    word_list("singular_in_s"),
 )
-
-PLACES = frozenset(" ".join(name.split()) for name in _GAZETTEER["places"].split(","))
-DEMONYMS = word_set(_GAZETTEER["demonyms"])
-ORGANIZATION_TAILS = word_set(_GAZETTEER["organization_tails"])
-ORGANIZATION_HEADS = word_set(_GAZETTEER["organization_heads"])
-LOCATION_TAILS = word_set(_GAZETTEER["location_tails"])
-LOCATION_HEADS = word_set(_GAZETTEER["location_heads"])
-EVENT_TAILS = word_set(_GAZETTEER["event_tails"])
-EVENT_HEADS = word_set(_GAZETTEER["event_heads"])
-PRODUCT_TAILS = word_set(_GAZETTEER["product_tails"])
-TECHNOLOGY_TAILS = word_set(_GAZETTEER["technology_tails"])
-PERSON_TITLES = word_set(_GAZETTEER["person_titles"])
-PLAIN_TITLES = word_set(_GAZETTEER["plain_titles"])
-FIRST_NAMES = word_set(_GAZETTEER["first_names"])
-SPEECH = word_set(_GAZETTEER["speech"])
-CHINESE_SURNAMES = frozenset("".join(_GAZETTEER["chinese_surnames"].split()))
-
+_IRREGULAR_PLURALS = dict(pair.split() for pair in _LISTS["irregular_plurals"].split(","))
 
 STOP, VERB, ADJECTIVE, NOUN, PARTICIPLE, GERUND = range(6)
 
@@ -81,29 +57,8 @@ _MIN_SHARE = 0.2  # of the letters, for a second kind of writing
 _MIN_ENGLISH = 0.15  # share of the words that are English function words
 WORD = re.compile(r"[^\W_]+(?:['’\-][^\W_]+)*")
 
-_ED_NOUNS = words("nouns_in_ed")
-_ING_NOUNS = words("nouns_in_ing")
-_LY_NOUNS = words("nouns_in_ly")
-_AL_NOUNS = words("nouns_in_al")
-_IC_NOUNS = words("nouns_in_ic")
-_IVE_NOUNS = words("nouns_in_ive")
-_ABLE_NOUNS = words("nouns_in_able")
-_ARY_NOUNS = words("nouns_in_ary")
-_EST_NOUNS = words("nouns_in_est")
-_VERBISH_NOUNS = words("nouns_in_ate_or_ise")
-_ADJECTIVE_ENDS: tuple[tuple[tuple[str, ...], frozenset[str]], ...] = (
-    (
-        ("ous", "ful", "less", "ish", "esque"),
-        word_set("fish dish wish radish finish handful census famous british"),
-    ),
-    (("able", "ible"), _ABLE_NOUNS),
-    (("al",), _AL_NOUNS),
-    (("ic",), _IC_NOUNS),
-    (("ive",), _IVE_NOUNS),
-    (("ary",), _ARY_NOUNS),
-    (("est", "ier"), _EST_NOUNS),
-)
-_KEEP_S = words("singular_in_s")
+_ADJECTIVE_ENDS = (*("ous", "ful", "less", "ish", "esque", "able", "ible", "al", "ic", "ive", "ary", "est", "ier"),)
+_VERB_ENDS = ("ate", "ize", "ise", "ify", "ates", "izes", "ises", "ifies")
 
 
 def _with_forms(verbs: frozenset[str], plain: Callable[[str], bool]) -> frozenset[str]:
@@ -119,7 +74,8 @@ def _with_forms(verbs: frozenset[str], plain: Callable[[str], bool]) -> frozense
     return frozenset(forms)
 
 
-_VERB_FORMS = _with_forms(VERBS, lambda verb: verb not in NOUN_TOO) | IRREGULAR
+_ING_NOUNS = frozenset(noun for noun in _NOUNS if noun.endswith("ing"))
+_VERB_FORMS = (_with_forms(VERBS, lambda verb: verb not in NOUN_TOO) | word_list("irregular")) - _ING_NOUNS
 
 
 @lru_cache(maxsize=65536)
@@ -129,8 +85,8 @@ def singular(word: str) -> str:
     >>> singular("colonies"), singular("queens"), singular("bus")
     ('colony', 'queen', 'bus')
     """
-    if word in IRREGULAR_PLURALS:
-        return IRREGULAR_PLURALS[word]
+    if word in _IRREGULAR_PLURALS:
+        return _IRREGULAR_PLURALS[word]
     if len(word) < 4 or not word.endswith("s") or word.endswith(("ss", "us", "is", "'s")) or word in _KEEP_S:
         return word
     if "-" in word:
@@ -154,22 +110,21 @@ def word_class(word: str) -> int:
         return STOP
     if "'" in word or "’" in word:
         return STOP if word.replace("’", "'") in FUNCTION else NOUN
-    if word in _VERB_FORMS and word not in _ING_NOUNS:
+    if word in _VERB_FORMS:
         return VERB
-    if word in ADJECTIVES:
+    if word in _ADJECTIVES:
         return ADJECTIVE
-    if word.endswith("ly") and len(word) > 3 and word not in _LY_NOUNS:
+    if word in _NOUNS or singular(word) in _NOUNS:
+        return NOUN
+    if word.endswith("ly") and len(word) > 3:
         return STOP
-    if word.endswith("ed") and len(word) > 3 and word not in _ED_NOUNS:
+    if word.endswith("ed") and len(word) > 3:
         return PARTICIPLE
-    if word.endswith("ing") and len(word) > 4 and word not in _ING_NOUNS:
+    if word.endswith("ing") and len(word) > 4:
         return GERUND
-    if len(word) > 5 and word.endswith(("ate", "ize", "ise", "ify", "ates", "izes", "ises", "ifies")):
-        return NOUN if singular(word) in _VERBISH_NOUNS else VERB
-    for ends, nouns in _ADJECTIVE_ENDS:
-        if word.endswith(ends):
-            return NOUN if word in nouns else ADJECTIVE
-    return NOUN
+    if len(word) > 5 and word.endswith(_VERB_ENDS):
+        return VERB
+    return ADJECTIVE if word.endswith(_ADJECTIVE_ENDS) else NOUN
 
 
 @lru_cache(maxsize=65536)
@@ -186,7 +141,7 @@ def is_everyday(word: str) -> bool:
     >>> is_everyday("songs"), is_everyday("plague")
     (True, False)
     """
-    return is_common(word) or word in EVERYDAY or singular(word) in EVERYDAY
+    return is_common(word) or word in _EVERYDAY or singular(word) in _EVERYDAY
 
 
 @lru_cache(maxsize=65536)

@@ -16,15 +16,16 @@ from hirag_dist.core.prompts.templates import BAR, DONE, FIELD
 from hirag_dist.core.text.normalize import is_name, name_key, shorten
 from hirag_dist.errors import RequestRejected
 from hirag_dist.llm.rule_based.answers import answer, map_answer, reduce_answer, short_answer
-from hirag_dist.llm.rule_based.entity_types import TypeWords, listed_types
 from hirag_dist.llm.rule_based.finder import best_names, described, find_entities, related
 from hirag_dist.llm.rule_based.language import UNSPACED, content_words, sentences, split_sentences
 from hirag_dist.llm.rule_based.requests import (
     EntityLine,
     ParsedRequest,
     RelationLine,
+    TypeWords,
     asked,
     each_unit,
+    listed_types,
     safe,
     safe_name,
     write,
@@ -199,7 +200,6 @@ def _counts(ask: ParsedRequest) -> Counter[str]:
 _MAX_WORDS = re.compile(r"at most\s+(\d+)\s+words|(\d+)\s+words")
 _DEFAULT_WORDS = 120
 _ENTITY = re.compile(r"^\d+\. (.*?) \(([^()]{0,80})\)(?:: (.*))?$")
-_MIN_SHARED = 0.6  # of the words that the shorter description has
 
 
 def describe(ask: ParsedRequest) -> str:
@@ -250,27 +250,15 @@ def _cut(text: str, n_words: int) -> str:
 
 
 def same_entity(ask: ParsedRequest) -> str:
-    """Return the reply to same-entity: yes where one description spells the other name out, or says much the same."""
+    """Return the reply to same-entity: yes where the description of the shorter name spells the longer one out."""
     found = [_ENTITY.match(line) for line in ask.between("entities").split("\n")]
-    told = [(each.group(1), each.group(3) or "") for each in found if each is not None]
-    same, reason = _judged(*told[:2]) if len(told) >= 2 else (False, "there are not two entities")
+    told = sorted(((each.group(1), each.group(3) or "") for each in found if each), key=lambda one: len(one[0]))[:2]
+    keys = [name_key(name) for name, _ in told]
+    same = len(told) > 1 and set(keys[0].split()) <= set(keys[1].split()) and keys[1] in name_key(told[0][1])
+    reason = f"the description of {told[0][0]} says {told[1][0]}" if same else "nothing says that they are one"
     if ask.form is not None:
-        return json.dumps({"same": same, "reason": reason}, ensure_ascii=False)
-    return f"answer{FIELD}{'yes' if same else 'no'}{FIELD}{reason}\n{DONE}"
-
-
-def _judged(one: tuple[str, str], other: tuple[str, str]) -> tuple[bool, str]:
-    (short, of_short), (long, of_long) = sorted((one, other), key=lambda told: len(told[0]))
-    words, all_words = set(name_key(short).split()), set(name_key(long).split())
-    if not words <= all_words:
-        return False, "each name has words of its own"
-    if name_key(long) in name_key(of_short):
-        return True, safe(f"the description of {short} says {long}")
-    ours, theirs = set(content_words(of_short)) - words, set(content_words(of_long)) - words
-    fewer = min(len(ours), len(theirs))
-    if fewer >= 4 and len(ours & theirs) >= _MIN_SHARED * fewer:
-        return True, "the descriptions say much the same"
-    return False, "nothing says that they are one"
+        return json.dumps({"same": same, "reason": safe(reason)}, ensure_ascii=False)
+    return f"answer{FIELD}{'yes' if same else 'no'}{FIELD}{safe(reason)}\n{DONE}"
 
 
 _PIECES = re.compile(r"\s*\S{1,24}|\s+")

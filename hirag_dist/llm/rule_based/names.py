@@ -7,28 +7,22 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hirag_dist.llm.rule_based.entity_types import name_kind
 from hirag_dist.llm.rule_based.language import (
     ADJECTIVE,
     DATES,
     DEMONYMS,
-    EVENT_TAILS,
-    FIRST_NAMES,
     FOREIGN,
     FUNCTION,
-    LOCATION_TAILS,
     MONTHS,
-    ORGANIZATION_TAILS,
-    PERSON_TITLES,
     PLACES,
-    PLAIN_TITLES,
-    SPEECH,
     STOP,
     STRUCTURE,
     VERB,
     is_common,
     is_everyday,
+    singular,
     word_class,
+    word_list,
     word_set,
 )
 from hirag_dist.types import FoundName
@@ -36,8 +30,25 @@ from hirag_dist.types import FoundName
 _OPENERS = frozenset("\"“‘«([:…•*-—–„'|")
 _LINKS = word_set("of de van von der den du da di la le del dos das al el bin bint ibn af av zu of-the")
 _PLACE_WORDS = word_set("in at near throughout outside across around в из на")
-_TAILS = ORGANIZATION_TAILS | LOCATION_TAILS | EVENT_TAILS | frozenset(("day", "law", "theorem", "disease", "creek"))
-_VERBS_NEXT = word_set("is was has had are were will would did does can could may might") | SPEECH
+_KIND_OF_TAIL = {  # last word of a name → kind, the later of two that name it
+    word: kind
+    for kind in ("technology", "product", "event", "location", "organization")
+    for word in word_list(f"{kind}_tails")
+}
+_EVENT_TAILS = word_list("event_tails")
+_TAILS = (
+    word_list("organization_tails")
+    | word_list("location_tails")
+    | _EVENT_TAILS
+    | word_set("day law theorem disease creek")
+)
+_PERSON_TITLES, _PLAIN_TITLES, _FIRST_NAMES = (
+    word_list("person_titles"),
+    word_list("plain_titles"),
+    word_list("first_names"),
+)
+_SPEECH = word_list("speech")
+_VERBS_NEXT = word_set("is was has had are were will would did does can could may might") | _SPEECH
 _ROMAN = re.compile(r"[ivxlc]+\.?$")
 _SPARE_TITLES = word_set("mr mrs ms dr prof professor agent agents")  # before a name in full
 _CAPITAL_WORDS = frozenset(("US", "UK", "UN", "EU", "IT", "WHO"))
@@ -112,7 +123,7 @@ def _can_begin(word: str) -> bool:
         return False
     low = bare(word).lower()
     if low in FUNCTION or low in STRUCTURE or (low in FOREIGN and len(low) < 5):
-        return word in _CAPITAL_WORDS or (len(word) == 2 and word[1] == ".") or (low in FIRST_NAMES and low != "will")
+        return word in _CAPITAL_WORDS or (len(word) == 2 and word[1] == ".") or (low in _FIRST_NAMES and low != "will")
     return True
 
 
@@ -183,7 +194,7 @@ def _note(seen: dict[str, _Seen], number: int, words: Sequence[str], start: int,
     if after in ",)" and end + 1 < len(words):
         after = words[end + 1]
     one.subject += after in _VERBS_NEXT or (end < len(words) and bare(words[end - 1]) != words[end - 1])
-    one.speaking += after in SPEECH or (start > 0 and words[start - 1] in SPEECH)
+    one.speaking += after in _SPEECH or (start > 0 and words[start - 1] in _SPEECH)
 
 
 def _named(words: Sequence[str], start: int, end: int, spelling: Spelling) -> bool:
@@ -192,7 +203,7 @@ def _named(words: Sequence[str], start: int, end: int, spelling: Spelling) -> bo
     if spelling.capital[low] and spelling.capital[low] >= spelling.small[low]:
         return True
     kind = word_class(low)
-    if kind in (STOP, VERB) and low.strip(".") not in PERSON_TITLES and len(low) > 2:
+    if kind in (STOP, VERB) and low.strip(".") not in _PERSON_TITLES and len(low) > 2:
         return False
     if end - start > 1:
         return True
@@ -206,7 +217,7 @@ def _is_good(key: str, one: _Seen, spelling: Spelling) -> bool:
         return False
     if len(words) == 1:
         word = words[0]
-        if word in DEMONYMS or word in STRUCTURE or word.strip(".") in PERSON_TITLES or word.endswith("."):
+        if word in DEMONYMS or word in STRUCTURE or word.strip(".") in _PERSON_TITLES or word.endswith("."):
             return False
         if word in PLACES:
             return True
@@ -238,13 +249,13 @@ def _join_short_forms(seen: Mapping[str, _Seen]) -> list[_Seen]:
     full: dict[str, list[str]] = {}  # first or last word → names in full, most frequent first
     for key in sorted(seen, key=lambda key: (-len(seen[key].places), key)):
         words = key.split()
-        if 1 < len(words) < 5 and words[0].strip(".") not in PLAIN_TITLES and _could_be_person(key):
+        if 1 < len(words) < 5 and words[0].strip(".") not in _PLAIN_TITLES and _could_be_person(key):
             for word in {words[0], words[-1]}:
                 full.setdefault(word, []).append(key)
     kept = dict(seen)
     for key, one in seen.items():
         words = key.split()
-        is_titled = len(words) > 1 and words[0].strip(".") in PLAIN_TITLES
+        is_titled = len(words) > 1 and words[0].strip(".") in _PLAIN_TITLES
         rest = " ".join(words[1:] if is_titled else words)
         counts = [len(seen[name].places) for name in full.get(rest, ())]
         goal = rest if is_titled and rest in seen else ""
@@ -261,7 +272,7 @@ def _could_be_person(key: str) -> bool:
     if words[-1] in _TAILS or key in PLACES or any(word in ("of", "the", "&") for word in words):
         return False
     first = words[0].strip(".")
-    return first in FIRST_NAMES or first in PERSON_TITLES or (not is_common(words[0]) and first not in DEMONYMS)
+    return first in _FIRST_NAMES or first in _PERSON_TITLES or (not is_common(words[0]) and first not in DEMONYMS)
 
 
 def _found(one: _Seen, spelling: Spelling) -> FoundName:
@@ -272,3 +283,70 @@ def _found(one: _Seen, spelling: Spelling) -> FoundName:
     places = tuple(sorted(set(one.places)))
     score = count + 0.5 * (" " in name) + 0.4 * (kind != "concept") + 0.3 * (one.sure > 0)
     return FoundName(name, kind, places, score)
+
+
+_OF = ("of", "de", "di", "da", "d'", "d’")
+_EVENT_HEADS, _ORGANIZATION_HEADS, _LOCATION_HEADS = (
+    word_list(f"{kind}_heads") for kind in ("event", "organization", "location")
+)
+
+
+def name_kind(name: str, plain: bool, places: int, speech: int, count: int) -> str:
+    """Return the kind of a proper name.
+
+    Args:
+        name: as it is shown.
+        plain: whether the text has one of its words in small letters as well.
+        places: how often it follows a word such as "in" or "from".
+        speech: how often a verb of speech or of a life is next to it.
+        count: how often it occurs.
+    """
+    lower = name.lower()
+    words = [word.strip(".") for word in lower.split()]
+    if lower in PLACES:
+        return "location"
+    last, first = words[-1], words[0]
+    if len(words) > 1:
+        if first in _EVENT_HEADS and words[1].startswith(_OF):
+            return "event"
+        if first in _PERSON_TITLES and (words[1] != "of" or first not in ("church", "house")):
+            return _tail(last) or "person"
+        if first in _ORGANIZATION_HEADS and words[1] in ("of", "for"):
+            return "organization"
+        if first in _LOCATION_HEADS:
+            return "location"
+    found = _tail(last) if len(words) > 1 or last in _EVENT_TAILS else None
+    if found:
+        return found
+    head = words[words.index("of") - 1] if "of" in words[1:] else ""
+    if head:
+        found = _tail(head) if head not in _PERSON_TITLES else "person"
+        if found:
+            return found
+    if first in _FIRST_NAMES and len(words) <= 4 and not name.isupper():
+        return "person"
+    if speech > 0 and speech >= places and 1 <= len(words) <= 4 and not name.isupper() and first not in DEMONYMS:
+        return "person"
+    if places * 2 >= count and places >= 1 and len(words) <= 3 and not name.isupper():
+        return "location"
+    if not plain and not places and _person_shape(name):
+        return "person"
+    return "concept"
+
+
+def _tail(word: str) -> str | None:
+    return _KIND_OF_TAIL.get(word) or _KIND_OF_TAIL.get(singular(word))
+
+
+_INITIAL = re.compile(r"\b[A-ZÀ-ÞА-Я]\.")
+
+
+def _person_shape(name: str) -> bool:
+    """Two to four uncommon words with capitals, or initials, or a particle inside speak for a person."""
+    words = name.split()
+    if not 2 <= len(words) <= 5 or "of" in words or "the" in words or words[-1].lower() in PLACES:
+        return False
+    if _INITIAL.search(name) or any(word in ("van", "von", "de", "der", "di", "bin", "ibn") for word in words[1:-1]):
+        return True
+    plain = all(word.isalpha() and word[0].isupper() and not word.isupper() for word in words)
+    return plain and len(words) < 4 and not is_common(words[0].lower()) and words[0].lower() not in DEMONYMS

@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from hirag_dist.llm.rule_based.entity_types import term_kind
 from hirag_dist.llm.rule_based.language import (
     GENERIC,
     NOUN,
@@ -21,11 +20,11 @@ from hirag_dist.llm.rule_based.language import (
     STRUCTURE,
     VERB,
     VERBS,
-    WEAK,
     is_common,
     is_everyday,
     singular,
     word_class,
+    word_list,
 )
 from hirag_dist.llm.rule_based.names import Spelling, bare
 from hirag_dist.types import FoundName
@@ -39,6 +38,11 @@ _MIN_STEM, _MIN_HANGUL_STEM = 4, 2  # characters
 _MAX_AFFIX = 2
 _FREQUENT, _MIN_FREQUENT = 0.01, 6  # share of the text's words, and count, from which a short word is a function word
 _SHORT, _SHORT_CASELESS, _MAX_FUNCTION = 3, 2, 5  # letters: a function word by itself; if it is frequent
+
+_WEAK = word_list("weak")
+_TECHNOLOGY_TAILS, _EVENT_TAILS, _PRODUCT_TAILS = (
+    word_list(f"{kind}_tails") for kind in ("technology", "event", "product")
+)
 
 Phrase = tuple[str, ...]
 
@@ -150,7 +154,7 @@ class _English:
         if len(phrase) == 1:
             ordinary = is_everyday(last) or len(last) < 4
             return 0.0 if count < 3 or own < 1 or ordinary else _WEIGHT[1] * own
-        if first in WEAK or own <= 0.5:
+        if first in _WEAK or own <= 0.5:
             return 0.0
         compound = len(phrase) == 2 and word_class(first) == NOUN
         if all(map(is_common, phrase)):
@@ -221,3 +225,15 @@ def _stems(counts: Mapping[str, int]) -> dict[str, str]:
 
 def _least(word: str) -> int:
     return _MIN_HANGUL_STEM if _HANGUL.match(word) else _MIN_STEM
+
+
+def term_kind(words: Sequence[str]) -> str:
+    """Return the kind of a common-noun term, by its last word."""
+    last = words[-1].lower()
+    if last in _TECHNOLOGY_TAILS:
+        return "technology"
+    if last in _EVENT_TAILS:
+        return "event"
+    if len(words) > 1 and last in _PRODUCT_TAILS:
+        return "product"
+    return "concept"

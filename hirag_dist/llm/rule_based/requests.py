@@ -98,6 +98,51 @@ class SummaryLine(NamedTuple):
     members: Sequence[int]
 
 
+DEFAULT_TYPES = ("organization", "person", "location", "event", "technology", "concept", "product")
+
+_LISTED = re.compile(r"(?:types? to prefer|one of these types|entity types|types)\s*:\s*([^\n]+)", re.IGNORECASE)
+_SAME = {
+    "person": "person people human character individual 人物 人 персона человек persona personne",
+    "organization": "organization organisation organizations org company institution group 组织 机构 организация",
+    "location": "location place geo geography region country city 地点 位置 地理 место локация lieu ort",
+    "event": "event incident activity happening 事件 событие événement ereignis",
+    "technology": "technology technique method tool software system model equipment 技术 方法 технология",
+    "product": "product work artifact object creation publication substance 产品 作品 продукт",
+    "concept": "concept idea topic term theme category keyword subject 概念 понятие begriff",
+}
+
+
+def listed_types(system: str) -> list[str]:
+    """Return the types that a system message lists, or the default ones."""
+    match = _LISTED.search(system)
+    if match is None:
+        return list(DEFAULT_TYPES)
+    text = re.split(r"\.\s|[.;]$|。", match.group(1))[0]
+    types = [part.strip(" \"'`[](){}.") for part in re.split(r"[,，、;]", text)]
+    return [kind for kind in types if kind] or list(DEFAULT_TYPES)
+
+
+class TypeWords:
+    """The words that a prompt has for the built-in kinds.
+
+    Args:
+        types: Types that the prompt lists.
+    """
+
+    def __init__(self, types: Sequence[str]) -> None:
+        self._types = list(types)
+
+    def word(self, kind: str) -> str:
+        """Return the listed type for a kind: its own, one that means the same or nearly, or the last of the list."""
+        canonical = next((each for each, words in _SAME.items() if kind.lower() in words.split()), "concept")
+        near = {"technology": "product", "product": "technology"}.get(canonical, canonical)
+        for same in (kind.lower(), *(_SAME[each] for each in (canonical, near, "concept"))):
+            for name in self._types:
+                if name.lower() in same.split():
+                    return name
+        return self._types[-1]
+
+
 def safe(text: str, n_chars: int = 260) -> str:
     """Return a text on one line, at most `n_chars` long, without anything that could end a record."""
     return shorten(one_line(_FORBIDDEN.sub(" ", text)), n_chars)

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hirag_dist.core.text.normalize import name_key, shorten
-from hirag_dist.llm.rule_based.entity_types import TypeWords, listed_types
 from hirag_dist.llm.rule_based.language import (
     DATES,
     DEMONYMS,
@@ -23,7 +22,15 @@ from hirag_dist.llm.rule_based.language import (
     singular,
     word_class,
 )
-from hirag_dist.llm.rule_based.requests import ParsedRequest, SummaryLine, safe, safe_name, write_summaries
+from hirag_dist.llm.rule_based.requests import (
+    ParsedRequest,
+    SummaryLine,
+    TypeWords,
+    listed_types,
+    safe,
+    safe_name,
+    write_summaries,
+)
 
 _MEMBER = re.compile(r"^(\d+)\. (.*?) \(([^()]{0,80})\): ?(.*)$")
 _NAME = re.compile(

@@ -3,7 +3,7 @@
 Requests, replies and forks are those of `pdf_text.answer_requests`. A request has the `form` (docx, pptx, xlsx, epub or
 eml), `max_chars`, `max_bytes` (of all that an archive holds), `max_tree_bytes` and `encoding` (that the user names, or
 null). A reply has `text`, `places`, `title` and `properties`, of a mail `attachments`; or `refused`, the reason in
-words; or `error`: text, damaged, missing (a library), memory, cpu or crash.
+words; or `error`: text, damaged, memory, cpu or crash.
 """
 
 from __future__ import annotations
@@ -38,8 +38,6 @@ def read_file(request: Mapping[str, Any], data: bytes) -> dict[str, Any]:
         return {"error": "text"}
     except MemoryError:
         raise
-    except ImportError:
-        return {"error": "missing"}
     except Exception:  # of damaged files the libraries raise anything
         return {"error": "memory" if _is_full(request.get("memory_bytes", 0)) else "damaged"}
 

@@ -14,6 +14,7 @@ import grpc
 from hirag_dist.client.common import SERVICE_NAME, ClientOptions
 from hirag_dist.service.http_api.status_error import StatusError, error_of_call
 from hirag_dist.wire.error_status import REQUEST_ID_KEY
+from hirag_dist.wire.status_details import SERVING, HealthCheckRequest, HealthCheckResponse
 
 _STOPPING = "the query service is stopping; ask again soon"
 _CONFIG_KEY = "grpc.service_config"
@@ -86,6 +87,19 @@ class Gateway:
     async def close(self) -> None:
         """Close the connections. Calls in progress end with UNAVAILABLE."""
         await asyncio.gather(*(each.channel.close() for each in self._channels))
+
+    async def is_serving(self, timeout_s: float) -> bool:
+        """Return whether the health of the service is SERVING."""
+        check = self._channel().channel.unary_unary(
+            "/grpc.health.v1.Health/Check",
+            request_serializer=HealthCheckRequest.SerializeToString,
+            response_deserializer=HealthCheckResponse.FromString,
+        )
+        try:
+            reply = await check(HealthCheckRequest(service=SERVICE_NAME), timeout=timeout_s)
+        except grpc.RpcError:
+            return False
+        return bool(reply.status == SERVING)
 
     async def unary(self, method: str, request: bytes, call: GatewayCall) -> bytes:
         """Return the response of an RPC.

@@ -29,10 +29,8 @@ class PageOptions:
         max_connection_idle_s: seconds without a request after which a connection is closed.
         page: whether the page is served.
         origins: origins whose pages may call the APIs, such as https://chat.example.com; "*" is any, and needs callers.
-        max_body_bytes: of a request of the page.
         max_api_body_bytes: of a request to the APIs.
         max_api_requests: requests to the APIs at a time; more are rejected with 429.
-        max_streams: questions at a time; more are rejected with 429.
         timeout_s: seconds that a question may take at most.
         max_timeout_s: largest timeout that a request to the APIs may ask for; without one it has `timeout_s`.
         body_s: seconds that a request may take to arrive.
@@ -57,10 +55,8 @@ class PageOptions:
     max_connection_idle_s: float = 75.0
     page: bool = True
     origins: tuple[str, ...] = ()
-    max_body_bytes: int = 64 * 1024
     max_api_body_bytes: int = 1024 * 1024
     max_api_requests: int = 320
-    max_streams: int = 64
     timeout_s: float = 120.0
     max_timeout_s: float = 600.0
     body_s: float = 10.0

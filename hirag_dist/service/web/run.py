@@ -9,11 +9,10 @@ import math
 import ssl
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, TypeAlias
+from typing import Any
 
 from aiohttp import web
 
-from hirag_dist.client import AsyncHiragClient
 from hirag_dist.client.common import ClientOptions
 from hirag_dist.errors import BackendUnavailable, ConfigError
 from hirag_dist.service.file_watch import ReloadingValue
@@ -116,7 +115,6 @@ def expected_name(names: tuple[str, ...]) -> str | None:
 logger = logging.getLogger(__name__)
 _MIN_CONNECTIONS = 4  # of the APIs to the service
 _REQUESTS_PER_CONNECTION = 64  # the service accepts 100
-_Clients: TypeAlias = tuple[AsyncHiragClient, Gateway]
 
 
 class Page:
@@ -138,22 +136,21 @@ class Page:
         self.url = ""
         self._options = options
         self._target = reached_at(target)
-        self._clients: ClientPool[AsyncHiragClient] = ClientPool()
         self._gateways: ClientPool[Gateway] = ClientPool()
         self._guard = RequestChecks(options.names, secure=options.tls_cert is not None)
         self._tls: BrowserTls | None = None
         self._runner: web.AppRunner | None = None
-        self._certificates: ReloadingValue[_Clients] | None = None
+        self._certificates: ReloadingValue[Gateway] | None = None
 
     async def __aenter__(self) -> Page:
         options = self._options
         host, port = split_address(options.listen)
         self._guard.names |= {host.lower()}
         files = [options.tls_cert, options.tls_key, options.tls_client_ca, options.client_cert, options.client_key]
-        self._certificates = ReloadingValue([path for path in files if path], self._connect, self._put)
+        self._certificates = ReloadingValue([path for path in files if path], self._connect, self._gateways.put)
         checks = AccessChecks(self._guard.serves, options.origins, callers=options.callers)
         api = HttpApi(ApiRequests(options, self._gateways), checks)
-        app = PageApp(options, self._guard, self._clients, api).app()
+        app = PageApp(options, self._guard, self._gateways, api).app()
         runner = web.AppRunner(
             app,
             access_log=None,
@@ -168,7 +165,7 @@ class Page:
             await site.start()
         except OSError as error:
             await runner.cleanup()
-            await self._close_clients()
+            await self._gateways.close()
             in_use = error.errno == errno.EADDRINUSE
             why = "the port is in use" if in_use else error.strerror or str(error)
             raise BackendUnavailable(f"the page cannot listen on {options.listen}: {why}; choose another") from error
@@ -182,7 +179,7 @@ class Page:
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
-        await self._close_clients()
+        await self._gateways.close()
 
     def renew(self) -> bool:
         """Load new certificates if there are any; invalid ones leave the old in use. Return whether there were any."""
@@ -194,26 +191,18 @@ class Page:
             await asyncio.sleep(self._options.poll_s)
             self.renew()  # not in a thread: it replaces the client of requests
 
-    def _put(self, clients: _Clients) -> None:
-        self._clients.put(clients[0])
-        self._gateways.put(clients[1])
-
-    async def _close_clients(self) -> None:
-        await self._clients.close()
-        await self._gateways.close()
-
-    def _connect(self) -> _Clients:
-        """Return clients that trust the current certificate, and present that one to browsers.
+    def _connect(self) -> Gateway:
+        """Return a gateway that trusts the current certificate, and present that one to browsers.
 
         Raises:
             ConfigError: the files cannot be used.
         """
         options = self._options
         if options.tls_cert is None or options.tls_key is None:
-            return self._make_clients()
+            return self._make_gateway()
         names = names_in(options.tls_cert, options.tls_key)
         latest = server_context(options.tls_cert, options.tls_key, options.tls_client_ca)
-        clients = self._make_clients(
+        gateway = self._make_gateway(
             root_certificates=options.tls_cert,
             server_name=expected_name(names),
             certificate=options.client_cert,
@@ -224,12 +213,11 @@ class Page:
         else:
             self._tls.renew(latest)  # last, when nothing can fail any more
         self._guard.names |= {name.lower() for name in names}
-        return clients
+        return gateway
 
-    def _make_clients(self, **tls: Any) -> _Clients:
-        client = AsyncHiragClient(self._target, timeout_s=self._options.timeout_s, **tls)
+    def _make_gateway(self, **tls: Any) -> Gateway:
         connections = max(_MIN_CONNECTIONS, math.ceil(self._options.max_api_requests / _REQUESTS_PER_CONNECTION))
-        return client, Gateway(ClientOptions(self._target, **tls), connections)
+        return Gateway(ClientOptions(self._target, **tls), connections)
 
 
 async def serve_page(

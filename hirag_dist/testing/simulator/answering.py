@@ -59,7 +59,7 @@ class Answers:
 
     def _prompt(self, raw: bytes) -> AnsweredPrompt:
         """Return the chat request in a body. Raises ApiError 400."""
-        call = openai_schema.read_chat(openai_schema.read_object(raw))
+        call = openai_schema.read_chat(raw)
         n_tokens = sum(self._count(each.content) + _MESSAGE_TOKENS for each in call.messages)
         return AnsweredPrompt(call, n_tokens + _REPLY_TOKENS)
 
@@ -76,7 +76,7 @@ class Answers:
 
     def _embedding(self, raw: bytes) -> AnsweredEmbedding:
         """Return the embedding request in a body. Raises ApiError 400."""
-        call = openai_schema.read_embedding(openai_schema.read_object(raw))
+        call = openai_schema.read_embedding(raw)
         return AnsweredEmbedding(call, sum(map(self._count, call.texts)))
 
     async def embed(self, asked: AnsweredEmbedding) -> bytes:

@@ -6,7 +6,9 @@ import base64
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from hirag_dist.core.prompts.templates import FORMATS
 from hirag_dist.types import ChatReply, FloatMatrix, Message
@@ -14,6 +16,7 @@ from hirag_dist.types import ChatReply, FloatMatrix, Message
 _ROLE_OF = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 _PIECE_CHARS = 24
 REFUSAL = "refusal"
+B = TypeVar("B", bound=BaseModel)
 
 
 class ApiError(Exception):
@@ -58,56 +61,94 @@ class EmbeddingCall:
     as_base64: bool
 
 
-def read_object(raw: bytes) -> dict[str, Any]:
-    """Return the JSON object of a request. Raises ApiError 400."""
+class _Body(BaseModel):
+    model_config = ConfigDict(strict=True, frozen=True, protected_namespaces=())
+
+
+class _Part(_Body):
+    text: str
+
+
+class _BodyMessage(_Body):
+    role: Literal["system", "developer", "user", "assistant"]
+    content: str | list[_Part]
+
+
+class _JsonSchema(_Body):
+    name: str
+    schema_: dict[str, Any] | None = Field(default=None, alias="schema")
+
+
+class _Format(_Body):
+    type: Literal["text", "json_object", "json_schema"] = "text"
+    json_schema: _JsonSchema | None = None
+
+
+class _StreamOptions(_Body):
+    include_usage: bool = False
+
+
+class _ChatBody(_Body):
+    model: str = Field(min_length=1)
+    messages: list[_BodyMessage] = Field(min_length=1)
+    stream: bool | None = None
+    stream_options: _StreamOptions | None = None
+    response_format: _Format | None = None
+    max_tokens: int | None = Field(default=None, ge=1)
+    max_completion_tokens: int | None = Field(default=None, ge=1)
+
+
+class _EmbeddingBody(_Body):
+    model: str = Field(min_length=1)
+    input: Annotated[
+        list[Annotated[str, Field(min_length=1)]],
+        Field(min_length=1),
+        BeforeValidator(lambda given: [given] if isinstance(given, str) else given),
+    ]
+    encoding_format: Literal["float", "base64"] = "float"
+
+
+def _checked(kind: type[B], raw: bytes) -> B:
     try:
-        body = json.loads(raw)
-    except ValueError as error:
-        said = "We could not parse the JSON body of your request."
-        raise ApiError(400, f"{said} ({error})") from error
-    if not isinstance(body, dict):
-        raise ApiError(400, "The JSON body of your request must be an object.")
-    return body
+        return kind.model_validate_json(raw)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        if first["type"] == "json_invalid":
+            raise ApiError(400, f"We could not parse the JSON body of your request. ({first['msg']})") from error
+        param = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
+        raise ApiError(400, f"Invalid '{param}': {first['msg']}", "invalid_value", param) from error
 
 
-def read_chat(body: Mapping[str, Any]) -> ChatCall:
+def read_chat(raw: bytes) -> ChatCall:
     """Return a chat request. Raises ApiError 400 that names the field at fault."""
-    model = _model(body)
-    messages = _field(body, "messages", list)
-    if not messages:
-        raise ApiError(400, "Invalid 'messages': empty array.", "empty_array", "messages")
-    options = _field(body, "stream_options", dict, default={})
-    form, schema = _format(_field(body, "response_format", dict, default={}))
-    for name in ("max_tokens", "max_completion_tokens"):
-        limit = _field(body, name, int, default=1)
-        if limit < 1:
-            raise ApiError(400, f"Invalid '{name}': must be at least 1.", "integer_below_min_value", name)
+    body = _checked(_ChatBody, raw)
+    asked = body.response_format or _Format()
+    form, schema = None, None
+    if asked.type == "json_schema":
+        described = asked.json_schema
+        if described is None or (described.name not in FORMATS and described.schema_ is None):
+            raise ApiError(400, "Missing 'response_format.json_schema.schema'.", "invalid_value", "response_format")
+        form, schema = (described.name, None) if described.name in FORMATS else (None, described.schema_)
     return ChatCall(
-        model=model,
-        messages=tuple(_message(item, place) for place, item in enumerate(messages)),
+        model=body.model,
+        messages=tuple(
+            Message(
+                _ROLE_OF[each.role],
+                each.content if isinstance(each.content, str) else "".join(part.text for part in each.content),
+            )
+            for each in body.messages
+        ),
         form=form,
         schema=schema,
-        stream=_field(body, "stream", bool, default=False),
-        stream_usage=bool(options.get("include_usage")),
+        stream=bool(body.stream),
+        stream_usage=body.stream_options is not None and body.stream_options.include_usage,
     )
 
 
-def read_embedding(body: Mapping[str, Any]) -> EmbeddingCall:
+def read_embedding(raw: bytes) -> EmbeddingCall:
     """Return an embedding request. Raises ApiError 400 that names the field at fault."""
-    model = _model(body)
-    texts = body.get("input")
-    if isinstance(texts, str):
-        texts = [texts]
-    if texts is None:
-        raise ApiError(400, "Missing required parameter: 'input'.", "missing_required_parameter", "input")
-    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise ApiError(400, "Invalid 'input': a string or an array of strings is expected.", "invalid_type", "input")
-    if not texts or not all(texts):
-        raise ApiError(400, "Invalid 'input': it must not be empty.", "invalid_value", "input")
-    encoding = _field(body, "encoding_format", str, default="float")
-    if encoding not in ("float", "base64"):
-        raise ApiError(400, "Invalid 'encoding_format': float or base64.", "invalid_value", "encoding_format")
-    return EmbeddingCall(model, tuple(texts), encoding == "base64")
+    body = _checked(_EmbeddingBody, raw)
+    return EmbeddingCall(body.model, tuple(body.input), body.encoding_format == "base64")
 
 
 def chat_body(model: str, reply: ChatReply, reply_id: str, created: int) -> dict[str, Any]:
@@ -193,52 +234,3 @@ def _usage(reply: ChatReply) -> dict[str, Any]:
         "total_tokens": reply.input_tokens + reply.output_tokens,
         "prompt_tokens_details": {"cached_tokens": 0},
     }
-
-
-def _field(body: Mapping[str, Any], name: str, kind: type, default: Any = None) -> Any:
-    value = body.get(name)
-    if value is None and default is None:
-        raise ApiError(400, f"Missing required parameter: '{name}'.", "missing_required_parameter", name)
-    if value is None:
-        return default
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise ApiError(400, f"Invalid type for '{name}': expected {kind.__name__}.", "invalid_type", name)
-    return value
-
-
-def _model(body: Mapping[str, Any]) -> str:
-    model: str = _field(body, "model", str)
-    if not model:
-        raise ApiError(400, "you must provide a model parameter", None, "model")
-    return model
-
-
-def _message(item: object, place: int) -> Message:
-    where = f"messages[{place}]"
-    if not isinstance(item, dict) or item.get("role") not in _ROLE_OF:
-        raise ApiError(400, f"Invalid '{where}.role': {', '.join(_ROLE_OF)}.", "invalid_value", f"{where}.role")
-    content = item.get("content")
-    if isinstance(content, list):
-        parts = [part.get("text") if isinstance(part, dict) else None for part in content]
-        content = None if None in parts else "".join(map(str, parts))
-    if not isinstance(content, str):
-        said = f"Invalid '{where}.content': a string or text parts are expected."
-        raise ApiError(400, said, "invalid_type", f"{where}.content")
-    return Message(_ROLE_OF[item["role"]], content)
-
-
-def _format(asked: Mapping[str, Any]) -> tuple[str | None, Mapping[str, Any] | None]:
-    """Return (our form, None) or (None, a schema of others')."""
-    kind = asked.get("type", "text")
-    if kind in ("text", "json_object"):
-        return None, None
-    described = asked.get("json_schema")
-    if kind != "json_schema" or not isinstance(described, dict) or not isinstance(described.get("name"), str):
-        said = "Invalid 'response_format': text, json_object, or json_schema with a name."
-        raise ApiError(400, said, "invalid_value", "response_format")
-    if described["name"] in FORMATS:
-        return described["name"], None
-    schema = described.get("schema")
-    if not isinstance(schema, dict):
-        raise ApiError(400, "Missing 'response_format.json_schema.schema'.", "invalid_value", "response_format")
-    return None, schema

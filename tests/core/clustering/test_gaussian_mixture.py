@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import ModuleType
-from typing import Any
 
 import numpy as np
 import pytest
@@ -28,21 +26,6 @@ def test_standardise_centres_and_scales_by_one_factor() -> None:
     assert float(np.mean(scaled**2)) == pytest.approx(1, rel=1e-5)
     assert scaled[1, 1] / scaled[1, 0] == pytest.approx(100, rel=1e-4), "directions are kept"
     assert (standardised(np.full((3, 2), np.nan, np.float32))[0] == 0).all()
-
-
-class Device(ModuleType):
-    """Stands for CuPy: numpy whose arrays must be fetched, and the arrays that it was given."""
-
-    def __init__(self) -> None:
-        super().__init__("device")
-        self.fetched = 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(np, name)
-
-    def asnumpy(self, values: Any) -> Any:
-        self.fetched += 1
-        return np.asarray(values)
 
 
 def cells(seed: int) -> list[LabelledCell]:
@@ -101,16 +84,6 @@ def test_copies_are_one_component_with_a_finite_density(n_rows: int) -> None:
     found = memberships(cell, 0.1)
     assert (found.n_components, found.shares.tolist()) == (1, [1.0] * n_rows)
     assert np.isfinite(found.evidence).all()
-
-
-def test_another_array_module_goes_the_same_way() -> None:
-    rows = standardised(blobs(4, 50, 3, seed=1)[0])[0]
-    device = Device()
-    near, far = (assign(xp, rows, fitted_mixture(rows, 4, 0), 0.2) for xp in (np, device))
-    assert device.fetched > 0
-    assert np.array_equal(near.rows, far.rows)
-    assert np.array_equal(near.shares, far.shares)
-    assert np.array_equal(near.log_densities, far.log_densities)
 
 
 def test_an_assignment_holds_the_best_and_what_passes_the_threshold() -> None:

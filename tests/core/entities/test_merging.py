@@ -217,18 +217,9 @@ class TestBound:
     """Descriptions of one entity or relation, up to so many and so many characters."""
 
     def hub(self, n: int = 30) -> Rows:
-        return [
-            {
-                "name_key": "hub",
-                "chunk_id": f"c{at:03d}",
-                "position": 0,
-                "name": "Hub",
-                "type": "concept",
-                "description": f"Text {at // 2:02d}.",  # each twice, of eight characters
-                "described": True,
-            }
-            for at in range(n)
-        ]
+        own = {"name_key": "hub", "position": 0, "name": "Hub", "type": "concept", "described": True}
+        texts = [f"Text {at // 2:02d}." for at in range(n)]  # each twice, of eight characters
+        return [own | {"chunk_id": f"c{at:03d}", "description": text} for at, text in enumerate(texts)]
 
     def kept(self, rows: Rows, count: int = 100, chars: int = 10_000) -> tuple[list[str], list[str]]:
         """Return the descriptions that are merged, and the names that were cut."""
@@ -256,14 +247,8 @@ class TestBound:
 
     def test_the_strongest_of_a_relation_stay(self) -> None:
         rows = [
-            {
-                "source_key": "a",
-                "target_key": "b",
-                "chunk_id": f"c{at}",
-                "position": 0,
-                "description": f"Text {at}.",
-                "strength": float(at % 3),
-            }
+            {"source_key": "a", "target_key": "b", "chunk_id": f"c{at}", "position": 0}
+            | {"description": f"Text {at}.", "strength": float(at % 3)}
             for at in range(9)
         ]
         other = {"source_key": "a", "target_key": "c", "description": "Apart.", "chunk_id": "c1", "position": 1}

@@ -62,7 +62,7 @@ def every_request(text: str) -> dict[str, ChatRequest]:
         "judge": judge_request(text, (text, text), tuple(CRITERIA), prompts),
         "claims": answer_claims_request(text, text, prompts),
         **{
-            task: listing_request(task, [(tag, text) for tag in tags], 5, [text], prompts, form=None)
+            task: listing_request(task, [(tag, text) for tag in tags], 5, prompts, form=None)
             for task, tags in LISTS.items()
         },
     }

@@ -12,8 +12,8 @@ from hirag_dist.types import ChatReply
 
 TWO = ("comprehensiveness", "overall")
 WINNERS: list[tuple[int | None, list[object]]] = [
-    (FIRST, ["Answer 1", 1, 1.0, "[[A]]", "**Answer 1**", "The first answer", "Answer 1 is better than Answer 2."]),
-    (SECOND, ["2", 2, "B", "answer two", "Answer 2 performs better than Answer 1 here", "The winner is Answer 2"]),
+    (FIRST, ["Answer 1", 1, 1.0, "[[A]]", "**Answer 1**", "The first answer"]),
+    (SECOND, ["2", 2, "B", "answer two", "The second response wins"]),
     (TIE, ["It's a tie", 0, "both", "Neither", "[[C]]", "平局"]),
     (None, [None, "", 3, 1.5, True, [], "12", "Answer 1 or Answer 2", "Answer 1 is not better", "Answer 1 loses"]),
     (None, ["not a tie", "Both Answer 1 and Answer 2 are good", "1, 2 or tie"]),

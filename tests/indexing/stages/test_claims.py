@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from hirag_dist.core.prompts.templates import DONE
 from hirag_dist.core.text.ids import entity_id
@@ -31,11 +28,6 @@ def claim(request: ChatRequest) -> str | None:
     told = f"order<|>TRUE<|>NONE<|>NONE<|>It stands first.<|>{first} {second}"
     lines = [f"claim<|>{first}<|>{second}<|>{told}", f"claim<|>Nobody<|>alpha<|>{told}"]
     return "\n".join([*lines, DONE])
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path)
 
 
 def test_claims_are_about_the_entities_of_their_chunk(bench: Bench) -> None:

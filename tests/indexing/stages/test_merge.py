@@ -41,15 +41,9 @@ def mentions() -> list[dict[str, Any]]:
     """A hub with a description in each of its chunks, one with few, and names that come up three times."""
     names = ["hub"] * N_HUB + ["terse"] * 300 + [f"name {at // 3}" for at in range(N_REST)]
     rows = [
-        {
-            "name_key": name,
-            "chunk_id": f"c{at:05d}",
-            "position": at % 7,
-            "name": name.title(),
-            "type": ("person", "place")[at % 3 == 0],
-            "description": f"{name} as of {at % 5 if name == 'terse' else at}.",
-            "described": at % 50 != 49,
-        }
+        {"name_key": name, "chunk_id": f"c{at:05d}", "position": at % 7, "name": name.title()}
+        | {"type": ("person", "place")[at % 3 == 0], "described": at % 50 != 49}
+        | {"description": f"{name} as of {at % 5 if name == 'terse' else at}."}
         for at, name in enumerate(names)
     ]
     random.Random(0).shuffle(rows)
@@ -58,14 +52,9 @@ def mentions() -> list[dict[str, Any]]:
 
 def relation_mentions() -> list[dict[str, Any]]:
     return [
-        {
-            "source_key": row["name_key"],
-            "target_key": "the other",
-            "chunk_id": row["chunk_id"],
-            "position": row["position"],
-            "description": row["description"],
-            "strength": float(len(row["chunk_id"]) + int(row["chunk_id"][-1])),
-        }
+        {name: row[name] for name in ("chunk_id", "position", "description")}
+        | {"source_key": row["name_key"], "target_key": "the other"}
+        | {"strength": float(len(row["chunk_id"]) + int(row["chunk_id"][-1]))}
         for row in mentions()
     ]
 

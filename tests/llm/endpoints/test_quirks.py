@@ -190,8 +190,8 @@ async def test_an_endpoint_that_refuses_streams_is_asked_without(refusal: tuple[
 
 async def test_silence_after_tokens_says_what_came_and_is_no_outage() -> None:
     release = asyncio.Event()
-    async with chatting(streamed(*SAID, pause=release), silence_timeout_s=0.1) as chat:
-        with pytest.raises(TimedOut, match=r"3 tokens were received in \S+ s, then none for 0.1 s") as caught:
+    async with chatting(streamed(*SAID, pause=release), silence_timeout_s=0.5) as chat:
+        with pytest.raises(TimedOut, match=r"3 tokens were received in \S+ s, then none for 0.5 s") as caught:
             await chat.complete(REQUEST)
         release.set()
     assert caught.value.is_alive
@@ -329,14 +329,13 @@ async def test_a_text_without_a_vector_is_named_and_all_others_have_theirs(quirk
     assert np.linalg.norm(caught.value.vectors, axis=1).round(5).tolist() == [1.0] * 5 + [0.0] + [1.0] * 3
 
 
-@pytest.mark.parametrize(("status", "said"), [(400, "This model does not support base64")])
-async def test_base64_that_is_refused_in_other_words_is_done_without(status: int, said: str) -> None:
+async def test_base64_that_is_refused_in_other_words_is_done_without() -> None:
     asked: list[bool] = []
 
     async def answer(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
         asked.append("encoding_format" in body)
         if asked[-1]:
-            return refused(status, said)
+            return refused(400, "This model does not support base64")
         return web.json_response({"data": [{"index": 0, "embedding": [3.0, 4.0]}]})
 
     async with serving(answer) as settings:

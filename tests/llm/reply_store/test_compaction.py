@@ -71,11 +71,6 @@ def names(store: Store, ending: str) -> list[str]:
     return [name for name in store.names("ledger") if ending in name]
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(str(tmp_path))
-
-
 class TestWhatItDoes:
     def test_logs_of_killed_writers_become_segments_and_many_runs_few(self, store: Store) -> None:
         for number in range(9):
@@ -181,12 +176,6 @@ asyncio.run(main())
         assert ledger_size(store).records == 1
 
 
-@pytest.fixture
-def no_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A killed process loses nothing that was written, synced or not; `test_durability.py` has the order of syncs."""
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-
-
 class Killed(BaseException):
     """As sudden as a kill: nothing that handles errors handles it."""
 
@@ -240,7 +229,6 @@ def planted(store: Store) -> None:
         write_segment(store, f"{number:016x}-00000.seg", sorted(record(n) for n in range(100 + number, 200, 4)))
 
 
-@pytest.mark.usefixtures("no_syncs")
 def test_killed_at_every_operation(tmp_path: Path) -> None:
     planted(Store(str(tmp_path / "planted")))
     deaths = 0
@@ -261,7 +249,6 @@ def test_killed_at_every_operation(tmp_path: Path) -> None:
     assert deaths > 25
 
 
-@pytest.mark.usefixtures("no_syncs")
 def test_killed_again_and_again_on_one_folder(store: Store) -> None:
     """Remains of killed compactions are merged first, so that they do not pile up."""
     planted(store)
@@ -279,7 +266,6 @@ def test_killed_again_and_again_on_one_folder(store: Store) -> None:
     assert len(everything(store, range(200))) == 190
 
 
-@pytest.mark.usefixtures("no_syncs")
 def test_another_compaction_in_the_middle_of_this_one(tmp_path: Path) -> None:
     """As when a build is stopped, taken over, and wakes: at every point where this one looks whether it goes on."""
     planted(Store(str(tmp_path / "planted")))

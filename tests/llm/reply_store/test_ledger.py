@@ -32,11 +32,6 @@ async def there(store: Store, *wanted: str) -> dict[str, dict[str, Any]]:
     return await Ledger(store).get_many(wanted)
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(str(tmp_path))
-
-
 class Counting(Store):
     """Notes what is asked of the storage."""
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.readers.office import program
 from hirag_dist.readers.office.program import import_reader, read_file
 from tests.readers.office import makers
 
@@ -49,9 +48,3 @@ def test_damaged_files_are_refused_or_read_and_never_raise(form: str) -> None:
     for each in damaged:
         found = reply(form, each)
         assert {"text", "refused", "error"} & found.keys()
-
-
-def test_a_library_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(program.READERS, "docx", ("hirag_dist.readers.office.gone", "read"))
-    import_reader({"form": "docx"})
-    assert reply("docx", makers.word()) == {"error": "missing"}

@@ -12,7 +12,6 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from hirag_dist.composition.logs import TextFormatter
-from hirag_dist.service.auth.tls import certificate_expiry
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire._pb import query_pb2_grpc
 from tests.service import fakes
@@ -189,13 +188,3 @@ async def test_new_connections_get_renewed_certificates(
             call = query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST, timeout=30)
             assert await refused(call) is grpc.StatusCode.UNAVAILABLE
         assert (await query_pb2_grpc.QueryServiceStub(before).Retrieve(REQUEST)).retrieval.local
-
-
-def test_when_a_certificate_ends(certificates: dict[str, str]) -> None:
-    from cryptography import x509
-
-    for name in ("ca.pem", "server.pem", "client.pem"):
-        pem = Path(certificates[name]).read_bytes()
-        assert certificate_expiry(b"a comment\n" + pem) == x509.load_pem_x509_certificate(pem).not_valid_after_utc
-    with pytest.raises(ValueError, match="no certificate"):
-        certificate_expiry(Path(certificates["server.key"]).read_bytes())

@@ -17,6 +17,7 @@ from hirag_dist.core.text.ids import content_id
 from hirag_dist.indexing.publish import ARRAYS
 from hirag_dist.retrieval.engine import QueryEngine
 from hirag_dist.service.hot_swap import SnapshotSwapper
+from hirag_dist.service.request_gate import SERVICE_NAME
 from hirag_dist.storage.layout import CONTENT_TABLES, LABEL_TABLES, PART_ARRAYS
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.snapshot.writer import write_snapshot
@@ -68,18 +69,18 @@ async def test_a_visitor_is_not_told_what_a_hidden_chunk_claims(
     served = await serve(swapper, page={"callers": True}, callers_file=callers.path)
 
     async def asked(caller: str) -> list[dict[str, Any]]:
-        body = {"question": "wordaa wordbb", "mode": "graphrag-local", "top_n": 40, "answer": False}
+        body = {"query": {"question": "wordaa wordbb", "mode": "MODE_GRAPHRAG_LOCAL", "top_n": 40}}
         headers = {"Authorization": f"Bearer {caller}-token"}
-        async with http.post(f"{served.url}api/ask", json=body, headers=headers) as response:
+        async with http.post(f"{served.url}{SERVICE_NAME}/Retrieve", json=body, headers=headers) as response:
             assert response.status == 200
-            lines = [json.loads(line) async for line in response.content]
+            reply = await response.json()
         if caller == "visitor":
-            assert HIDDEN not in json.dumps(lines)
-        found: list[dict[str, Any]] = lines[-1]["retrieval"]["claims"]
+            assert HIDDEN not in json.dumps(reply)
+        found: list[dict[str, Any]] = reply["retrieval"]["claims"]
         return found
 
     told, all_told = await asked("visitor"), await asked("agent")
     assert told
     assert any(HIDDEN in claim["description"] for claim in all_told)
-    open_to_all = [claim["claim_id"] for claim in all_told if HIDDEN not in claim["description"]]
-    assert {claim["claim_id"] for claim in told} >= set(open_to_all)
+    open_to_all = [claim["claimId"] for claim in all_told if HIDDEN not in claim["description"]]
+    assert {claim["claimId"] for claim in told} >= set(open_to_all)

@@ -14,11 +14,6 @@ from hirag_dist.storage.store import Store
 from tests.storage.snapshots import publish, tiny_tables
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(str(tmp_path))
-
-
 def three(store: Store) -> list[str]:
     return [publish(store, tiny_tables(note)).snapshot_id for note in ("", " One.", " Two.")]
 

@@ -48,11 +48,6 @@ class Shelf:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(str(tmp_path / "index"))
-
-
-@pytest.fixture
 def ids(store: Store) -> list[str]:
     """Five snapshots that went live a day after another, the last one four days after BEGIN."""
     made = []

@@ -65,7 +65,7 @@ BAD_BODIES: list[tuple[str, Any, str]] = [
     ("chat/completions", {"messages": MESSAGES}, "'model'"),
     ("chat/completions", {"model": "m", "messages": [{"role": "user", "content": 3}]}, "messages[0].content"),
     ("chat/completions", {"model": "m", "messages": MESSAGES, "response_format": {"type": "xml"}}, "response_format"),
-    ("embeddings", {"model": "m", "input": [1, 2]}, "'input'"),
+    ("embeddings", {"model": "m", "input": [1, 2]}, "input[0]"),
 ]
 
 

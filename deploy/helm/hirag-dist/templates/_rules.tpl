@@ -41,10 +41,6 @@ groups:
         "summary" "The index is old"
         "description" "What is served was published {{ $value | humanizeDuration }} ago.") | nindent 6 }}
       {{- end }}
-      {{- include "hirag.alert" (dict "root" . "name" "HiragCertificateEnds" "severity" "warning" "for" "15m"
-        "expr" (printf "min(hirag_service_certificate_expiry_timestamp_seconds{%s}) - time() < %v * 86400" $these $rules.expiryDays)
-        "summary" "The service's certificate ends soon"
-        "description" "It is good for {{ $value | humanizeDuration }} more.") | nindent 6 }}
       {{- include "hirag.alert" (dict "root" . "name" "HiragCallersFileFailed" "severity" "critical" "for" "1m"
         "expr" (printf "max(hirag_service_callers_file_failed{%s}) == 1" $these)
         "summary" "The callers file is missing, empty or wrong"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 
 from hirag_dist.core.entities.resolution.word_lists import (
     ARTICLES,
@@ -29,7 +29,6 @@ from hirag_dist.core.entities.resolution.word_lists import (
 
 PERSON, ORGANIZATION, LOCATION, UNKNOWN = "person", "organization", "location", "unknown"
 LETTERS = {"ø": "o", "ł": "l", "đ": "d", "ð": "d", "ħ": "h", "ı": "i", "œ": "oe", "æ": "ae"}  # no marks in Unicode
-NO_NAMES = SMALL_WORDS | ARTICLES | TITLES | FEMALE_TITLES | RANKS | LEGAL_FORMS.keys() | frozenset(ORDINAL_ENDINGS)
 
 _BEFORE_NAMES = RANKS | TITLES | FEMALE_TITLES
 _ASIDE = re.compile(r"^(.+?)\s*\(([^()]+)\)$")
@@ -49,7 +48,7 @@ _SPELLINGS = str.maketrans(
 _CJK_NUMERALS = frozenset("〇零一二三四五六七八九十百千万亿")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class NameForm:
     """A name as it is compared.
 
@@ -78,12 +77,12 @@ class NameForm:
     possessive: bool
     plural: bool
 
-    @cached_property
+    @property
     def meaningful(self) -> frozenset[str]:
         """Its words without small ones."""
         return frozenset(self.words) - SMALL_WORDS
 
-    @cached_property
+    @property
     def given(self) -> tuple[str, ...]:
         """A person's words without the titles and ranks before them."""
         words = self.words
@@ -91,7 +90,7 @@ class NameForm:
             words = words[1:]
         return words
 
-    @cached_property
+    @property
     def unordered(self) -> frozenset[str]:
         """Its letters, and its words in the order of the alphabet, where there is enough of them."""
         words = (*self.words, *self.aside.split())
@@ -100,7 +99,7 @@ class NameForm:
             key for key in ("".join(words), " ".join(in_order) if len(in_order) > 1 else "") if len(key) > 3
         )
 
-    @cached_property
+    @property
     def initials(self) -> frozenset[str]:
         """The acronyms that it may have: of all its words, and without the small ones; 2 letters at least."""
         words = [word for word in self.words if word[0].isalpha()]
@@ -149,18 +148,13 @@ def name_form(name: str, kind: str) -> NameForm:
         words=tuple(words),
         family=family,
         numbers=tuple(sorted([*numbers, *_NUMBER.findall(aside)])),
-        aside=" ".join(tokens_of(aside, family != PERSON)),
+        aside=" ".join(tokens_of(aside, family != PERSON)) if aside else "",
         acronym=acronym,
         title=title,
         legal=legal,
         possessive=possessive is not None or "of" in words,
         plural=last != words[-1:],
     )
-
-
-def plain_word(word: str) -> str:
-    """Return the one form that a folded word's plural, number and additions have."""
-    return _number_in(word, 1, {word.upper()}) or _without_addition(_singular(word))
 
 
 def tokens_of(text: str, joins_initials: bool = True) -> list[str]:
@@ -176,13 +170,12 @@ def tokens_of(text: str, joins_initials: bool = True) -> list[str]:
     ['fianna', 'fail', 'c', '#']
     """
     text = text.casefold()
-    if joins_initials:
+    if joins_initials and "." in text:
         text = _DOTTED.sub(lambda found: found.group().replace(".", ""), text)
     text = _APOSTROPHE.sub("", text).translate(_SPELLINGS)
     if not text.isascii():
         text = unicodedata.normalize("NFC", _ACCENT.sub("", unicodedata.normalize("NFD", text)))
-    for typed, sign in (("!=", "≠"), ("<=", "≤"), (">=", "≥")):
-        text = text.replace(typed, sign)
+    text = text.replace("!=", "≠").replace("<=", "≤").replace(">=", "≥")
     return [str(int(word)) if word.isdecimal() and not word.isascii() else word for word in _words().findall(text)]
 
 

@@ -10,10 +10,8 @@ from hirag_dist.core.entities.resolution.word_lists import (
     FEMALE_ENDINGS,
     FEMALE_TITLES,
     MALE_TITLES,
-    NEGATING_PREFIXES,
     NEGATIONS,
     NICKNAMES,
-    OPPOSED_PREFIXES,
     PARTICLES,
     RANKS,
     TITLES,
@@ -37,8 +35,6 @@ def known_different(one: NameForm, other: NameForm) -> bool:
         return True
     if mine & _CONTRASTED and any(mine & group and yours & group for group in CONTRASTS):
         return True
-    if any(_opposed(a, b) for a in mine for b in yours):
-        return True
     return one.family == other.family == PERSON and _two_people(one, other)
 
 
@@ -59,20 +55,6 @@ def compatible(one: NameForm, other: NameForm) -> bool:
         return mine[-1:] == yours[-1:] or set(mine) <= set(yours) or set(yours) <= set(mine)
     left, right = one.meaningful - other.meaningful, other.meaningful - one.meaningful
     return not (left and right) or all(any(is_close(word, twin) for twin in right) for word in left)
-
-
-def _opposed(one: str, other: str) -> bool:
-    """Return whether one word is the other with a negating prefix, or they are the same behind opposed ones."""
-    if abs(len(one) - len(other)) > 7 or one[-2:] != other[-2:]:
-        return False
-    short, long = sorted((one, other), key=len)
-    if len(short) > 3 and any(long == prefix + short for prefix in NEGATING_PREFIXES):
-        return True
-    return any(
-        one.startswith(a) and other.startswith(b) and len(one) > len(a) + 2 and one[len(a) :] == other[len(b) :]
-        for first, second in OPPOSED_PREFIXES
-        for a, b in ((first, second), (second, first))
-    )
 
 
 def _two_people(one: NameForm, other: NameForm) -> bool:

@@ -1,4 +1,4 @@
-// The page's own server: questions as JSON, replies as one JSON object a line; and the other calls of the service.
+// The calls of the service, as JSON over HTTP: messages with the names of the proto, and streams as server-sent events.
 
 import { scoped, token } from "./session.js";
 
@@ -11,12 +11,13 @@ export class Trouble extends Error {
   }
 }
 
-function post(path, body, signal) {
-  const headers = { "Content-Type": "application/json" };
+const RPC = "/hirag.query.v1.QueryService/";
+
+function post(method, body, signal, more = {}) {
+  const headers = { "Content-Type": "application/json", ...more };
   if (token()) headers.Authorization = `Bearer ${token()}`;
-  const sent = body instanceof Blob ? body : JSON.stringify(body);
-  const options = { method: "POST", headers, body: sent, signal, credentials: "same-origin", cache: "no-store" };
-  return fetch(path, options).catch((error) => {
+  const options = { method: "POST", headers, body: JSON.stringify(body), signal, credentials: "same-origin", cache: "no-store" };
+  return fetch(RPC + method, options).catch((error) => {
     if (error.name === "AbortError") throw error;
     throw new Trouble("Unreachable", "the page's server does not answer");
   });
@@ -25,12 +26,16 @@ function post(path, body, signal) {
 const MISSING = new Set([404, 405, 501]); // a service of an older version
 
 async function refusal(response) {
-  const said = await response.json().catch(() => ({}));
-  const error = said.error ?? said;
-  const message = error.message ?? `the server said ${response.status} ${response.statusText}`;
-  const missing = error.code === "unimplemented" || (MISSING.has(response.status) && !error.code && !error.kind);
-  if (missing) return new Trouble("Unsupported", "this service does not offer it");
-  return new Trouble(error.kind ?? reason(error) ?? "Unknown", message, error.retry_after_s ?? null);
+  const error = await response.json().catch(() => ({}));
+  if (error.code === "unimplemented" || (MISSING.has(response.status) && !error.code)) return new Trouble("Unsupported", "this service does not offer it");
+  return trouble({ message: `the server said ${response.status} ${response.statusText}`, ...error });
+}
+
+/** An error of the API as what the page explains. */
+function trouble(error) {
+  const delay = (error.details ?? []).map((one) => one.debug?.retryDelay).find(Boolean);
+  const kind = reason(error) ?? (error.code === "permission_denied" ? "Forbidden" : "Unknown");
+  return new Trouble(kind, error.message, delay ? Number.parseFloat(delay) : null);
 }
 
 /** The class of an error that carries google.rpc details: "NOT_FOUND_ERROR" is NotFoundError. */
@@ -39,23 +44,35 @@ function reason(error) {
   return found?.toLowerCase().replace(/(?:^|_)(\w)/g, (_, letter) => letter.toUpperCase());
 }
 
-const NUMBERS = new Set(["start", "end", "total_chars", "relation_count", "source_count", "member_count", "documents", "distinct", "integer", "page", "row"]);
+const NUMBERS = new Set(["start", "end", "total_chars", "relation_count", "source_count", "member_count", "documents", "distinct", "integer", "page", "row", "counts", "communities_by_level", "input_tokens", "output_tokens", "records", "parts", "part_tokens", "calls", "points", "unhelpful", "failed", "uncited", "dropped", "left_out", "unreported"]);
+const MAPS = new Set(["counts", "communities_by_level", "context_refs", "timings_ms", "metadata"]); // their keys stay as they are
+const ENUMS = /^(?:MODE|LEVEL)_/;
 
-/** A message in JSON with names as the proto has them, and 64-bit numbers as numbers. */
+/** The value of a metadata field. */
+function scalar(value) {
+  if (value.list) return (value.list.values ?? []).map(scalar);
+  return value.text ?? value.number ?? value.flag ?? (value.integer === undefined ? null : Number(value.integer));
+}
+
+/** A message in JSON with names as the proto has them, 64-bit numbers as numbers, and enumerations and values as texts. */
 function plain(value, name = "") {
   if (Array.isArray(value)) return value.map((one) => plain(one, name));
   if (value !== null && typeof value === "object") {
     return Object.fromEntries(Object.entries(value).map(([key, one]) => {
+      if (name === "metadata") return [key, scalar(one)];
+      if (MAPS.has(name)) return [key, plain(one, name)];
       const known = key.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
       return [known, plain(one, known)];
     }));
   }
-  return typeof value === "string" && NUMBERS.has(name) && /^-?\d+$/.test(value) ? Number(value) : value;
+  if (typeof value !== "string") return value;
+  if (name === "mode" || name === "level") return value.replace(ENUMS, "").toLowerCase().replaceAll("_", "-");
+  return NUMBERS.has(name) && /^-?\d+$/.test(value) ? Number(value) : value;
 }
 
 /** A unary call of the service, by the name of its method; index and filters are added. */
 export async function call(method, request, signal) {
-  const response = await post(`/hirag.query.v1.QueryService/${method}`, scoped(request), signal);
+  const response = await post(method, scoped(request), signal);
   if (!response.ok) throw await refusal(response);
   return plain(await response.json());
 }
@@ -63,7 +80,7 @@ export async function call(method, request, signal) {
 /** Names of the indexes that this caller may ask; none where the service has only one. */
 export async function indexes() {
   try {
-    const response = await post("/hirag.query.v1.QueryService/ListIndexes", { page_size: 1000 });
+    const response = await post("ListIndexes", { page_size: 1000 });
     return response.ok ? (plain(await response.json()).indexes ?? []) : [];
   } catch {
     return [];
@@ -72,32 +89,44 @@ export async function indexes() {
 
 /** {info: what the index holds}. */
 export async function describe() {
-  const response = await post("/api/describe", scoped().index ? { index: scoped().index } : {});
+  const response = await post("DescribeIndex", scoped().index ? { index: scoped().index } : {});
   if (!response.ok) throw await refusal(response);
-  return response.json();
+  return plain(await response.json());
 }
 
-/** Yields {type: "retrieval", level, retrieval}, {type: "text", text} and {type: "answer", answer} as they come. */
-export async function* ask(question, signal) {
-  const response = await post("/api/ask", question, signal);
-  if (!response.ok) throw await refusal(response);
+/** The messages of a stream of server-sent events. */
+async function* events(response) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let held = "";
-  let whole = false;
   for (;;) {
     const { done, value } = await reader.read().catch((error) => {
       if (error.name === "AbortError") throw error;
       throw new Trouble("Broken", "the connection was lost in the middle of the reply");
     });
-    if (done) break;
-    const lines = (held + value).split("\n");
-    held = lines.pop();
-    for (const line of lines) {
-      const message = JSON.parse(line);
-      if (message.type === "error") throw new Trouble(message.error.kind, message.error.message, message.error.retry_after_s);
-      whole = message.type === "answer" || (message.type === "retrieval" && message.level === "done" && !question.answer);
-      yield message;
+    if (done) return;
+    const found = (held + value).split("\n\n");
+    held = found.pop();
+    for (const event of found) {
+      const data = JSON.parse(event.slice(event.indexOf("data: ") + 6));
+      if (event.startsWith("event: error")) throw trouble(data);
+      yield plain(data);
     }
+  }
+}
+
+/** Yields {type: "retrieval", level, retrieval}, {type: "text", text} and {type: "answer", answer} as they come. */
+export async function* ask({ answer, timeout_s, index, mode, ...fields }, signal) {
+  const query = { ...fields, ...(mode && { mode: `MODE_${mode.toUpperCase().replaceAll("-", "_")}` }) };
+  const limit = timeout_s ? { "Connect-Timeout-Ms": String(Math.ceil(timeout_s * 1000)) } : {};
+  const response = await post(answer ? "Answer" : "RetrieveStream", { query, omit_context: true, ...(index && { index }) }, signal, limit);
+  if (!response.ok) throw await refusal(response);
+  let whole = false;
+  for await (const message of events(response)) {
+    const found = message.retrieval ?? message.answer?.retrieval; // the last one where it differs from the first
+    if (found) yield { type: "retrieval", level: message.level ?? "done", retrieval: found };
+    if (message.text !== undefined) yield { type: "text", text: message.text };
+    if (message.answer) yield { type: "answer", answer: message.answer };
+    whole = message.answer || (message.level === "done" && !answer);
   }
   if (!whole) throw new Trouble("Broken", "the reply ended before it was complete");
 }

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from hirag_dist.core.entities.resolution.blocks import NameBlocks
-from hirag_dist.core.entities.resolution.scores import Names, PairScores, ScoredPair
+from hirag_dist.core.entities.resolution.names import Names
+from hirag_dist.core.entities.resolution.scores import ScoredPair, scored_pairs
 from hirag_dist.core.text.normalize import name_key
 from hirag_dist.schemas import MENTIONS, RELATION_MENTIONS
 
@@ -44,15 +42,10 @@ def proposed(
     for name, kind in kinds.items():
         for chunk in (chunks or {}).get(name, (f"of {name}",)):
             rows.append(mention(name, kind, chunk, (said or {}).get(name, "")) | {"described": True})
-    mentions = pa.Table.from_pylist(rows, MENTIONS)
-    keys = pc.unique(mentions["name_key"])
-    keys = keys.take(pc.sort_indices(keys))
-    places = pc.index_in(mentions["name_key"], value_set=keys).to_numpy().astype(np.int64)
-    pairs = NameBlocks(keys, places, mentions["description"].combine_chunks()).pairs(np.ones(len(places), bool))
     statements = pa.Table.from_pylist([statement(*pair) for pair in related], RELATION_MENTIONS)
-    names = Names(keys, places, mentions, statements)
+    names = Names(pa.Table.from_pylist(rows, MENTIONS), statements)
     found = {}
-    for pair in PairScores(names, pairs, len(keys)).of(np.ones(len(keys), bool)):
-        one, other = sorted((names[pair.left].text, names[pair.right].text))
+    for pair in scored_pairs(names):
+        one, other = sorted((names.rows[pair.left].text, names.rows[pair.right].text))
         found[one, other] = pair
     return found
