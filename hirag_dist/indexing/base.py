@@ -10,10 +10,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from hirag_dist import schemas
 from hirag_dist.config.model import MEMBER_CHARS, Config
 from hirag_dist.core.graph.csr import rows_of
+from hirag_dist.core.key_sets import KeySets
 from hirag_dist.core.row_changes import ChangedRows, changed_rows, rows_between, rows_of_table
 from hirag_dist.errors import ConfigError, HiragError, SnapshotCorrupt, SnapshotNotFound
 from hirag_dist.execution.dataset import Dataset, DatasetPart, DatasetStore
@@ -125,6 +127,19 @@ class UpdateBase:
             return pa.concat_tables(tables).combine_chunks()
         return self.spill.whole(tables, tables[0].schema)
 
+    def arrays(self, *arrays: NDArray[Any]) -> tuple[NDArray[Any], ...]:
+        """Return arrays of numbers, of one dimension; large ones are mapped from a file."""
+        return tuple(each if each.nbytes <= _MAX_BYTES else self._mapped_array(each) for each in arrays)
+
+    def _mapped_array(self, values: NDArray[Any]) -> NDArray[Any]:
+        column = self.joined([pa.table([values], names=["values"])]).column(0)
+        mapped: NDArray[Any] = column.chunk(0).to_numpy() if column.num_chunks == 1 else values
+        return mapped
+
+    def key_sets(self, sets: KeySets) -> KeySets:
+        """Return sets of keys, mapped from a file where they are large."""
+        return KeySets(*self.arrays(sets.indptr, sets.keys))
+
     def sorted(self, parts: Iterable[pa.Table], schema: pa.Schema, by: Sequence[str]) -> pa.Table:
         """Return tables as one, sorted by some columns, each column one array; mapped from a file."""
         if self.spill is None:
@@ -150,7 +165,8 @@ class UpdateBase:
         if not before.num_rows:
             table = self.sorted(new, schema, by)
             return ChangedRows(table, np.full(table.num_rows, -1, np.int64))
-        return changed_rows(before, gone, pa.concat_tables([schema.empty_table(), *new]), by, self.rows)
+        found = changed_rows(before, gone, pa.concat_tables([schema.empty_table(), *new]), by, self.rows)
+        return ChangedRows(found.table, *self.arrays(found.origin))
 
     def dataset(self, name: str, schema: pa.Schema) -> Dataset:
         """Return a table of the snapshot as a dataset, read where it lies."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,7 @@ from hirag_dist.indexing.report_material import (
 )
 from hirag_dist.indexing.reports import LostIds
 from hirag_dist.indexing.stages.communities import CHANGED_ENTITIES, ENTITY_ORDER, DetectCommunities, adjacency
+from hirag_dist.indexing.written import Inputs
 from hirag_dist.schemas import COMMUNITIES
 from hirag_dist.types import CsrGraph
 
@@ -72,7 +73,7 @@ def find_communities(
     gone = base.table("relations").take(pa.array(hierarchy.relation_changes.gone))
     base.release("relations")
     ends = relation_ends(ids, tables.relations)
-    links = build_graph(ids, tables.relations, ends)
+    links = _mapped_graph(base, build_graph(ids, tables.relations, ends))
     order = put("entity_order", tables.entities.select(ENTITY_ORDER.names))
     if base.is_nothing:
         detected = detect_communities(context, order, links)
@@ -80,9 +81,12 @@ def find_communities(
         changed = put("changed_entities", _changed_entities(hierarchy, gone))
         previous = base.dataset("communities", COMMUNITIES)
         detected = detect_communities(context, order, links, previous, changed, changed_before)
-    communities = context.datasets.read(detected.communities)
+    communities = base.joined([context.datasets.read(detected.communities).cast(COMMUNITIES)])
     max_lines, degree = max_report_lines(context.config), np.diff(links.indptr)
-    outlines = report_outlines(communities, ids, tables.relations, degree, max_lines, MAX_TREE_REPORTS, ends)
+    outlines = _mapped_outlines(
+        base, report_outlines(communities, ids, tables.relations, degree, max_lines, MAX_TREE_REPORTS, ends)
+    )
+    del ends
     known = None
     if not base.is_nothing:
         known = KnownDigests(
@@ -91,8 +95,36 @@ def find_communities(
             np.concatenate([each.changed for each in hierarchy.layers]),
             hierarchy.relations.origin < 0,
         )
-    material = report_material(tables, hierarchy.sources, communities, outlines, known)
+    material = _mapped_material(base, report_material(tables, hierarchy.sources, communities, outlines, known))
     return ReportedGraph(tables, links, detected, outlines, material, _lost_ids(base, hierarchy, gone))
+
+
+def _mapped_graph(base: UpdateBase, graph: CsrGraph) -> CsrGraph:
+    return CsrGraph(*base.arrays(graph.indptr, graph.indices, graph.weights, graph.relation_rows))
+
+
+def _mapped_outlines(base: UpdateBase, outlines: ReportOutlines) -> ReportOutlines:
+    return ReportOutlines(
+        base.joined([outlines.below]),
+        base.joined([outlines.above]),
+        base.joined([outlines.entities]),
+        base.joined([outlines.relations]),
+        base.key_sets(outlines.entity_rows),
+        base.key_sets(outlines.relation_rows),
+    )
+
+
+def _mapped_material(base: UpdateBase, material: CommunityMaterial) -> CommunityMaterial:
+    inputs, written = material.inputs, material.written
+    ids = base.joined([pa.table([material.ids], names=["id"])])["id"]
+    return replace(
+        material,
+        inputs=Inputs(*base.arrays(inputs.indptr, inputs.ids, inputs.digests)),
+        ids=ids.chunk(0) if ids.num_chunks == 1 else material.ids,
+        texts=base.arrays(material.texts)[0],
+        written=Inputs(*base.arrays(written.indptr, written.ids, written.digests)),
+        entity_sources=base.key_sets(material.entity_sources),
+    )
 
 
 def _graph_tables(

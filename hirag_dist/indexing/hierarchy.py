@@ -104,7 +104,7 @@ def write_hierarchy(
     """
     former_records = {row["layer"]: row for row in base.table("layers").to_pylist()}
     limits = stop_limits(context.config)
-    sources = [chunk_text_sets(layer.entities.table["chunk_ids"])]
+    sources = [base.key_sets(chunk_text_sets(layer.entities.table["chunk_ids"]))]
     layers, records = [layer.entities], list[LayerRecord]()
     states: list[pa.Table] = []
     clusters_of, relations, mentions = [CLUSTERS.empty_table()], [layer.relations], []
@@ -150,7 +150,7 @@ def write_hierarchy(
         records.append(replace(record, n_summaries=above.num_rows))
         hints = _hints(base, number, written, above)
         layers.append(_embedded(context, base, number + 1, found))
-        sources.append(found.sources)
+        sources.append(base.key_sets(found.sources))
         states.append(written.state)
         clusters_of.append(base.joined([clusters.clusters]))
         relations.append(found.relations)
@@ -167,7 +167,7 @@ def write_hierarchy(
         tuple(records),
         tuple(mentions),
         rejects,
-        pa.concat_tables([SUMMARIES.empty_table(), *states]),
+        base.joined([SUMMARIES.empty_table(), *states]),
         tuple(sources),
         counts,
         () if meta_types is None else meta_types.names,

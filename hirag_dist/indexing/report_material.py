@@ -15,7 +15,7 @@ from hirag_dist.core.reports.selection import ReportOutlines
 from hirag_dist.core.text.normalize import one_line, shorten
 from hirag_dist.indexing.layers import DESCRIPTION_CHARS
 from hirag_dist.indexing.written import Inputs, digests_of, written_inputs
-from hirag_dist.schemas import COMMUNITIES, REPORT_INPUTS
+from hirag_dist.schemas import REPORT_INPUTS
 from hirag_dist.types import IntVector
 
 _KINDS = pa.array(["extracted", "summary", "same_name"])  # the order of relations among the inputs of a report
@@ -107,7 +107,7 @@ def report_material(
         outlines: of all of them.
         known: of the base of an update.
     """
-    rows = pa.concat_tables([outlines.below, outlines.above]).combine_chunks()
+    rows = pa.concat_tables([outlines.below, outlines.above])
     is_above = np.arange(rows.num_rows) >= outlines.below.num_rows
     indptr, places, texts = _places(graph, outlines)
     n_entities = graph.entities.num_rows
@@ -136,7 +136,7 @@ def report_material(
         ids,
         texts,
         written,
-        communities.cast(COMMUNITIES),
+        communities,
         _stacked(entity_sources),
     )
 

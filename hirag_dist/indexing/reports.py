@@ -115,7 +115,9 @@ def update_reports(
     written = _state(material, new, sources, share, since)
     return UpdatedReports(
         writer.reports(),
-        _with_kept(written, state.take(pa.array(at[kept])), share[kept], since[kept]),
+        base.sorted(
+            (written, _kept(base.rows(state, at[kept]), share[kept], since[kept])), REPORT_INPUTS, ("community_id",)
+        ),
         writer.rejects,
         counts,
     )
@@ -343,13 +345,11 @@ def _union(one: KeySets, other: KeySets) -> KeySets:
     return distinct_keys(np.concatenate([one.owners, other.owners]), np.concatenate([one.keys, other.keys]), len(one))
 
 
-def _with_kept(written: pa.Table, kept: pa.Table, share: FloatVector, since: IntVector) -> pa.Table:
-    """Return REPORT_INPUTS of new reports, and of kept ones with the shares and numbers of now."""
-    for name, values in (("stale_share", share), ("stale_since", since)):
-        place = kept.schema.get_field_index(name)
-        field = kept.schema.field(place)
-        kept = kept.set_column(place, field, pa.array(values, field.type))
-    return pa.concat_tables([written, kept]).sort_by("community_id").combine_chunks()
+def _kept(state: pa.Table, share: FloatVector, since: IntVector) -> pa.Table:
+    """Return REPORT_INPUTS of kept reports, with the shares and numbers of now."""
+    columns = {name: state[name] for name in REPORT_INPUTS.names}
+    columns |= {"stale_share": pa.array(share, pa.float32()), "stale_since": pa.array(since, pa.int32())}
+    return pa.table(columns, schema=REPORT_INPUTS)
 
 
 def _state(

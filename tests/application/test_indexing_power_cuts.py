@@ -94,9 +94,8 @@ def test_only_what_has_to_be_durable_is_synced(watched: Watched) -> None:
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5])
-@pytest.mark.parametrize("kind", ["named"])
-def test_the_same_command_after_a_cut(watched: Watched, tmp_path: Path, share: float, kind: str) -> None:
-    of_kind = watched.states[0 if kind == "strict" else 1 :: 2]
+def test_the_same_command_after_a_cut(watched: Watched, tmp_path: Path, share: float) -> None:
+    of_kind = watched.states[1::2]
     write_state(of_kind[round(share * (len(of_kind) - 1))], tmp_path)
     opened = open_current(Store(str(tmp_path)))
     assert opened.manifest.snapshot_id in (watched.before, watched.after)

@@ -135,9 +135,8 @@ async def test_a_folder_has_one_run(tmp_path: Path) -> None:
                 pass
 
 
-@pytest.mark.parametrize("name", ["current"])
-async def test_an_index_is_no_place_for_an_evaluation(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).mkdir()
+async def test_an_index_is_no_place_for_an_evaluation(tmp_path: Path) -> None:
+    (tmp_path / "current").mkdir()
     with pytest.raises(ConfigError, match="is an index"):
         async with session(tmp_path):
             pass

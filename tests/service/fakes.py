@@ -83,7 +83,9 @@ ANSWER = Answer(
 
 
 class FakeEngine:
-    """Answers with `whole`. With a `gate` it waits for it first, or for the deadline, which cuts all but local off.
+    """Answers with `whole`. With a `gate` it waits for it first, at most for half of the time to the deadline.
+
+    Then all but local is cut off, as by a passed deadline; a slow machine has the other half to send that.
 
     `started`, `cancelled` and `closed` are set when the first request begins, when one is cancelled, and at the end.
     """
@@ -174,7 +176,7 @@ class FakeEngine:
             if self.error is not None:
                 raise self.error
             if self.gate is not None:
-                await asyncio.wait_for(self.gate.wait(), deadline_s)
+                await asyncio.wait_for(self.gate.wait(), None if deadline_s is None else deadline_s / 2)
         except asyncio.CancelledError:
             self.cancelled.set()
             raise

@@ -73,20 +73,17 @@ def stop(*_: object) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM])
-def test_ready_when_all_are_and_stopped_by_a_signal(
-    supervise: Callable[..., Supervisor], number: signal.Signals
-) -> None:
+def test_ready_when_all_are_and_stopped_by_a_signal(supervise: Callable[..., Supervisor]) -> None:
     said: list[str] = []
 
     def ready(address: str) -> None:
         said.append(address)
-        os.kill(os.getpid(), number)
+        os.kill(os.getpid(), signal.SIGTERM)
 
-    handler = signal.getsignal(number)
+    handler = signal.getsignal(signal.SIGTERM)
     assert run(supervise(STEADY, STEADY, STEADY, ready=ready))
     assert len(said) == 1
-    assert signal.getsignal(number) is handler
+    assert signal.getsignal(signal.SIGTERM) is handler
 
 
 def test_a_worker_that_dies_is_started_again(supervise: Callable[..., Supervisor], starts: Path) -> None:

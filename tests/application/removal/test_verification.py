@@ -256,9 +256,8 @@ def test_an_accepted_loss_is_found(index: Index) -> None:
     assert [found.place for found in index.findings()] == ["accepted losses"]
 
 
-@pytest.mark.parametrize("name", ["gone"])
-def test_a_cache_is_found(index: Index, name: str) -> None:
-    folder = Path(index.store.root) / "cache" / (index.current_id if name == "current" else "0123456789abcdef")
+def test_a_cache_is_found(index: Index) -> None:
+    folder = Path(index.store.root) / "cache" / "0123456789abcdef"
     folder.mkdir(parents=True)
     table = pa.table({"text": [SENTENCE]})
     with pa.ipc.new_file(str(folder / "chunks.arrow"), table.schema) as writer:

@@ -34,11 +34,10 @@ def test_tokens_are_counted_as_often_as_both_have_them() -> None:
     assert score == AnswerScore(0.0, pytest.approx(2 * (4 / 6) * (4 / 5) / (4 / 6 + 4 / 5)), 4 / 6, 4 / 5)
 
 
-@pytest.mark.parametrize("word", ["yes"])
-def test_yes_and_no_are_a_whole_in_hotpotqa(word: str) -> None:
-    assert f1(f"{word}, they are", word) == 0.0
-    assert f1(word, f"{word} they are") == 0.0
-    assert f1(f"{word.upper()}.", word) == 1.0
+def test_yes_and_no_are_a_whole_in_hotpotqa() -> None:
+    assert f1("yes, they are", "yes") == 0.0
+    assert f1("yes", "yes they are") == 0.0
+    assert f1("YES.", "yes") == 1.0
 
 
 def test_yes_is_an_ordinary_word_in_musique() -> None:

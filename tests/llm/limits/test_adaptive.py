@@ -127,10 +127,9 @@ def test_time_outs_halve_the_window_nearly_and_once() -> None:
 
 
 @pytest.mark.parametrize("limit", [{"rpm": 600.0}, {"tpm": 60_000.0}, {"max_concurrent": 9}])
-@pytest.mark.parametrize("latency_s", [0.05])
-def test_an_unknown_limit_is_found_with_few_refusals(limit: dict[str, float], latency_s: float) -> None:
+def test_an_unknown_limit_is_found_with_few_refusals(limit: dict[str, float]) -> None:
     """The simulator's limiter, asked as by the coordinator: it names the exceeded limit, and never a delay."""
-    now = [0.0]
+    now, latency_s = [0.0], 0.05
     options = SimulatorOptions(burst_s=5.0, latency_ms=latency_s * 1000, **limit)  # type: ignore[arg-type]
     gate = SimulatedLimits(options, lambda: now[0])
     allowance = EndpointLimits(None, None, None)

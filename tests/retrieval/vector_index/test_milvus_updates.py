@@ -284,12 +284,11 @@ class MortalClient:
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("kind", ["hnsw"])
-def test_a_kill_at_any_call_is_made_good_by_the_next(tmp_path: Path, vectors: Vectors, kind: str) -> None:
+def test_a_kill_at_any_call_is_made_good_by_the_next(tmp_path: Path, vectors: Vectors) -> None:
     """With the rules of a server, in a Lite file."""
     (tmp_path / "milvus").mkdir()
     client = MilvusClient(str(tmp_path / "milvus" / "milvus.db"))
-    place = Place(Store(str(tmp_path)), partial(open_milvus_lite, config=VectorsConfig()), client, kind)
+    place = Place(Store(str(tmp_path)), partial(open_milvus_lite, config=VectorsConfig()), client, "")
     base = place.publish(vectors)
     old = place.open(base)
     seconds = [0.0]
@@ -297,13 +296,13 @@ def test_a_kill_at_any_call_is_made_good_by_the_next(tmp_path: Path, vectors: Ve
     def pause(duration: float) -> None:
         seconds[0] += duration
 
-    kills, flat_rows = 0, {"flat": 1000, "hnsw": 0}
+    kills = 0
     while True:
         changed = updated(vectors) | {"e97": unit(4000 + kills)}
         update = place.publish(changed, base)
 
         def fill(own: Any, snapshot: Snapshot = update) -> Any:
-            choice = choose_index(len(snapshot.entity_vectors), flat_rows[kind])
+            choice = choose_index(len(snapshot.entity_vectors), 0)
             return CollectionFill(own, snapshot, choice, lite=False, now=lambda: seconds[0], pause=pause).ensure()
 
         try:
@@ -318,7 +317,7 @@ def test_a_kill_at_any_call_is_made_good_by_the_next(tmp_path: Path, vectors: Ve
             index.close()
         else:
             break
-    assert kills >= (6 if kind == "flat" else 10)
+    assert kills >= 10
     assert_exact(old, base)
     old.close()
 
