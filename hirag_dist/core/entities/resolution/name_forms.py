@@ -12,25 +12,12 @@ import unicodedata
 from dataclasses import dataclass
 from functools import cache
 
-from hirag_dist.core.entities.resolution.word_lists import (
-    ARTICLES,
-    FAMILIES,
-    FEMALE_TITLES,
-    LEGAL_FORMS,
-    NO_PLURALS,
-    NUMBER_WORDS,
-    ORDINAL_ENDINGS,
-    ORDINALS,
-    RANKS,
-    SMALL_WORDS,
-    TITLES,
-    UNSPACED_ADDITIONS,
-)
+from hirag_dist.core.entities.resolution import word_lists as lists
 
 PERSON, ORGANIZATION, LOCATION, UNKNOWN = "person", "organization", "location", "unknown"
 LETTERS = {"ø": "o", "ł": "l", "đ": "d", "ð": "d", "ħ": "h", "ı": "i", "œ": "oe", "æ": "ae"}  # no marks in Unicode
 
-_BEFORE_NAMES = RANKS | TITLES | FEMALE_TITLES
+_BEFORE_NAMES = lists.RANKS | lists.TITLES | lists.FEMALE_TITLES
 _ASIDE = re.compile(r"^(.+?)\s*\(([^()]+)\)$")
 _THE = re.compile(r"^the\s+(?=\S)", re.IGNORECASE)
 _DOTTED = re.compile(r"(?<![^\W_])(?:[^\W\d_]\.)+[^\W\d_](?![^\W_])\.?")  # U.S., also where the last dot was cut
@@ -80,7 +67,7 @@ class NameForm:
     @property
     def meaningful(self) -> frozenset[str]:
         """Its words without small ones."""
-        return frozenset(self.words) - SMALL_WORDS
+        return frozenset(self.words) - lists.SMALL_WORDS
 
     @property
     def given(self) -> tuple[str, ...]:
@@ -94,7 +81,7 @@ class NameForm:
     def unordered(self) -> frozenset[str]:
         """Its letters, and its words in the order of the alphabet, where there is enough of them."""
         words = (*self.words, *self.aside.split())
-        in_order = sorted(word for word in words if self.family == PERSON or word not in SMALL_WORDS)
+        in_order = sorted(word for word in words if self.family == PERSON or word not in lists.SMALL_WORDS)
         return frozenset(
             key for key in ("".join(words), " ".join(in_order) if len(in_order) > 1 else "") if len(key) > 3
         )
@@ -104,7 +91,7 @@ class NameForm:
         """The acronyms that it may have: of all its words, and without the small ones; 2 letters at least."""
         words = [word for word in self.words if word[0].isalpha()]
         every = "".join(word[0] for word in words)
-        large = "".join(word[0] for word in words if word not in SMALL_WORDS)
+        large = "".join(word[0] for word in words if word not in lists.SMALL_WORDS)
         return frozenset(short for short in (every, large) if 2 <= len(short) <= 8)
 
 
@@ -117,7 +104,7 @@ def name_form(name: str, kind: str) -> NameForm:
     >>> name_form("The Ghost of Marley", "person").text == name_form("MARLEY’S GHOST", "person").text
     True
     """
-    family = FAMILIES.get(kind.strip().casefold(), "thing" if kind.strip() else UNKNOWN)
+    family = lists.FAMILIES.get(kind.strip().casefold(), "thing" if kind.strip() else UNKNOWN)
     base, aside, acronym = _parted(_THE.sub("", unicodedata.normalize("NFKC", name).strip()))
     if family in (LOCATION, ORGANIZATION) and not aside:  # "Cranbrook, Kent"
         base, _, aside = base.partition(", ")
@@ -127,12 +114,12 @@ def name_form(name: str, kind: str) -> NameForm:
     capitals = {word.strip(".,") for word in base.split() if word.isupper()}
     words = tokens_of(base, family != PERSON)
     legal = title = ""
-    if len(words) > 1 and base.split()[0] in ARTICLES:  # "A Division" keeps its letter
+    if len(words) > 1 and base.split()[0] in lists.ARTICLES:  # "A Division" keeps its letter
         words = words[1:]
-    while family == PERSON and len(words) > 1 and words[0] in TITLES:
+    while family == PERSON and len(words) > 1 and words[0] in lists.TITLES:
         title, words = words[0], words[1:]
-    while family == ORGANIZATION and len(words) > 1 and words[-1] in LEGAL_FORMS:
-        legal, words = LEGAL_FORMS[words[-1]], words[:-1]
+    while family == ORGANIZATION and len(words) > 1 and words[-1] in lists.LEGAL_FORMS:
+        legal, words = lists.LEGAL_FORMS[words[-1]], words[:-1]
     if legal and words[-1] == "and" and len(words) > 1:  # "& Co."
         words = words[:-1]
     if len(words) == 1 and (bare := _without_addition(words[0])) != words[0]:
@@ -231,7 +218,7 @@ def _acronym(text: str) -> str:
 
 def _without_addition(word: str) -> str:
     """Return an unspaced name without a title or a company's legal form."""
-    for addition in UNSPACED_ADDITIONS:
+    for addition in lists.UNSPACED_ADDITIONS:
         bare = word.removesuffix(addition).removeprefix(addition)
         if len(bare) > 1 and bare != word:
             return bare
@@ -247,7 +234,7 @@ def _numbered(words: list[str], capitals: set[str], family: str) -> tuple[list[s
     marks: list[str] = []
     for at, word in enumerate(words):
         after = result[-1] if result else ""
-        if word in ORDINAL_ENDINGS and after.isdigit():
+        if word in lists.ORDINAL_ENDINGS and after.isdigit():
             result[-1] += "" if family == PERSON else "th"
             continue
         an_initial = family == PERSON and len(word) == 1 and word.isalpha() and at < len(words) - 1
@@ -256,7 +243,7 @@ def _numbered(words: list[str], capitals: set[str], family: str) -> tuple[list[s
             result.pop()
         if number:
             marks.append(number)
-            word = f"{number}th" if word in ORDINALS and family != PERSON else number
+            word = f"{number}th" if word in lists.ORDINALS and family != PERSON else number
         elif word != "!" and (_is_mark(word) or (len(word) == 1 and family != PERSON and word.isascii())):
             marks.append(word)
         else:
@@ -268,8 +255,8 @@ def _numbered(words: list[str], capitals: set[str], family: str) -> tuple[list[s
 def _number_in(word: str, at: int, capitals: set[str]) -> str:
     if word[:1].isdigit():
         return word.replace(",", "").lstrip("0") or "0"
-    if word in NUMBER_WORDS or word in ORDINALS:
-        return NUMBER_WORDS.get(word) or ORDINALS[word]
+    if word in lists.NUMBER_WORDS or word in lists.ORDINALS:
+        return lists.NUMBER_WORDS.get(word) or lists.ORDINALS[word]
     if at and word.upper() in capitals and (len(word) > 1 or word in "ivx") and _ROMAN.fullmatch(word):
         values = [_ROMAN_VALUES[ch] for ch in word]
         return str(sum(-v if v < w else v for v, w in zip(values, [*values[1:], 0], strict=True)))
@@ -278,7 +265,7 @@ def _number_in(word: str, at: int, capitals: set[str]) -> str:
 
 def _singular(word: str) -> str:
     """Return the word without an English plural's ending."""
-    if len(word) < 4 or not word.isascii() or word in NO_PLURALS or not word.endswith("s"):
+    if len(word) < 4 or not word.isascii() or word in lists.NO_PLURALS or not word.endswith("s"):
         return word
     if word.endswith(("ss", "us", "is", "ics")):
         return word

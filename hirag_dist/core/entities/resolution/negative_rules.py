@@ -4,21 +4,11 @@ from __future__ import annotations
 
 from difflib import SequenceMatcher
 
+from hirag_dist.core.entities.resolution import word_lists as lists
 from hirag_dist.core.entities.resolution.name_forms import PERSON, UNKNOWN, NameForm
-from hirag_dist.core.entities.resolution.word_lists import (
-    CONTRASTS,
-    FEMALE_ENDINGS,
-    FEMALE_TITLES,
-    MALE_TITLES,
-    NEGATIONS,
-    NICKNAMES,
-    PARTICLES,
-    RANKS,
-    TITLES,
-)
 
-_NO_GIVEN_NAMES = PARTICLES | RANKS | TITLES | FEMALE_TITLES | {"of", "the"}
-_CONTRASTED = frozenset().union(*CONTRASTS)
+_NO_GIVEN_NAMES = lists.PARTICLES | lists.RANKS | lists.TITLES | lists.FEMALE_TITLES | {"of", "the"}
+_CONTRASTED = frozenset().union(*lists.CONTRASTS)
 
 
 def known_different(one: NameForm, other: NameForm) -> bool:
@@ -31,9 +21,9 @@ def known_different(one: NameForm, other: NameForm) -> bool:
         return True
     ours, theirs = set(one.words), set(other.words)
     mine, yours = ours - theirs, theirs - ours
-    if (mine & NEGATIONS) != (yours & NEGATIONS) and not (one.acronym or other.acronym):  # the UN
+    if (mine & lists.NEGATIONS) != (yours & lists.NEGATIONS) and not (one.acronym or other.acronym):  # the UN
         return True
-    if mine & _CONTRASTED and any(mine & group and yours & group for group in CONTRASTS):
+    if mine & _CONTRASTED and any(mine & group and yours & group for group in lists.CONTRASTS):
         return True
     return one.family == other.family == PERSON and _two_people(one, other)
 
@@ -68,7 +58,7 @@ def _two_people(one: NameForm, other: NameForm) -> bool:
 
 def _gender(form: NameForm) -> int:
     words = {form.title, *form.words[:1]}
-    return bool(words & MALE_TITLES) - bool(words & FEMALE_TITLES)
+    return bool(words & lists.MALE_TITLES) - bool(words & lists.FEMALE_TITLES)
 
 
 def same_given_names(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
@@ -94,10 +84,10 @@ def same_given_name(one: str, other: str) -> bool:
     >>> same_given_name("j", "john"), same_given_name("bob", "robert"), same_given_name("peter", "martha")
     (True, True, False)
     """
-    short, long = sorted((NICKNAMES.get(one, one), NICKNAMES.get(other, other)), key=len)
+    short, long = sorted((lists.NICKNAMES.get(one, one), lists.NICKNAMES.get(other, other)), key=len)
     if short == long:
         return True
-    return long.startswith(short) and len(short) != 2 and long[len(short) :] not in FEMALE_ENDINGS
+    return long.startswith(short) and len(short) != 2 and long[len(short) :] not in lists.FEMALE_ENDINGS
 
 
 def is_close(one: str, other: str) -> bool:

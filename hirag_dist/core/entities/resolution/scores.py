@@ -167,10 +167,15 @@ def _rules(names: Names) -> list[_Rule]:
         _Rule(NORMALISE, "spelling, but for spaces or order", (_unordered, _unordered), _order, True),
         _Rule(SIMILAR, "spelled alike", (described, described), _spelled_alike, True, _MAX_DESCRIBED),
         _Rule(SIMILAR, "years of a life", (described, described), _one_life, True, _MAX_DESCRIBED),
-        _Rule(SIMILAR, "", (described, described), lambda one, other: -3.5, True, _MAX_DESCRIBED),
+        _Rule(SIMILAR, "", (described, described), lambda *_: -3.5, True, _MAX_DESCRIBED),
         _Rule(ALIAS, "the acronym stands in the name", (capitals, capitals), _acronym),
         _Rule(ALIAS, "initials", (capitals, lambda name: name.form.initials), _initials),
-        _Rule(ALIAS, "in parentheses", (spelled, lambda name: [name.form.aside] if name.form.aside else []), _aside),
+        _Rule(
+            ALIAS,
+            "in parentheses",
+            (spelled, lambda name: [name.form.aside] if name.form.aside else []),
+            lambda *_: -2.0,
+        ),
         _Rule(
             ALIAS,
             "stands in the description",
@@ -206,7 +211,7 @@ def _unordered(name: Name) -> frozenset[str]:
 
 
 def _order(one: Name, other: Name) -> float | None:
-    return None if one.form.text == other.form.text else 3.0
+    return 3.0 if one.form.text != other.form.text else None
 
 
 def _acronym(short: Name, long: Name) -> float | None:
@@ -218,10 +223,6 @@ def _initials(short: Name, long: Name) -> float | None:
     if len(short.form.words) != 1 or len(long.form.words) < 2:
         return None
     return 0.5 if len(short.form.acronym) > 2 else -1.0
-
-
-def _aside(short: Name, long: Name) -> float | None:
-    return -2.0
 
 
 def _person(name: Name) -> tuple[str, ...]:
