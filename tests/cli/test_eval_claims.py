@@ -63,13 +63,13 @@ def test_distinct_claims_and_their_clusters_are_counted(run: Run, model: Endpoin
     assert code == 0
     results = report["results"]
     assert (results["claims_listed"], results["claims_distinct"]) == (15, 12)
-    long, short = results["methods"]["long"], results["methods"]["short"]
-    assert (long["answers"], long["claims"]["value"], short["claims"]["value"]) == (3, 3.0, 1.0)
+    long, short = results["systems"]["long"], results["systems"]["short"]
+    assert (results["answers"]["long"], long["claims"]["value"], short["claims"]["value"]) == (3, 3.0, 1.0)
     assert (long["clusters at 0.5"]["value"], short["clusters at 0.5"]["value"]) == (2.0, 1.0), "mills are near"
-    (pair,) = results["pairs"]
+    pair = next(each for each in results["differences"] if each["measure"] == "claims")
     assert (pair["first"], pair["second"], pair["questions"]) == ("long", "short", 3)
-    assert pair["measures"]["claims"]["difference"] == {"value": 2.0, "low": 2.0, "high": 2.0}
-    assert pair["measures"]["claims"]["z"] == pytest.approx(3**0.5), "ranks 2, 2, 2: 6 less 3, over √3"
+    assert pair["difference"] == {"value": 2.0, "low": 2.0, "high": 2.0}
+    assert pair["z"] == pytest.approx(3**0.5), "ranks 2, 2, 2: 6 less 3, over √3"
     assert len(model.asked) == 6
     assert run("--answers", tmp_path / "a.jsonl")[1]["results"] == results
     assert len(model.asked) == 6, "equal requests, and the second run, ask nobody again"
