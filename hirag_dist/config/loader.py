@@ -53,6 +53,7 @@ REMOVED: Mapping[str, str] = {  # former dotted path of a key → what takes its
     "llm.deadline_s": "llm.outage_timeout_s and the time-outs of an endpoint say how long is waited",
     "llm.endpoints.*.burst_s": _FIXED,
     "llm.endpoints.*.burst_window_s": _FIXED,
+    "llm.endpoints.*.price.list_price": "price.input and price.output of the endpoint are its price",
     "llm.endpoints.*.seed": _FIXED,
     "llm.failover_s": _FIXED,
     "llm.hedge_after_s": "a request is sent once; leave the key out",

@@ -28,11 +28,6 @@ _INDEX_NAMES = frozenset((
     "current", "snapshots", "reports", "work", "ledger", "build.json", "builds", "forget.json", "purged.json",
     "drops.json", "snapshot_history.json", "run.lock", "milvus", "cache",
 ))  # fmt: skip
-_COPY = "hirag_dist"  # folder beside exported tables that holds the index they are from
-_TABLES = frozenset((
-    "documents.parquet", "text_units.parquet", "entities.parquet", "relationships.parquet", "communities.parquet",
-    "community_reports.parquet", "covariates.parquet",
-))  # fmt: skip
 
 _LEADS_OUT = "a link that leads out of INPUT; name its target as an INPUT, or set reading.follow_links"
 _NOT_UTF8 = "the name of the file is not UTF-8; rename the file"
@@ -203,9 +198,7 @@ def _shown(path: str) -> str:
 
 
 def own_output(folders: Set[str], files: Set[str], *, is_input: bool) -> Set[str]:
-    """Return which names in a folder hold output of this package: an index, or an export with its index.
-
-    An index below its own INPUT would otherwise index itself.
+    """Return which names in a folder belong to an index, which would otherwise index itself below its own INPUT.
 
     Args:
         folders, files: the names that the folder holds.
@@ -215,8 +208,6 @@ def own_output(folders: Set[str], files: Set[str], *, is_input: bool) -> Set[str
     is_begun = "build.json" in files and ("run.lock" in files or not folders.isdisjoint(("ledger", "work")))
     if is_begun or ("current" in files and "snapshots" in folders):
         own |= (folders | files) & _INDEX_NAMES if is_input else folders | files
-    if _COPY in folders and "entities.parquet" in files:
-        own |= {_COPY, *_TABLES}
     return own
 
 
