@@ -129,7 +129,7 @@ class SpillFile:
         """
         with self._errors():
             spilled = self._spilled(parts, schema)
-        return self.rows(spilled, None)
+        return spilled if all(column.num_chunks <= 1 for column in spilled.columns) else self.rows(spilled, None)
 
     def rows(self, table: pa.Table, rows: IntVector | None) -> pa.Table:
         """Return rows of a table in some order, mapped; each column one array, if it is below the limit.
