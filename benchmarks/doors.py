@@ -2,8 +2,8 @@
 
 Prints a JSON line for each interface and number of callers:
 
-    retrieve   grpc, json (POST …/Retrieve), page (its lines, level by level)
-    answer     grpc, json (events), openai (a chat completion), openai-stream, page
+    retrieve   grpc, json (POST …/Retrieve)
+    answer     grpc, json (events), openai (a chat completion), openai-stream
 
 with p50 and p99 in milliseconds, replies per second, CPU milliseconds of the service per reply, kilobytes of a reply,
 and `over_grpc`: the ratios of p50 and CPU to gRPC's in the same run. The interfaces are measured in turns, so that

@@ -71,12 +71,6 @@ def test_an_index_that_is_input_is_left_out_without_documents_beside_it(folder: 
     assert names([str(folder)], folder) == before
 
 
-def test_an_export_with_its_index_is_left_out(folder: Path) -> None:
-    before = names([str(folder)], folder)
-    written(folder, "out/entities.parquet", "out/documents.parquet", "out/hirag_dist/export.json", "out/note.txt")
-    assert {*names([str(folder)], folder)} == {*before, "out/note.txt"}
-
-
 def test_documents_in_folders_named_as_those_of_an_index_are_read(folder: Path) -> None:
     written(folder, "current/a.json", "snapshots/a.json", "work/build.json", "builds/build.json")
     added = {"current/a.json", "snapshots/a.json", "work/build.json", "builds/build.json"}
