@@ -17,10 +17,9 @@ SCRIPTS = (
     ("build",),
     ("query", "--sample", "--count", "200"),
     ("load", "--sample", "--seconds", "4"),
-    ("memory", "--chunks", "1000", "10000"),
 )
 NAMES = (
-    *("build", "doors", "generated", "gpu", "hierarchy", "leiden", "llm_pool", "load", "memory", "peers"),
+    *("build", "doors", "generated", "gpu", "hierarchy", "leiden", "llm_pool", "load", "peers"),
     *("power_cuts", "query", "recall", "resolution", "scale", "update_scale", "updates", "vectors"),
 )
 
