@@ -402,7 +402,7 @@ def index_result(
         layers=tuple(snapshot.table("layers").to_pylist()),
         communities_by_level=snapshot.info().communities_by_level,
         usage=tuple(usage),
-        tokens_per_corpus_token=tokens_per_corpus_token(snapshot),
+        tokens_per_corpus_token=tokens_per_corpus_token(snapshot, usage),
         sent=sent,
         seconds=seconds,
         update=result.update,

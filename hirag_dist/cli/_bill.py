@@ -33,6 +33,9 @@ def reembedding_line(made: ReembeddingEstimate) -> str:
     )
 
 
+LAST_UPDATE = "Bill of the last update; what was paid before is not known"
+
+
 def bill_table(usage: Sequence[Mapping[str, Any]], title: str = "", width: int | None = None) -> Any:
     """Return the bill as a table, one row per stage, role, model and endpoint.
 

@@ -91,7 +91,8 @@ def show(report: dict[str, Any], headline: str = "") -> None:
         for group in report["letters_by_reason"][:_SHOWN_REASONS]:
             out.print(f"  {group_line(group)}", markup=False)
         out.print(
-            f"`hirag-dist status --letters --index {where}` shows each, `hirag-dist retry --index {where}` asks again."
+            f"`hirag-dist status --letters --index {where}` shows each, `hirag-dist retry --index {where}` asks again, "
+            "and with --drop accepts the loss."
         )
 
 

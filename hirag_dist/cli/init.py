@@ -31,7 +31,7 @@ def init(
         emit({"written": str(target)})
     else:
         out.print(f"Wrote {target}. It works as it is, with the built-in model; set llm.endpoints for a real one.")
-        out.print("Next: hirag-dist plan INPUT --config hirag.yaml")
+        out.print(f"Next: hirag-dist plan INPUT --config {target}")
 
 
 def template() -> str:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
+import pyarrow as pa
 import typer
 from numpy.typing import NDArray
 
 from hirag_dist.application.drift import measure_drift, update_state
-from hirag_dist.cli._bill import bill_table, ratio_line
+from hirag_dist.cli._bill import LAST_UPDATE, bill_table, ratio_line
 from hirag_dist.cli._build import layer_table
 from hirag_dist.cli._options import IndexOption, JsonOption, SnapshotOption
 from hirag_dist.cli._output import conclude_reading, emit, out, table
@@ -24,10 +26,12 @@ from hirag_dist.core.graph.bfs import hop_distances
 from hirag_dist.core.graph.hierarchy_metrics import PathLengthSample
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError, HiragError, StoreError
+from hirag_dist.indexing.update_summary import known_bill
 from hirag_dist.inspection.model import Inspection
 from hirag_dist.inspection.outline import outline
 from hirag_dist.inspection.page import drift_sections, render_page, resolved_section, update_section
 from hirag_dist.inspection.summary import TABLES, inspect_tables
+from hirag_dist.schemas import USAGE
 from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.storage.snapshot.token_ratio import tokens_per_corpus_token
@@ -58,7 +62,10 @@ def inspect(
     opened = open_current(Store(index), snapshot)
     inspection = write_page(opened, html, drift) if html else inspect_snapshot(opened, drift)
     if json:
-        facts = {"tokens_per_corpus_token": tokens_per_corpus_token(opened), "fallback": opened.fallback or None}
+        facts = {
+            "tokens_per_corpus_token": tokens_per_corpus_token(opened, known_bill(opened)[0]),
+            "fallback": opened.fallback or None,
+        }
         emit(inspection.to_dict() | facts)
     else:
         _show(opened, inspection)
@@ -76,6 +83,10 @@ def inspect_snapshot(snapshot: Snapshot, drift: bool = False) -> Inspection:
         drift: measure it too.
     """
     tables = {name: snapshot.table(name) for name in (*TABLES, "aliases", "claims")}
+    rows = [
+        row | {"cost_usd": math.nan if row["cost_usd"] is None else row["cost_usd"]} for row in known_bill(snapshot)[0]
+    ]
+    tables["usage"] = pa.Table.from_pylist(rows, USAGE)
     found = inspect_tables(tables, snapshot.manifest.model_dump(mode="json"), _hops)
     measured = measure_drift(snapshot) if drift else None
     return replace(found, update=update_state(snapshot) if measured is None else measured.update, drift=measured)
@@ -145,8 +156,9 @@ def _show(snapshot: Snapshot, inspection: Inspection) -> None:
         if line := clustered_line(note):
             out.print(line)
         out.print(f"{update_line(note['number'], note['documents'], note.get('other_changes', ()))} {debt_line(note)}")
-    out.print(bill_table(snapshot.table("usage").to_pylist()))
-    ratio = tokens_per_corpus_token(snapshot)
+    usage, is_whole = known_bill(snapshot)
+    out.print(bill_table(usage, "" if is_whole else LAST_UPDATE))
+    ratio = tokens_per_corpus_token(snapshot, usage)
     if ratio is not None:
         out.print(ratio_line(ratio))
 

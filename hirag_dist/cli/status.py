@@ -10,7 +10,7 @@ import typer
 
 from hirag_dist.application.index_result import letter_groups, letter_places
 from hirag_dist.application.removal.pending import pending_forget
-from hirag_dist.cli._bill import bill_table, ratio_line, sent_line
+from hirag_dist.cli._bill import LAST_UPDATE, bill_table, ratio_line, sent_line
 from hirag_dist.cli._build import group_line
 from hirag_dist.cli._documents import show_documents
 from hirag_dist.cli._options import IndexOption, JsonOption, SnapshotOption
@@ -29,6 +29,7 @@ from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import SnapshotError, SnapshotNotFound
 from hirag_dist.execution.stage_results import load_drops
 from hirag_dist.indexing.content_remarks import content_counts, remark_lines
+from hirag_dist.indexing.update_summary import known_bill
 from hirag_dist.llm.usage import dollars, total_cost, usage_rows
 from hirag_dist.schemas import REJECTS
 from hirag_dist.storage.layout import ALIASES, MANIFEST
@@ -104,7 +105,7 @@ def status(
         report["content_of_current"] = content_counts(opened.manifest)
         report["missing_reports_of_current"] = opened.manifest.missing_reports
         report["update_of_current"] = opened.manifest.notes.get("update")
-        report["tokens_per_corpus_token"] = tokens_per_corpus_token(opened)
+        report["tokens_per_corpus_token"] = tokens_per_corpus_token(opened, usage)
         if published(store, build) is not None:
             report["usage"] = usage
         else:
@@ -125,12 +126,12 @@ def status(
 
 def show_bill(snapshot: Snapshot, json: bool) -> None:
     """Print what an index has cost since it was built from nothing, by stage, role and model."""
-    usage = usage_rows(snapshot.table("usage"))
-    ratio = tokens_per_corpus_token(snapshot)
+    usage, is_whole = known_bill(snapshot)
+    ratio = tokens_per_corpus_token(snapshot, usage)
     if json:
         emit({"snapshot": snapshot.manifest.snapshot_id, "usage": usage, "tokens_per_corpus_token": ratio})
         return
-    out.print(bill_table(usage))
+    out.print(bill_table(usage, "" if is_whole else LAST_UPDATE))
     if ratio is not None:
         out.print(ratio_line(ratio))
 

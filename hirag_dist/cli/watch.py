@@ -15,7 +15,7 @@ from hirag_dist.cli._bill import update_lines
 from hirag_dist.cli._options import ExecutorOptions, FieldOptions, IndexOption, InputsArgument, MaxUsdOption
 from hirag_dist.cli._output import emit, err, out, seconds
 from hirag_dist.core.text.normalize import count_noun
-from hirag_dist.errors import HiragError
+from hirag_dist.errors import ConfigError, HiragError
 from hirag_dist.service.metrics_server import WatchMetrics, serve_metrics
 
 
@@ -41,6 +41,8 @@ def watch(
     an interrupted update is continued by the next start. With --json each round is one JSON object on a line.
     """
     every_s, counted = seconds(every, "--every"), WatchMetrics()
+    if every_s < 1:
+        raise ConfigError(f"Invalid --every: {every}; expected at least 1s")
 
     def notify(outcome: IndexResult | HiragError) -> None:
         at = datetime.now(UTC).isoformat(timespec="seconds")

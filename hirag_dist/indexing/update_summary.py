@@ -102,6 +102,15 @@ def bill_rows(snapshot: Snapshot) -> list[dict[str, Any]] | None:
     return None if earlier is None else added([*map(dict, earlier), *own])
 
 
+def known_bill(snapshot: Snapshot) -> tuple[list[dict[str, Any]], bool]:
+    """Return rows of USAGE since the index was built from nothing, or of the last update, and whether it is the former.
+
+    An index that an earlier version updated does not know what was paid before.
+    """
+    rows = bill_rows(snapshot)
+    return (usage_rows(snapshot.table("usage")), False) if rows is None else (rows, True)
+
+
 def added(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return rows of USAGE with those of one stage, role, model and endpoint added up."""
     stages: dict[str, list[dict[str, Any]]] = {}

@@ -81,8 +81,7 @@ def _decisions(layers: Sequence[LayerSummary]) -> Table:
         [
             element("span", element("i", class_=f"swatch fill-l{layer.layer % 8}"), str(layer.layer)),
             layer.clusters,
-            _formatted(layer.median_cluster if layer.clusters else None, "g"),
-            _formatted(layer.largest_cluster if layer.clusters else None, ",.0f"),
+            f"{layer.median_cluster:g} / {layer.largest_cluster:,.0f}" if layer.clusters else "–",
             _formatted(layer.sparsity, ".4f"),
             _formatted(layer.change_rate, ".2%"),
             _formatted(layer.covered, ".1%"),
@@ -90,8 +89,8 @@ def _decisions(layers: Sequence[LayerSummary]) -> Table:
         ]
         for layer in layers
     ]
-    heads = ["layer", "clusters", "median", "largest", "CS", "change", "summarised", "decision"]
-    return Table("", heads, rows)
+    heads = ["layer", "clusters", "members", "CS", "change", "summarised", "decision"]
+    return Table("", heads, rows, "Members: the median and the largest of the clusters.")
 
 
 def _sparsity(layers: Sequence[LayerSummary]) -> list[Section]:

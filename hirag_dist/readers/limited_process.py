@@ -7,19 +7,41 @@ costs only itself.
 from __future__ import annotations
 
 import atexit
+import errno
 import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from hirag_dist.errors import StoreError
 from hirag_dist.readers.model import FileRefused, ReadOptions
 
 _STOP_S = 5.0
+
+
+_FULL = "the temporary folder {} is full: let TMPDIR name a folder with room, and run again, finished work is kept"
+
+
+class TemporaryFolderFull(StoreError):
+    """There is no room for what a reader unpacks: a fault of this machine, not of the file."""
+
+
+def raise_if_full(error: Exception) -> None:
+    """Raise what a reader raised where it is about the temporary folder.
+
+    Raises:
+        TemporaryFolderFull: it is full.
+    """
+    if isinstance(error, TemporaryFolderFull):
+        raise error
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        raise TemporaryFolderFull(_FULL.format(tempfile.gettempdir())) from error
 
 
 class LimitedProcess:
@@ -50,6 +72,7 @@ class LimitedProcess:
         Raises:
             FileRefused: the file is damaged or passes a limit.
             OSError: the process cannot be started, or ended without a reply.
+            TemporaryFolderFull: the reply cannot be written.
         """
         limits = {"memory_bytes": options.memory_bytes, "cpu_s": options.cpu_s, "max_chars": options.max_document_bytes}
         head = json.dumps({"n_bytes": len(data), **limits, **request}).encode() + b"\n"
@@ -62,6 +85,8 @@ class LimitedProcess:
         found: dict[str, Any] = json.loads(reply)
         if "refused" in found:
             raise FileRefused(found["refused"])
+        if found.get("error") == "disk":
+            raise TemporaryFolderFull(_FULL.format(tempfile.gettempdir()))
         if "error" in found:
             raise FileRefused(self._reason(found["error"], options))
         return found

@@ -27,6 +27,8 @@ import pypdfium2 as pdfium
 from pypdfium2 import raw
 
 _PASSWORD = 4
+NO_ROOM = "disk"
+_NO_ROOM = 2  # exit code of a fork that cannot write its reply
 _HYPHEN = "\x02"
 _NO_BOXES = (pdfium.PdfiumError, ArithmeticError, ValueError, LookupError, AssertionError)  # of broken geometry
 _WHOLE = 65_535  # width and height of a page in the numbers of a box
@@ -75,6 +77,8 @@ def _in_fork(read: Callable[[Request, bytes], Reply], request: Request, data: by
         if os.WIFEXITED(status) and os.WEXITSTATUS(status) == 0:
             file.seek(0)
             return file.read()
+    if os.WIFEXITED(status) and os.WEXITSTATUS(status) == _NO_ROOM:
+        return json.dumps({"error": NO_ROOM}).encode()
     by_clock = os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGKILL)
     by_memory = os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGABRT, signal.SIGTRAP, signal.SIGILL)
     return json.dumps({"error": "cpu" if by_clock else "memory" if by_memory else "crash"}).encode()
@@ -92,8 +96,11 @@ def _answer(read: Callable[[Request, bytes], Reply], request: Request, data: byt
         reply = {"error": "memory"}
     except BaseException:
         return 1
-    file.write(json.dumps(reply).encode())
-    file.flush()
+    try:
+        file.write(json.dumps(reply).encode())
+        file.flush()
+    except OSError:
+        return _NO_ROOM
     return 0
 
 

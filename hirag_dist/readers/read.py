@@ -9,6 +9,7 @@ from typing import cast
 
 from hirag_dist.readers.document_builder import DocumentBuilder
 from hirag_dist.readers.encoding import NotText, decode_text, text_lines
+from hirag_dist.readers.limited_process import raise_if_full
 from hirag_dist.readers.markdown import read_markdown
 from hirag_dist.readers.model import Document, FileRefused, InputTooLarge, ReadOptions, SourceFile, Unreadable
 from hirag_dist.readers.office_files import missing_package, read_mail, read_office
@@ -56,6 +57,7 @@ def read_source(source: SourceFile, options: ReadOptions) -> Found:
     except (NotText, FileRefused) as error:
         yield maker.unreadable(record, str(error))
     except Exception as error:  # whatever a reader or its library raises is a fault of this file alone
+        raise_if_full(error)
         yield maker.unreadable(record, explain(error))
     else:
         if record == 0:
@@ -159,4 +161,5 @@ def _read_attachment(form: str, data: bytes, maker: DocumentBuilder) -> Found:
     except (NotText, FileRefused) as error:
         yield maker.unreadable(0, str(error))
     except Exception as error:  # as of a file
+        raise_if_full(error)
         yield maker.unreadable(0, explain(error))

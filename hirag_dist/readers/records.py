@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from hirag_dist.readers.document_builder import kind_of
 from hirag_dist.readers.encoding import NotText, clean_text, decode_text, text_lines
+from hirag_dist.readers.limited_process import raise_if_full
 from hirag_dist.readers.model import FileRefused, ReadOptions, SourceFile, Unreadable
 from hirag_dist.readers.open import explain, open_source, read_all
 from hirag_dist.readers.parquet import open_parquet
@@ -46,6 +47,7 @@ def read_rows(source: SourceFile, options: ReadOptions | None = None) -> Iterato
     except (NotText, FileRefused) as error:
         yield Unreadable(source.display, record, str(error))
     except Exception as error:  # as in `read_source`
+        raise_if_full(error)
         yield Unreadable(source.display, record, explain(error))
     else:
         if record == 0:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from hirag_dist.cli._command_line import run
 from hirag_dist.composition.build_records import last_build
+from hirag_dist.indexing.update_summary import known_bill
 from hirag_dist.storage.store import Store
 from hirag_dist.testing.simulator import SimulatorOptions
 from hirag_dist.testing.simulator.app import SimulatorThread
@@ -24,13 +26,23 @@ def bench(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> CommandBench:
     return indexed_bench(tmp_path, capfd)
 
 
+def extracted(usage: list[dict[str, Any]]) -> int:
+    return sum(row["calls"] for row in usage if row["stage"] == "extract")
+
+
 def test_the_bill_of_an_update(bench: CommandBench) -> None:
+    before, _ = known_bill(bench.snapshot())
     bench.write("patient.txt", PATIENT)
     code, said = bench.run("index", bench.corpus)
     assert code == 0
     assert "Update 1 since the index was built from nothing: 1 document added." in said
     assert "times the extraction of the changed documents" in said
     assert "Debt: " in said
+    after, is_whole = known_bill(bench.snapshot())
+    assert is_whole
+    assert [extracted(rows) for rows in (before, after)] == [2, 3], "a call a document, before and with the update"
+    code = run(["status", "--cost", "--index", bench.index])
+    assert " 3 " in next(line for line in bench.capfd.readouterr().out.splitlines() if "extract" in line)
     code, said = bench.run("index", bench.corpus)
     assert said.startswith("Nothing changed: the documents are those of snapshot ")
     assert "This run sent 0 calls, 0 tokens: $0.00, in " in said

@@ -124,7 +124,7 @@ def files_with_key(folder: Path) -> list[Path]:
 def test_a_killed_build_leaves_nothing_running_no_open_port_and_no_key_and_goes_on(
     corpus: Path, tmp_path: Path, ray_folder: Path, forked: Any
 ) -> None:
-    thread = SimulatorThread(SimulatorOptions(listen="127.0.0.1:0", api_key=KEY, latency_ms=200))
+    thread = SimulatorThread(SimulatorOptions(listen="127.0.0.1:0", latency_ms=200))
     with thread as url:
         job = Job(corpus, tmp_path, ray_folder, url)
         has_started = started(thread)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow.compute as pc
@@ -9,8 +10,11 @@ import pyarrow.compute as pc
 from hirag_dist.storage.snapshot.reader import Snapshot
 
 
-def tokens_per_corpus_token(snapshot: Snapshot) -> dict[str, Any] | None:
-    """Return the tokens that a snapshot's replies used, in and out, for each token of its chunks; None without any.
+def tokens_per_corpus_token(snapshot: Snapshot, usage: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Return the tokens that replies used, in and out, for each token of a snapshot's chunks; None without any.
+
+    Args:
+        usage: rows of USAGE.
 
     Returns:
         `total`, and `by_stage`: label → the ratio of one stage. Tokens that overlapping chunks share count in each.
@@ -19,7 +23,7 @@ def tokens_per_corpus_token(snapshot: Snapshot) -> dict[str, Any] | None:
     if not corpus_tokens:
         return None
     stages: dict[str, int] = {}
-    for row in snapshot.table("usage", ["stage", "input_tokens", "output_tokens"]).to_pylist():
+    for row in usage:
         stages[row["stage"]] = stages.get(row["stage"], 0) + row["input_tokens"] + row["output_tokens"]
     return {
         "total": sum(stages.values()) / corpus_tokens,
