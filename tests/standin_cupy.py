@@ -161,7 +161,7 @@ _N_THREADS = 4  # of a block
 
 
 @cache
-def _compiled(code: str) -> ctypes.CDLL:
+def _compiled(code: str, defined: tuple[str, ...]) -> ctypes.CDLL:
     """Return CUDA code, compiled by a C++ compiler for threads of this machine: a block after the other."""
     if shutil.which("g++") is None:
         pytest.skip("the kernels of a GPU are compiled for the CPU by g++, which is not here")
@@ -169,7 +169,7 @@ def _compiled(code: str) -> ctypes.CDLL:
         source, library = Path(folder) / "kernels.cpp", Path(folder) / "kernels.so"
         source.write_text(_SHIM + code, encoding="utf-8")
         flags = ("-O2", "-ffp-contract=off", "-shared", "-fPIC", "-pthread")
-        subprocess.run(["g++", *flags, str(source), "-o", str(library)], check=True)
+        subprocess.run(["g++", *flags, *defined, str(source), "-o", str(library)], check=True)
         return ctypes.CDLL(str(library))
 
 
@@ -177,8 +177,9 @@ class RawModule:
     """CuPy's, for kernels that take blocks of one dimension."""
 
     def __init__(self, *, code: str, options: tuple[str, ...] = ()) -> None:
-        assert options == ("--fmad=false",)
-        self._library = _compiled(code)
+        without_fused_products, *defined = options
+        assert without_fused_products == "--fmad=false"
+        self._library = _compiled(code, tuple(defined))
 
     def get_function(self, name: str) -> Callable[[tuple[int], tuple[int], tuple[Any, ...]], None]:
         """Return a kernel as CuPy calls it, with few threads a block in place of those that are asked for."""

@@ -1,18 +1,13 @@
 // Trees of merges and mixtures of cells: one block of threads a cell, each for itself from first to last.
 //
 // Every sum is added up in one order, so that a cell has the same bits whatever the others are. `cells.py` compiles
-// this without fused products, since the trees are those of `core.clustering.ward.ward_tree` to the last bit.
+// this without fused products, since the trees are those of `core.clustering.ward.ward_tree` to the last bit, and defines
+// the constants that the mixtures and k-means of the CPU have too.
 // Threads of a block meet at barriers alone; the number of threads is a power of two, at most MAX_THREADS.
 
 #define MAX_THREADS 256
 #define WIDTH 4           // components of a product that share what is read of a row
 #define PART 512          // rows whose products are added up in float32
-#define MIN_COUNT 1e-8f   // as in core.clustering.gaussian_mixture, and so the next five
-#define MIN_VARIANCE 1e-4
-#define MIN_LOG_SHARE -60.0f
-#define ABSENT -1e30f
-#define TOLERANCE 1e-3
-#define MAX_ITERATIONS 15
 #define TWO_PI 6.283185307179586
 #define FAR 1e308         // above every distance
 #define LOWEST -3e38f
@@ -154,7 +149,7 @@ __device__ void prepare(const Cell& cell) {
             energy += mean * mean;
         }
         double constant = log(cell.weights[one]) - 0.5 * (cell.n_dims * log(TWO_PI / precision) + energy * precision);
-        cell.constants[one] = cell.weights[one] > 0.0 ? (float)constant : ABSENT;
+        cell.constants[one] = cell.weights[one] > 0.0 ? (float)constant : (float)ABSENT;
     }
     __syncthreads();
 }
@@ -188,7 +183,7 @@ __device__ double expect(
         int best = 0;
         for (int one = 0; one < cell.n_components; one++) {
             float* share = of_row + (long long)one * component_step;
-            *share = expf(fmaxf(*share - top, MIN_LOG_SHARE));
+            *share = expf(fmaxf(*share - top, (float)MIN_LOG_SHARE));
             sum += *share;
             if (*share > largest) {
                 largest = *share;
@@ -230,7 +225,7 @@ __device__ void maximise(Cell& cell, const float* shares, double squares, double
         }
         for (int at = 0; at < WIDTH && first + at < cell.n_components; at++) {
             cell.sums[(first + at) * cell.n_dims + axis] = sums[at];
-            if (axis == 0) cell.counts[first + at] = fmax(counts[at], (double)MIN_COUNT);
+            if (axis == 0) cell.counts[first + at] = fmax(counts[at], MIN_COUNT);
         }
     }
     __syncthreads();
@@ -358,9 +353,6 @@ extern "C" __global__ void fit_cells(
 
 // Greedy k-means++, as in core.clustering.kmeans.start_means: five kernels for each mean, the threads of the first three
 // spread over the rows, since what is drawn next depends on all rows.
-
-#define DRAW_UNITS 1099511627776.0  // as in core.clustering.kmeans
-#define SMALLEST 1e-300
 
 // Set the weight of each row among the draws, in whole units that add up in any order. top: (1,) the largest `near`.
 extern "C" __global__ void weigh_rows(const float* near, const float* top, int n_rows, long long* units) {

@@ -14,7 +14,7 @@ from typing import Any
 import cupy
 import numpy as np
 
-from hirag_dist.core.clustering.kmeans import start_draws
+from hirag_dist.core.clustering import gaussian_mixture, kmeans
 from hirag_dist.core.clustering.ward import Tree, tree_of_places
 from hirag_dist.types import FloatMatrix, FloatVector, GroupSums, IntVector, LabelledCell, Memberships
 
@@ -22,6 +22,10 @@ _THREADS = 256  # of a block; as MAX_THREADS of cells.cu
 _SUM_THREADS = 64
 _FAR = 3e38  # above every squared distance
 _BATCH_BYTES = 4 << 30  # of working arrays
+_OF_MIXTURES = ("ABSENT", "MAX_ITERATIONS", "MIN_COUNT", "MIN_LOG_SHARE", "MIN_VARIANCE", "TOLERANCE")
+_CONSTANTS = {name: getattr(gaussian_mixture, name) for name in _OF_MIXTURES} | {
+    name: getattr(kmeans, name) for name in ("DRAW_UNITS", "SMALLEST")
+}
 
 
 def trees(groups: Sequence[FloatMatrix | FloatVector], sizes: Sequence[IntVector] | None) -> list[Tree]:
@@ -107,7 +111,7 @@ def start_means(rows: FloatMatrix, k: int, seed: int) -> FloatMatrix:
         k: that are returned.
         seed: of the draws.
     """
-    sample, first, draws = start_draws(rows, k, seed)
+    sample, first, draws = kmeans.start_draws(rows, k, seed)
     n_rows, n_drawn, n_dims = len(sample), draws.shape[1], rows.shape[1]
     held, drawn_at = cupy.asarray(sample), cupy.asarray(draws)
     columns, norms = held.T.copy(), (held * held).sum(axis=1)
@@ -168,7 +172,8 @@ def _kernel(name: str) -> Any:
 def _module() -> Any:
     """Return cells.cu, compiled for the card in use; CuPy keeps it on disk."""
     code = (resources.files("hirag_dist.compute") / "cells.cu").read_text(encoding="utf-8")
-    return cupy.RawModule(code=code, options=("--fmad=false",))  # fused products would round otherwise than a CPU
+    defined = tuple(f"-D{name}={value!r}" for name, value in _CONSTANTS.items())
+    return cupy.RawModule(code=code, options=("--fmad=false", *defined))  # fused products round otherwise than a CPU
 
 
 def _offsets(counts: IntVector) -> IntVector:

@@ -22,8 +22,8 @@ BLOCK_ROWS = 4_096
 MAX_ITERATIONS = 15
 TOLERANCE = 1e-3  # rise of the log-likelihood, nats per row, below which EM stops
 MIN_VARIANCE = 1e-4  # for data scaled to unit mean variance: a component of one point keeps a finite density
-_MIN_LOG_SHARE = -60.0  # of a responsibility relative to the largest of its row: far below what float32 can add to 1
-_ABSENT = -1e30  # log joint density of a component that only pads
+MIN_LOG_SHARE = -60.0  # of a responsibility relative to the largest of its row: far below what float32 can add to 1
+ABSENT = -1e30  # log joint density of a component that only pads
 MIN_COUNT = 1e-8  # rows of a component without any
 
 
@@ -121,7 +121,7 @@ class _Components:
         is_there = weights > 0
         constants = xp.log(xp.where(is_there, weights, 1.0))
         constants = constants - 0.5 * (means.shape[1] * np.log(2 * np.pi / precision) + energies)
-        self._constants = xp.where(is_there, constants, _ABSENT).astype(np.float32)
+        self._constants = xp.where(is_there, constants, ABSENT).astype(np.float32)
         self._linear = (means * np.float32(precision)).T
         self._quadratic = np.float32(-0.5 * precision)
 
@@ -135,7 +135,7 @@ class _Components:
         shares += self._constants
         top = shares.max(axis=1, keepdims=True)
         shares -= top
-        xp.maximum(shares, _MIN_LOG_SHARE, out=shares)
+        xp.maximum(shares, MIN_LOG_SHARE, out=shares)
         xp.exp(shares, out=shares)
         sums = shares.sum(axis=1, keepdims=True)
         shares /= sums

@@ -20,8 +20,8 @@ MAX_ROUNDS = 15
 _MIN_FALL = 1e-3  # of the squared distances, relative: a round that lowers them by less is the last
 _START_ROWS = 32_768  # sample that k-means++ draws from, and
 _START_ROWS_A_MEAN = 16
-_DRAW_UNITS = float(1 << 40)  # whole units that the largest squared distance is divided into
-_SMALLEST = 1e-300
+DRAW_UNITS = float(1 << 40)  # whole units that the largest squared distance is divided into
+SMALLEST = 1e-300
 
 
 @finite_products
@@ -106,7 +106,7 @@ def start_means(rows: FloatMatrix, k: int, seed: int) -> FloatMatrix:
     near = np.maximum(norms - 2.0 * (rows @ rows[first]) + norms[first], 0.0)
     near[first] = 0.0
     for draw in draws:
-        units = near.astype(np.float64) / max(float(near.max()), _SMALLEST) * _DRAW_UNITS
+        units = near.astype(np.float64) / max(float(near.max()), SMALLEST) * DRAW_UNITS
         heights = np.cumsum(units.astype(np.int64))
         targets = (draw * heights[-1]).astype(np.int64)
         drawn = np.minimum(np.searchsorted(heights, targets, side="right"), len(rows) - 1)  # all 0: copies remain
