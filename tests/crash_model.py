@@ -11,6 +11,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Lock
 
 import pytest
 
@@ -33,6 +34,7 @@ class CrashModel:
         self._names: dict[int, dict[str, tuple[int, bool]]] = {}  # by folder: name → inode, whether a folder
         self._held: list[int] = []  # descriptors, so that no inode number is used a second time
         self._on_event = on_event
+        self._lock = Lock()  # threads rename: no file changes its name while the names are listed
         self._fsync, self._replace = os.fsync, os.replace
         for folder in (root, *sorted(path for path in root.rglob("*") if path.is_dir())):
             self._note_path(folder)
@@ -59,13 +61,15 @@ class CrashModel:
     def _synced(self, descriptor: int) -> None:
         path = os.readlink(f"/proc/self/fd/{descriptor}")
         if path.startswith(str(self.root)):
-            self._on_event(self, f"sync {path}")
-            self._note(descriptor, path)
+            with self._lock:
+                self._on_event(self, f"sync {path}")
+                self._note(descriptor, path)
 
     def _renamed(self, source: str | Path, target: str | Path) -> None:
-        if str(target).startswith(str(self.root)):
-            self._on_event(self, f"rename {target}")
-        self._replace(source, target)
+        with self._lock:
+            if str(target).startswith(str(self.root)):
+                self._on_event(self, f"rename {target}")
+            self._replace(source, target)
 
     def _note_path(self, path: Path) -> None:
         descriptor = os.open(path, os.O_RDONLY)

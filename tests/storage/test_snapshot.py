@@ -56,7 +56,7 @@ def test_tokens_of_replies_by_tokens_of_the_corpus(store: Store) -> None:
     ]
     tables["usage"] = pa.Table.from_pylist(rows, tables["usage"].schema)
     snapshots.publish(store, tables)
-    assert tokens_per_corpus_token(open_snapshot(store)) == {
+    assert tokens_per_corpus_token(open_snapshot(store), rows) == {
         "total": 6.0,
         "by_stage": {"extraction": 4.0, "reports": 2.0},
     }
