@@ -18,6 +18,8 @@ from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError, HiragError
 from hirag_dist.service.metrics_server import WatchMetrics, serve_metrics
 
+_MIN_EVERY_S = 0.1
+
 
 def watch(
     inputs: InputsArgument,
@@ -41,8 +43,8 @@ def watch(
     an interrupted update is continued by the next start. With --json each round is one JSON object on a line.
     """
     every_s, counted = seconds(every, "--every"), WatchMetrics()
-    if every_s < 1:
-        raise ConfigError(f"Invalid --every: {every}; expected at least 1s")
+    if every_s < _MIN_EVERY_S:
+        raise ConfigError(f"Invalid --every: {every}; expected at least {_MIN_EVERY_S}s")
 
     def notify(outcome: IndexResult | HiragError) -> None:
         at = datetime.now(UTC).isoformat(timespec="seconds")
