@@ -37,7 +37,7 @@ class Watch:
     monotonic: Callable[[], float] = time.monotonic
     _applied: Listing | None = None
     _changes: dict[str, float] = field(default_factory=dict)  # URI → when its change was found
-    _message: str = ""  # of the last failure
+    _message: str = ""  # message of the last failure
 
     def __post_init__(self) -> None:
         self.metrics.oldest.set_function(self.oldest_change_s)
@@ -89,7 +89,7 @@ def make_watch(
     """Return a watch of files, folders, globs or object-store URIs that updates an index.
 
     Args:
-        options: of each update; the spending limit holds for all of them together.
+        options: Options of each update; the spending limit holds for all updates together.
         notify: see `Watch`.
     """
     check_prices(config, (*BUILD_ROLES, "embed"), options.max_usd)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import logging
-import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-import pyarrow as pa
 import typer
 from numpy.typing import NDArray
 
@@ -26,12 +24,11 @@ from hirag_dist.core.graph.bfs import hop_distances
 from hirag_dist.core.graph.hierarchy_metrics import PathLengthSample
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError, HiragError, StoreError
-from hirag_dist.indexing.update_summary import known_bill
+from hirag_dist.indexing.update_summary import known_bill, usage_table
 from hirag_dist.inspection.model import Inspection
 from hirag_dist.inspection.outline import outline
 from hirag_dist.inspection.page import drift_sections, render_page, resolved_section, update_section
 from hirag_dist.inspection.summary import TABLES, inspect_tables
-from hirag_dist.schemas import USAGE
 from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.storage.snapshot.token_ratio import tokens_per_corpus_token
@@ -83,10 +80,7 @@ def inspect_snapshot(snapshot: Snapshot, drift: bool = False) -> Inspection:
         drift: measure it too.
     """
     tables = {name: snapshot.table(name) for name in (*TABLES, "aliases", "claims")}
-    rows = [
-        row | {"cost_usd": math.nan if row["cost_usd"] is None else row["cost_usd"]} for row in known_bill(snapshot)[0]
-    ]
-    tables["usage"] = pa.Table.from_pylist(rows, USAGE)
+    tables["usage"] = usage_table(known_bill(snapshot)[0])
     found = inspect_tables(tables, snapshot.manifest.model_dump(mode="json"), _hops)
     measured = measure_drift(snapshot) if drift else None
     return replace(found, update=update_state(snapshot) if measured is None else measured.update, drift=measured)

@@ -18,10 +18,10 @@ from hirag_dist.core.clustering import gaussian_mixture, kmeans
 from hirag_dist.core.clustering.ward import Tree, tree_of_places
 from hirag_dist.types import FloatMatrix, FloatVector, GroupSums, IntVector, LabelledCell, Memberships
 
-_THREADS = 256  # of a block; as MAX_THREADS of cells.cu
+_THREADS = 256  # threads of a block: MAX_THREADS of cells.cu
 _SUM_THREADS = 64
 _FAR = 3e38  # above every squared distance
-_BATCH_BYTES = 4 << 30  # of working arrays
+_BATCH_BYTES = 4 << 30  # size of the working arrays of a batch
 _OF_MIXTURES = ("ABSENT", "MAX_ITERATIONS", "MIN_COUNT", "MIN_LOG_SHARE", "MIN_VARIANCE", "TOLERANCE")
 _CONSTANTS = {name: getattr(gaussian_mixture, name) for name in _OF_MIXTURES} | {
     name: getattr(kmeans, name) for name in ("DRAW_UNITS", "SMALLEST")
@@ -108,8 +108,8 @@ def start_means(rows: FloatMatrix, k: int, seed: int) -> FloatMatrix:
 
     Args:
         rows: (n, d) float32, finite, n ≥ k ≥ 1.
-        k: that are returned.
-        seed: of the draws.
+        k: Number of rows returned.
+        seed: Seed of the draws.
     """
     sample, first, draws = kmeans.start_draws(rows, k, seed)
     n_rows, n_drawn, n_dims = len(sample), draws.shape[1], rows.shape[1]

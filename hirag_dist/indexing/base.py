@@ -127,7 +127,7 @@ class UpdateBase:
             return pa.concat_tables(tables).combine_chunks()
         return self.spill.whole(tables, tables[0].schema)
 
-    def arrays(self, *arrays: NDArray[Any]) -> tuple[NDArray[Any], ...]:
+    def mapped_arrays(self, *arrays: NDArray[Any]) -> tuple[NDArray[Any], ...]:
         """Return arrays of numbers, of one dimension; large ones are mapped from a file."""
         return tuple(each if each.nbytes <= _MAX_BYTES else self._mapped_array(each) for each in arrays)
 
@@ -136,9 +136,9 @@ class UpdateBase:
         mapped: NDArray[Any] = column.chunk(0).to_numpy() if column.num_chunks == 1 else values
         return mapped
 
-    def key_sets(self, sets: KeySets) -> KeySets:
+    def mapped_sets(self, sets: KeySets) -> KeySets:
         """Return sets of keys, mapped from a file where they are large."""
-        return KeySets(*self.arrays(sets.indptr, sets.keys))
+        return KeySets(*self.mapped_arrays(sets.indptr, sets.keys))
 
     def sorted(self, parts: Iterable[pa.Table], schema: pa.Schema, by: Sequence[str]) -> pa.Table:
         """Return tables as one, sorted by some columns, each column one array; mapped from a file."""
@@ -166,7 +166,7 @@ class UpdateBase:
             table = self.sorted(new, schema, by)
             return ChangedRows(table, np.full(table.num_rows, -1, np.int64))
         found = changed_rows(before, gone, pa.concat_tables([schema.empty_table(), *new]), by, self.rows)
-        return ChangedRows(found.table, *self.arrays(found.origin))
+        return ChangedRows(found.table, *self.mapped_arrays(found.origin))
 
     def dataset(self, name: str, schema: pa.Schema) -> Dataset:
         """Return a table of the snapshot as a dataset, read where it lies."""

@@ -100,7 +100,7 @@ def find_communities(
 
 
 def _mapped_graph(base: UpdateBase, graph: CsrGraph) -> CsrGraph:
-    return CsrGraph(*base.arrays(graph.indptr, graph.indices, graph.weights, graph.relation_rows))
+    return CsrGraph(*base.mapped_arrays(graph.indptr, graph.indices, graph.weights, graph.relation_rows))
 
 
 def _mapped_outlines(base: UpdateBase, outlines: ReportOutlines) -> ReportOutlines:
@@ -109,8 +109,8 @@ def _mapped_outlines(base: UpdateBase, outlines: ReportOutlines) -> ReportOutlin
         base.joined([outlines.above]),
         base.joined([outlines.entities]),
         base.joined([outlines.relations]),
-        base.key_sets(outlines.entity_rows),
-        base.key_sets(outlines.relation_rows),
+        base.mapped_sets(outlines.entity_rows),
+        base.mapped_sets(outlines.relation_rows),
     )
 
 
@@ -119,11 +119,11 @@ def _mapped_material(base: UpdateBase, material: CommunityMaterial) -> Community
     ids = base.joined([pa.table([material.ids], names=["id"])])["id"]
     return replace(
         material,
-        inputs=Inputs(*base.arrays(inputs.indptr, inputs.ids, inputs.digests)),
+        inputs=Inputs(*base.mapped_arrays(inputs.indptr, inputs.ids, inputs.digests)),
         ids=ids.chunk(0) if ids.num_chunks == 1 else material.ids,
-        texts=base.arrays(material.texts)[0],
-        written=Inputs(*base.arrays(written.indptr, written.ids, written.digests)),
-        entity_sources=base.key_sets(material.entity_sources),
+        texts=base.mapped_arrays(material.texts)[0],
+        written=Inputs(*base.mapped_arrays(written.indptr, written.ids, written.digests)),
+        entity_sources=base.mapped_sets(material.entity_sources),
     )
 
 

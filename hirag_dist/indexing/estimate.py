@@ -226,7 +226,7 @@ def estimate_build(
         speeds: Endpoint → tokens a second of its replies, all calls together, where that is known.
         snapshot: Current snapshot of the index that is updated; None for a new index.
         add: Estimate the addition of INPUT: documents of the index stay, except those of the same place.
-        vectors: identity of the configured embedder and the dimensions of its vectors; None: as the index has them.
+        vectors: Identity of the configured embedder and the dimensions of its vectors; None: as the index has them.
 
     Raises:
         InputError: nothing to read.

@@ -104,7 +104,7 @@ def write_hierarchy(
     """
     former_records = {row["layer"]: row for row in base.table("layers").to_pylist()}
     limits = stop_limits(context.config)
-    sources = [base.key_sets(chunk_text_sets(layer.entities.table["chunk_ids"]))]
+    sources = [base.mapped_sets(chunk_text_sets(layer.entities.table["chunk_ids"]))]
     layers, records = [layer.entities], list[LayerRecord]()
     states: list[pa.Table] = []
     clusters_of, relations, mentions = [CLUSTERS.empty_table()], [layer.relations], []
@@ -150,7 +150,7 @@ def write_hierarchy(
         records.append(replace(record, n_summaries=above.num_rows))
         hints = _hints(base, number, written, above)
         layers.append(_embedded(context, base, number + 1, found))
-        sources.append(base.key_sets(found.sources))
+        sources.append(base.mapped_sets(found.sources))
         states.append(written.state)
         clusters_of.append(base.joined([clusters.clusters]))
         relations.append(found.relations)
@@ -215,7 +215,7 @@ def _relation_changes(
     if not has_summaries:
         gone.append(former.rows)
     tables = [own.new for own in changes]
-    new = pa.concat_tables(tables) if base.is_nothing else base.joined(tables)  # of a build sorted next, not looked up
+    new = pa.concat_tables(tables) if base.is_nothing else base.joined(tables)  # a build sorts them next
     return RelationChanges(np.unique(np.concatenate(gone)).astype(np.int64), new)
 
 

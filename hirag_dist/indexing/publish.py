@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,8 +24,9 @@ from hirag_dist.indexing.metadata import NO_METADATA, DocumentMetadata
 from hirag_dist.indexing.stages.access_labels import part_rows
 from hirag_dist.indexing.stages.embed import vector_blocks
 from hirag_dist.indexing.stages.report import WriteReports
+from hirag_dist.indexing.update_summary import usage_table
 from hirag_dist.llm.usage import UsageMeter
-from hirag_dist.schemas import REJECTS, SUMMARY_SOURCES, USAGE
+from hirag_dist.schemas import REJECTS, SUMMARY_SOURCES
 from hirag_dist.storage import layout
 from hirag_dist.storage.layout import (
     ALIASES,
@@ -284,7 +284,7 @@ def publish_vectors(
     """
     datasets, manifest = runner.datasets, before.manifest
     with spill_file() as folder:
-        tables = _tables_of(folder, before) | {"usage": usage_table(runner.bill.by_stage)}
+        tables = _tables_of(folder, before) | {"usage": stage_usage(runner.bill.by_stage)}
         tables |= _letter_tables(datasets.read(vectors.rejects), runner.drops)
         entity_ids, chunk_ids = tables["entities"]["entity_id"], tables["chunks"]["chunk_id"]
         arrays = {name: before.array(name) for name in ARRAYS if name.startswith("graph/")}
@@ -334,7 +334,7 @@ def _tables_of(folder: SpillFile, before: Snapshot, names: Sequence[str] = ()) -
 
 def _tables(runner: StageRunner, folder: SpillFile, parts: SnapshotContents) -> dict[str, pa.Table]:
     """Return all tables but those of dead letters and of labels, in the order in which they are written."""
-    tables = {"layers": parts.layers, "usage": usage_table(runner.bill.by_stage)}
+    tables = {"layers": parts.layers, "usage": stage_usage(runner.bill.by_stage)}
     state = parts.state
     for name, by in _ORDER.items():
         dataset: Dataset | pa.Table | None = getattr(state if name in _OF_STATE else parts, name, None)
@@ -396,15 +396,9 @@ def _report_notes(tables: Mapping[str, pa.Table], choice: ReportChoice | None) -
     return {MISSING_REPORTS: {"share": choice.share, "missing": n_missing}} if n_missing else {}
 
 
-def usage_table(usage: Mapping[str, UsageMeter]) -> pa.Table:
-    """Return USAGE: the cost of the replies that a build rests on, whenever they were paid; NaN where unknown."""
-    rows = [
-        {"stage": label}
-        | {name: math.nan if row[name] is None else row[name] for name in USAGE.names if name != "stage"}
-        for label, meter in usage.items()
-        for row in meter.rows()
-    ]
-    return pa.Table.from_pylist(rows, USAGE)
+def stage_usage(usage: Mapping[str, UsageMeter]) -> pa.Table:
+    """Return USAGE: the cost of the replies that a build rests on, whenever they were paid."""
+    return usage_table({"stage": label} | row for label, meter in usage.items() for row in meter.rows())
 
 
 def lineage(store: Store, communities: pa.Table) -> dict[str, str]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+import pyarrow as pa
+
 from hirag_dist.indexing.changed_documents import DocumentCounts
 from hirag_dist.llm.usage import UsageMeter, usage_rows
+from hirag_dist.schemas import USAGE
 from hirag_dist.storage.snapshot.reader import Snapshot
 
 
@@ -109,6 +113,12 @@ def known_bill(snapshot: Snapshot) -> tuple[list[dict[str, Any]], bool]:
     """
     rows = bill_rows(snapshot)
     return (usage_rows(snapshot.table("usage")), False) if rows is None else (rows, True)
+
+
+def usage_table(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
+    """Return the table USAGE of its rows; a cost that is not known, None, is NaN in it."""
+    known = [{name: math.nan if row[name] is None else row[name] for name in USAGE.names} for row in rows]
+    return pa.Table.from_pylist(known, USAGE)
 
 
 def added(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

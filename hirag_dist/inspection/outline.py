@@ -13,7 +13,7 @@ from hirag_dist.core.text.normalize import one_line, shorten
 from hirag_dist.inspection.model import simple_graph
 
 MAX_COMMUNITIES = 2_000
-MAX_FULL = 300  # of the largest, with the findings of their reports
+MAX_FULL = 300  # largest communities that are shown with the findings of their reports
 _MAX_MEMBERS = 12
 _MAX_FINDINGS = 6
 _NAME_CHARS, _TEXT_CHARS = 90, 700

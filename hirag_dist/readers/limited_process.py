@@ -23,8 +23,6 @@ from hirag_dist.errors import StoreError
 from hirag_dist.readers.model import FileRefused, ReadOptions
 
 _STOP_S = 5.0
-
-
 _FULL = "the temporary folder {} is full: let TMPDIR name a folder with room, and run again, finished work is kept"
 
 

@@ -75,7 +75,7 @@ def read_mail(
     """
     try:
         reply = _ask("eml", data, maker.options)
-    except FileRefused as error:  # of this mail; others may go on
+    except FileRefused as error:  # this mail fails; the others go on
         yield maker.unreadable(0, str(error))
         return
     yield _document(reply, maker)

@@ -27,7 +27,6 @@ import pypdfium2 as pdfium
 from pypdfium2 import raw
 
 _PASSWORD = 4
-NO_ROOM = "disk"
 _NO_ROOM = 2  # exit code of a fork that cannot write its reply
 _HYPHEN = "\x02"
 _NO_BOXES = (pdfium.PdfiumError, ArithmeticError, ValueError, LookupError, AssertionError)  # of broken geometry
@@ -78,7 +77,7 @@ def _in_fork(read: Callable[[Request, bytes], Reply], request: Request, data: by
             file.seek(0)
             return file.read()
     if os.WIFEXITED(status) and os.WEXITSTATUS(status) == _NO_ROOM:
-        return json.dumps({"error": NO_ROOM}).encode()
+        return json.dumps({"error": "disk"}).encode()
     by_clock = os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGKILL)
     by_memory = os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGABRT, signal.SIGTRAP, signal.SIGILL)
     return json.dumps({"error": "cpu" if by_clock else "memory" if by_memory else "crash"}).encode()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 
-from hirag_dist.indexing.publish import usage_table
+from hirag_dist.indexing.publish import stage_usage
 from hirag_dist.llm.call import PricedModel
 from hirag_dist.llm.usage import UsageMeter, dollars, total_cost, usage_rows
 from hirag_dist.types import ChatReply
@@ -25,7 +25,7 @@ def test_a_cost_that_is_not_known_is_unknown_everywhere() -> None:
     assert [row["cost_usd"] for row in rows] == [0.0028, None]
     again = UsageMeter.from_rows(rows)
     assert math.isnan(again.uses[rows[1]["role"], rows[1]["model"], "unpriced"].cost_usd)
-    written = usage_rows(usage_table({"answers": again}))
+    written = usage_rows(stage_usage({"answers": again}))
     assert [row["cost_usd"] for row in written] == [0.0028, None]
     assert total_cost(row["cost_usd"] for row in written) is None
     assert dollars(total_cost([])) == "$0.00"

@@ -22,7 +22,7 @@ BLOCK_ROWS = 4_096
 MAX_ITERATIONS = 15
 TOLERANCE = 1e-3  # rise of the log-likelihood, nats per row, below which EM stops
 MIN_VARIANCE = 1e-4  # for data scaled to unit mean variance: a component of one point keeps a finite density
-MIN_LOG_SHARE = -60.0  # of a responsibility relative to the largest of its row: far below what float32 can add to 1
+MIN_LOG_SHARE = -60.0  # least log of a responsibility over its row's largest: far below what float32 adds to 1
 ABSENT = -1e30  # log joint density of a component that only pads
 MIN_COUNT = 1e-8  # rows of a component without any
 

@@ -97,8 +97,8 @@ def start_means(rows: FloatMatrix, k: int, seed: int) -> FloatMatrix:
 
     Args:
         rows: (n, d) float32, finite, n ≥ k ≥ 1.
-        k: that are returned.
-        seed: of the draws.
+        k: Number of rows returned.
+        seed: Seed of the draws.
     """
     rows, first, draws = start_draws(rows, k, seed)
     norms = (rows * rows).sum(axis=1)
@@ -127,8 +127,8 @@ def start_draws(rows: FloatMatrix, k: int, seed: int) -> tuple[FloatMatrix, int,
 
     Args:
         rows: (n, d) float32, n ≥ k ≥ 1; may be memory-mapped.
-        k: means.
-        seed: of the draws.
+        k: Number of means.
+        seed: Seed of the draws.
 
     Returns:
         (m, d) rows, the place of the first mean, and the (k − 1, n_drawn) numbers of the others.

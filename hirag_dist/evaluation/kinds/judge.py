@@ -34,7 +34,7 @@ ROLE: Final = "judge"
 SILENT: Final = "(This answer is empty.)"
 SHOWN: Final = {FIRST: "Answer 1", SECOND: "Answer 2", TIE: "Tie"}
 _SCORES: Final = {"Answer 1": 1.0, "Answer 2": 0.0, "Tie": 0.5}
-_MAX_PAIRS = 6  # in a chart of all criteria
+_MAX_PAIRS = 6  # maximum pairs of systems in a chart of all criteria
 Pair = tuple[str, str]  # the methods whose answers are compared
 
 

@@ -233,7 +233,7 @@ class ScoredAnswers:
         """Return the report.
 
         Args:
-            counts: of the questions, as `Questions.counts`.
+            counts: Counts of the questions, as `Questions.counts`.
         """
         board = self.board
         sorts = {sort: self.sorts.count(sort) for sort in ("answerable", "unanswerable", "without gold")}

@@ -66,7 +66,7 @@ class ProposePairs:
         names = Names(tables["mentions"], tables["relation_mentions"])
         row_of = {name.key: name.row for name in names.rows}
         decided = {}
-        for *both, same in self.decided:  # of two decisions about one pair the last holds
+        for *both, same in self.decided:  # the last of two decisions about one pair holds
             low, high = sorted(row_of.get(name_key(name), -1) for name in both)
             if 0 <= low < high:
                 decided[low, high] = same

@@ -37,7 +37,7 @@ class ApiRequests:
 
     Args:
         options: limits.
-        gateways: to the service.
+        gateways: Connections to the service.
     """
 
     def __init__(self, options: PageOptions, gateways: ClientPool[Gateway]) -> None:

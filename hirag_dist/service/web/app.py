@@ -60,7 +60,7 @@ class PageApp:
     Args:
         options: limits.
         guard: checks requests for the page first.
-        gateways: to the service.
+        gateways: Connections to the service.
         api: has the routes of the APIs.
     """
 

@@ -67,8 +67,8 @@ class _Rule:
     """What two names can have in common.
 
     Attributes:
-        keys: of the one name, the shorter or less clear, which the other may explain, and of the other: names with a
-            key in common are compared.
+        keys: Functions that give the keys of the one name, which is shorter or less clear, and of the other, which may
+            explain it. Names with a key in common are compared.
         weigh: (one, other) → log odds of their being one, None if the rule does not hold for them.
         either_way: `weigh` is the same both ways; the one is the name with fewer words.
     """
