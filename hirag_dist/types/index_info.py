@@ -48,6 +48,9 @@ class IndexEntry:
     default: bool = False
 
 
+_CONTENT = ("documents", "chunks", "entities", "relations", "communities", "reports")  # tables with a row a thing
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class IndexInfo:
     """Description of a snapshot.
@@ -75,8 +78,13 @@ class IndexInfo:
     main_entities: tuple[str, ...] = ()
     example_titles: tuple[str, ...] = ()
 
+    @property
+    def content(self) -> dict[str, int]:
+        """Numbers of documents, chunks, entities and so on, without tables whose rows are links or records."""
+        return {name: self.counts[name] for name in _CONTENT if self.counts.get(name)}
+
     def __repr__(self) -> str:
-        counts = ", ".join(f"{count:,} {name}" for name, count in self.counts.items() if count) or "empty"
+        counts = ", ".join(f"{count:,} {name}" for name, count in self.content.items()) or "empty"
         partial = "" if self.complete else ", incomplete"
         layers = f"{len(self.layers)} layer{'' if len(self.layers) == 1 else 's'}"
         return f"<IndexInfo {self.snapshot_id} of {self.created_at}: {counts}, {layers}{partial}>"

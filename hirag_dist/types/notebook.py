@@ -55,7 +55,7 @@ def _places(places: Iterable[Place]) -> str:
 def index_html(uri: str, info: IndexInfo) -> str:
     """Return the layers of an index as a table; `uri` may be empty."""
     rows = [(layer["layer"], f"{layer['n_entities']:,}", f"{layer['n_clusters']:,}") for layer in info.layers]
-    counts = ", ".join(f"{n:,} {escape(name)}" for name, n in info.counts.items())
+    counts = ", ".join(f"{n:,} {escape(name)}" for name, n in info.content.items())
     named = f"<b>{escape(uri)}</b> " if uri else ""
     head = f"<p>{named}<small>snapshot {escape(info.snapshot_id)}: {counts}</small></p>"
     return head + table_html("Layers", ("layer", "entities", "clusters"), rows)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import hirag_dist as hd
+from tests.service.fakes import INFO
 
 CONFIG = {"execution": {"executor": "inline"}}
 TEXTS = {
@@ -139,3 +141,10 @@ def test_configurations_are_files_mappings_or_models(tmp_path: Path) -> None:
     assert hd.load_config(file, retrieval={"top_n": 9}).retrieval.top_n == 9
     with pytest.raises(hd.ConfigError, match="did you mean top_n"):
         hd.load_config(retrieval={"top_nn": 9})
+
+
+def test_an_index_is_shown_by_its_things_and_not_by_the_rows_of_its_links() -> None:
+    info = replace(INFO, counts={"documents": 4, "entities": 10, "clusters": 745, "layers": 3, "usage": 5})
+    assert "4 documents, 10 entities, 2 layers" in repr(info)
+    assert "4 documents, 10 entities" in info._repr_html_()
+    assert "745" not in repr(info) + info._repr_html_()
