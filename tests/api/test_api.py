@@ -144,7 +144,8 @@ def test_configurations_are_files_mappings_or_models(tmp_path: Path) -> None:
 
 
 def test_an_index_is_shown_by_its_things_and_not_by_the_rows_of_its_links() -> None:
-    info = replace(INFO, counts={"documents": 4, "entities": 10, "clusters": 745, "layers": 3, "usage": 5})
-    assert "4 documents, 10 entities, 2 layers" in repr(info)
+    counts = {"documents": 4, "entities": 10, "clusters": 745, "layers": 3, "usage": 5}
+    info = replace(INFO, counts=counts, layers=())
+    assert "4 documents, 10 entities, 0 layers" in repr(info)
     assert "4 documents, 10 entities" in info._repr_html_()
     assert "745" not in repr(info) + info._repr_html_()
