@@ -32,7 +32,7 @@ from hirag_dist.wire.error_status import (
     RequestTooLarge,
     SlowReader,
 )
-from hirag_dist.wire.records import message_of
+from hirag_dist.wire.records import MODES, message_of
 
 logger = logging.getLogger(__name__)
 MAX_QUESTION_CHARACTERS = 32_768  # embedding a longer question would delay the other requests
@@ -230,7 +230,8 @@ class QueryServicer(LookupMethods):
 
             async def work() -> bytes:
                 info = call.engine.describe(call.caller.reach, call.request.filter, call.request.as_of)
-                response: bytes = pb.DescribeIndexResponse(info=info_to_proto(info)).SerializeToString()
+                modes = [number for mode, number in MODES.items() if self._map_reduce or mode not in MAP_REDUCE]
+                response: bytes = pb.DescribeIndexResponse(info=info_to_proto(info), modes=modes).SerializeToString()
                 return response
 
             return await self._indexes.runner.run(work())

@@ -13,7 +13,7 @@ from typing import Any, Final
 from hirag_dist.core.prompts.evaluation_requests import answer_claims_request, parse_list
 from hirag_dist.evaluation.answer_collections import AnswerCollections
 from hirag_dist.evaluation.board import NOTE, Board, all_pairs, comparison, mean_table
-from hirag_dist.evaluation.kinds.judge import ROLE, AnswerMaterial
+from hirag_dist.evaluation.kinds.judge import ROLE, TRIAL_ANSWERS, TRIAL_QUESTION, AnswerMaterial, try_judge
 from hirag_dist.evaluation.metrics.overlap import THRESHOLDS, cluster_counts, distinct_claims
 from hirag_dist.evaluation.session import Session
 from hirag_dist.evaluation.work_units import Findings, WorkUnit
@@ -30,10 +30,14 @@ async def count_claims(session: Session, *, material: AnswerMaterial) -> Finding
     An empty answer has no claims, and no call is made about it; a failed call is a dead letter.
 
     Raises:
+        ConfigError: answers would have to be made, and the model fails a trial.
         InputError: a file holds nothing that can be used.
     """
-    sets = await material.gather(session)
     form = "claims" if await session.structured(ROLE) else None
+    if material.modes:
+        trial = answer_claims_request(TRIAL_QUESTION, TRIAL_ANSWERS[0], session.prompts, form=form)
+        await try_judge(session, "claims", trial, lambda reply: parse_list(reply, "claims", may_be_empty=True))
+    sets = await material.gather(session)
 
     async def ask(item: tuple[str, str]) -> dict[str, Any] | Rejected:
         method, question = item
