@@ -30,8 +30,7 @@ from hirag_dist.service.metrics import FOLDER_VARIABLE, WorkerMetrics
 from hirag_dist.service.metrics_server import serve_metrics
 from hirag_dist.service.options import ServerOptions, probe, raise_descriptor_limit, split_address
 from hirag_dist.service.server import serve as serve_grpc
-from hirag_dist.service.shutdown import STOP_GRACE_S, exit_within
-from hirag_dist.service.supervisor import Supervisor, WorkerJob, reserve
+from hirag_dist.service.supervisor import STOP_GRACE_S, Supervisor, WorkerJob, exit_within, reserve
 from hirag_dist.service.web.options import PageOptions, url_of
 from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot

@@ -14,7 +14,7 @@ from typing import Any
 
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import HiragError, InvalidQuery, SnapshotNotFound
-from hirag_dist.service.auth.caller_registry import Caller
+from hirag_dist.service.callers import Caller
 from hirag_dist.service.engine import BorrowedRunner, Engine, EngineRunner
 from hirag_dist.service.hot_swap import SnapshotSwapper
 from hirag_dist.service.index_source import IndexSource, ServedIndex, index_not_found

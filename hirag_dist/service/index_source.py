@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from hirag_dist.errors import InvalidQuery
-from hirag_dist.service.auth.caller_registry import Caller
+from hirag_dist.service.callers import Caller
 from hirag_dist.service.engine import Engine, EngineRunner
 from hirag_dist.service.hot_swap import SnapshotSwapper
 from hirag_dist.types import IndexEntry

@@ -12,7 +12,7 @@ import pytest
 
 from hirag_dist.client import AsyncHiragClient, IndexNotFound, Overloaded
 from hirag_dist.errors import InvalidQuery, SnapshotCorrupt, StoreError
-from hirag_dist.service.auth.caller_registry import Caller
+from hirag_dist.service.callers import Caller
 from hirag_dist.service.catalogue import CatalogueLimits, IndexCatalogue, IndexDefinition
 from hirag_dist.service.engine import EngineRunner, InlineEngineRunner
 from hirag_dist.service.hot_swap import SnapshotSwapper

@@ -19,7 +19,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
-from hirag_dist.service.access_log import AccessLog, RequestRecord
+from hirag_dist.service.access_log import AccessLog, RequestRecord, Tracing
 from hirag_dist.service.hot_swap import SnapshotSwapper
 from hirag_dist.service.index_source import SingleIndex
 from hirag_dist.service.metrics import (
@@ -29,7 +29,6 @@ from hirag_dist.service.metrics import (
 from hirag_dist.service.metrics_server import serve_metrics
 from hirag_dist.service.options import ServerOptions
 from hirag_dist.service.server import serve
-from hirag_dist.service.tracing import Tracing
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire._pb import query_pb2_grpc
 from tests.service import fakes

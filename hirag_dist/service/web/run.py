@@ -16,15 +16,12 @@ from aiohttp import web
 from hirag_dist.client.common import ClientOptions
 from hirag_dist.errors import BackendUnavailable, ConfigError
 from hirag_dist.service.file_watch import ReloadingValue
-from hirag_dist.service.http_api.api import AccessChecks, HttpApi
-from hirag_dist.service.http_api.gateway import Gateway
-from hirag_dist.service.http_api.requests import ApiRequests
+from hirag_dist.service.http_api.gateway import ClientPool, Gateway
+from hirag_dist.service.http_api.rpc_routes import ApiRequests
 from hirag_dist.service.options import split_address
-from hirag_dist.service.shutdown import stop_signals
-from hirag_dist.service.web.app import PageApp
-from hirag_dist.service.web.client_pool import ClientPool
+from hirag_dist.service.supervisor import stop_signals
+from hirag_dist.service.web.app import AccessChecks, HttpApi, PageApp, RequestChecks
 from hirag_dist.service.web.options import PageOptions, reached_at, url_of
-from hirag_dist.service.web.request_checks import RequestChecks
 
 
 class BrowserTls:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from hirag_dist.client import AsyncHiragClient
-from hirag_dist.service.web.client_pool import ClientPool
+from hirag_dist.service.http_api.gateway import ClientPool
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -1,8 +1,10 @@
-"""Authentication by tokens and certificates, and renewed files, over real connections."""
+"""The callers file: what may stand in it, and how its next version is taken up."""
 
 from __future__ import annotations
 
+import hashlib
 import os
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,9 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from hirag_dist.composition.logs import TextFormatter
+from hirag_dist.errors import ConfigError
+from hirag_dist.service.callers import Caller, Callers, NoCallers, is_name, read_callers
+from hirag_dist.service.file_watch import Lapse, ReloadingValue
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire._pb import query_pb2_grpc
 from tests.service import fakes
@@ -188,3 +193,202 @@ async def test_new_connections_get_renewed_certificates(
             call = query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST, timeout=30)
             assert await refused(call) is grpc.StatusCode.UNAVAILABLE
         assert (await query_pb2_grpc.QueryServiceStub(before).Retrieve(REQUEST)).retrieval.local
+
+
+OPEN, OTHER = (hashlib.sha256(text).hexdigest() for text in (b"open sesame", b"other"))
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "callers.yaml"
+
+
+def read(path: Path, text: str) -> Callers:
+    path.write_text(text)
+    return read_callers(str(path))
+
+
+def test_all_that_a_caller_may_have(path: Path) -> None:
+    callers = read(
+        path,
+        f"""
+callers:
+  web:
+    tokens:
+      - sha256: "{OPEN.upper()}"
+        expires: 2026-12-31T00:00:00+01:00
+      - sha256: "{OTHER}"
+        expires: "2027-12-31T00:00:00Z"
+    labels: [public, "team:a"]
+    rate: {{per_second: 5, burst: 10}}
+    quota_per_day: 1000
+    max_concurrent: 4
+    indexes: [acme, "team-*"]
+  ops:
+    certificates: [ops.example]
+    labels: all
+    rate: {{per_second: 0.5}}
+""",
+    )
+    web = Caller("web", frozenset({"public", "team:a"}), 5.0, 10.0, 1000, 4, ("acme", "team-*"))
+    assert callers.tokens == {
+        bytes.fromhex(OPEN): (web, datetime(2026, 12, 30, 23, tzinfo=UTC)),
+        bytes.fromhex(OTHER): (web, datetime(2027, 12, 31, tzinfo=UTC)),
+    }
+    ops = Caller("ops", None, 0.5, 1.0, None, None, ())  # a burst below one request would let nothing through
+    assert callers.certificates == {"ops.example": ops}
+    assert callers.next_expiry(NOW) == datetime(2026, 12, 30, 23, tzinfo=UTC)
+    assert callers.next_expiry(datetime(2027, 6, 1, tzinfo=UTC)) == datetime(2027, 12, 31, tzinfo=UTC)
+    assert callers.next_expiry(datetime(2028, 6, 1, tzinfo=UTC)) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("callers: {}", "has no callers"),
+        (
+            "callers: {a: {labels: all}}",
+            "a has neither tokens nor certificates; `hirag-dist serve token a` makes",
+        ),
+        (
+            "callers: {a: {tokens: [{sha256: secret}]}}",
+            "tokens.0.sha256: give the SHA-256 of the token as 64",
+        ),
+        ("callers: {a: {certificates: [x]}, a: {certificates: [y]}}", "a occurs twice in line 1"),
+        ("callers: {a: {certificates: [x], labels: 7}}", "callers.a.labels: give a list of labels, or the word all$"),
+        ("callers: {a: {certificates: [x], rat: 7}}", "unknown key callers.a.rat; a caller has tokens, certificates,"),
+        ("callers: {a: {certificates: [x], rate: {per_second: 0}}}", "rate.per_second: .*greater than 0"),
+        ("callers: {a: {certificates: [x]}, b: {certificates: [x]}}", "a and b both have certificate 'x'"),
+        ("callers: {'a b': {certificates: [x]}}", "'a b' is not a valid caller name"),
+        ("a: [", "is not YAML: .* in line 1, column 5"),
+        (
+            f"callers: {{a: {{tokens: [{{sha256: '{OPEN}', expires: 2027-01-01T00:00:00}}]}}}}",
+            "give a time with its zone",
+        ),
+        (
+            f"callers: {{a: {{tokens: [{{sha256: '{OPEN}', expires: 2027-02-30T00:00:00Z}}]}}}}",
+            "a value that cannot be read .*day",
+        ),
+        (
+            f"callers: {{a: {{tokens: [{{sha256: '{OPEN}'}}]}}, b: {{tokens: [{{sha256: '{OPEN}'}}]}}}}",
+            "a and b have the same token",
+        ),
+    ],
+)
+def test_a_wrong_file(path: Path, text: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words) as caught:
+        read(path, text)
+    assert str(path) in str(caught.value)
+    assert "secret" not in str(caught.value)  # what was put where the hash belongs may be the token itself
+
+
+@pytest.mark.parametrize(
+    ("token", "known", "good"),
+    [("open sesame", True, True), ("other", True, False), ("open sesam", False, False), ("\ud800", False, False)],
+)
+def test_whose_token(token: str, known: bool, good: bool) -> None:
+    web = Caller("web")
+    callers = Callers({bytes.fromhex(OPEN): (web, NOW + timedelta(seconds=1)), bytes.fromhex(OTHER): (web, NOW)})
+    assert callers.of_token(token, NOW) == (web if known else None, good)
+
+
+def test_whose_certificate() -> None:
+    web, ops = Caller("web"), Caller("ops")
+    callers = Callers(certificates={"web.example": web, "web.internal": web, "ops.example": ops})
+    assert callers.of_certificate(["CN", "web.example"]) is web
+    assert callers.of_certificate(["web.example", "web.internal"]) is web
+    assert callers.of_certificate(["CN"]) is None
+    assert callers.of_certificate(["web.example", "ops.example"]) is None  # it would be a guess
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a\nb", "-a", "a" * 65, "ä", "a=b"])
+def test_what_is_no_name(name: str) -> None:
+    assert not is_name(name)
+
+
+def test_a_file_is_read_again_when_it_changes(path: Path) -> None:
+    path.write_text("one")
+    taken: list[str] = []
+    value = ReloadingValue([str(path)], path.read_text, taken.append)
+    assert not value.refresh()
+    path.write_text("another")
+    assert value.refresh()
+    assert value.value == "another"
+    assert not value.refresh()
+    replacement = path.with_suffix(".new")  # of the same size and time
+    replacement.write_text("renamed")
+    os.utime(replacement, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns))
+    replacement.replace(path)
+    assert value.refresh()
+    assert taken == ["one", "another", "renamed"]
+
+
+def test_a_link_that_moves_is_a_change(tmp_path: Path) -> None:
+    for version in ("v1", "v2"):  # as Kubernetes mounts a secret: file → ..data/file, ..data → a folder by its time
+        (tmp_path / version).mkdir()
+        (tmp_path / version / "file").write_text(version)
+        os.utime(tmp_path / version / "file", (1, 1))
+    (tmp_path / "..data").symlink_to("v1")
+    (tmp_path / "file").symlink_to("..data/file")
+    value = ReloadingValue([str(tmp_path / "file")], (tmp_path / "file").read_text)
+    assert value.value == "v1"
+    (tmp_path / "..next").symlink_to("v2")
+    (tmp_path / "..next").replace(tmp_path / "..data")
+    assert value.refresh()
+    assert value.value == "v2"
+
+
+def test_a_broken_version_leaves_the_old_one_and_is_logged_once(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path.write_text("callers: {a: {certificates: [x]}}")
+    value = ReloadingValue([str(path)], lambda: read_callers(str(path)))
+    for broken in ("callers: {a: {certificates: 7}}", None):
+        caplog.clear()
+        path.write_text(broken) if broken else path.unlink()
+        assert [value.refresh(), value.refresh()] == [False, False]
+        assert "x" in value.value.certificates
+        (record,) = caplog.records
+        assert "what was read before stays in force" in record.getMessage()
+    path.write_text("callers: {a: {certificates: [y]}}")
+    assert value.refresh()
+    assert "y" in value.value.certificates
+
+
+@pytest.mark.parametrize("gone", [None, "callers:\n"])
+def test_a_file_without_callers_refuses_all_of_them_after_a_while(
+    path: Path, gone: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    path.write_text("callers: {a: {certificates: [x]}}")
+    now = [0.0]
+    lapse = Lapse(NoCallers, Callers(), 60.0, "every caller is refused")
+    value = ReloadingValue([str(path)], lambda: read_callers(str(path)), lapse=lapse, clock=lambda: now[0])
+    path.unlink() if gone is None else path.write_text(gone)
+    assert not value.refresh()
+    assert value.failed
+    now[0] = 59.0
+    assert not value.refresh()
+    assert len(value.value) == 1
+    assert "stays in force for 60 s" in caplog.text
+    now[0] = 60.0
+    assert value.refresh()
+    assert len(value.value) == 0
+    assert "every caller is refused" in caplog.text
+    now[0] = 100.0
+    assert not value.refresh()
+    assert len(caplog.records) == 2, "each is logged once"
+    path.write_text("callers: {a: {certificates: [x]}}")
+    assert value.refresh()
+    assert len(value.value) == 1
+    assert not value.failed
+
+
+def test_whatever_loading_raises_the_watching_goes_on(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path.write_text("1")
+    value = ReloadingValue([str(path)], lambda: 1 / int(path.read_text()))
+    path.write_text("0")
+    assert [value.refresh(), value.refresh()] == [False, False]
+    (record,) = caplog.records
+    assert "ZeroDivisionError" in record.getMessage()
+    path.write_text("2")
+    assert value.refresh()
+    assert value.value == 0.5

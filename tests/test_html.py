@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from lxml import html
 
-from hirag_dist.html import Bars, Lines
-from hirag_dist.html.render import draw_bars, draw_lines
+from hirag_dist.html import Bars, Lines, draw_bars, draw_lines
 from hirag_dist.types.index_info import Interval
 
 
