@@ -31,16 +31,6 @@ from hirag_dist.config.model import Config, RetrievalConfig
 from hirag_dist.core.prompts.evaluation_templates import CRITERIA
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError
-from hirag_dist.evaluation import (
-    Findings,
-    QuestionFields,
-    Questions,
-    Session,
-    SessionOptions,
-    open_session,
-    read_questions,
-    write_report,
-)
 from hirag_dist.evaluation.answer_collections import answer_sources
 from hirag_dist.evaluation.kinds.claims import count_claims
 from hirag_dist.evaluation.kinds.coverage import evaluate_coverage
@@ -49,6 +39,10 @@ from hirag_dist.evaluation.kinds.qa import ScoringRules, evaluate_answers, score
 from hirag_dist.evaluation.kinds.questions import GenerationOptions, describe_corpus, make_questions, question_findings
 from hirag_dist.evaluation.kinds.retrieval import evaluate_retrieval
 from hirag_dist.evaluation.metrics.exact_match_f1 import DEFINITIONS, REFUSALS
+from hirag_dist.evaluation.questions import QuestionFields, Questions, read_questions
+from hirag_dist.evaluation.report import write_report
+from hirag_dist.evaluation.session import Session, SessionOptions, open_session
+from hirag_dist.evaluation.work_units import Findings
 from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.readers import clean_text
 

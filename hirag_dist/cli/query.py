@@ -40,16 +40,6 @@ _PARTS = ("embed", "search", "communities", "bridge", "sources", "rerank", "rend
 _MAX_PASSAGE = 400  # characters of a cited chunk
 
 
-def retrieval_as_json(retrieval: Retrieval) -> dict[str, Any]:
-    """Return a retrieval as JSON values."""
-    return asdict(retrieval)
-
-
-def answer_as_json(answer: Answer) -> dict[str, Any]:
-    """Return an answer with its retrieval as JSON values."""
-    return asdict(answer)
-
-
 def show_retrieval(retrieval: Retrieval, rows: int = 6) -> None:
     """Print the levels of a retrieval, the first rows of each."""
     if retrieval.local:
@@ -295,8 +285,8 @@ def _check(index: str | None, server: str | None, as_labels: list[str] | None, d
 
 
 def _as_json(result: Retrieval | Answer, sent: dict[str, Any] | None, fallback: str) -> dict[str, Any]:
-    found = answer_as_json(result) | {"sent": sent} if isinstance(result, Answer) else retrieval_as_json(result)
-    return found | {"fallback": fallback or None}
+    of_answer = {"sent": sent} if isinstance(result, Answer) else {}
+    return asdict(result) | of_answer | {"fallback": fallback or None}
 
 
 def _for_one_question(config: Config) -> Config:

@@ -109,7 +109,7 @@ class SingleIndex(IndexSource):
     """The only index of a service, without a name. Every caller may ask it.
 
     Args:
-        swapper: owner of its engine, started and closed with this source.
+        swapper: owner of its engine, started and closed with this source, and its runner too.
     """
 
     def __init__(self, swapper: SnapshotSwapper) -> None:
@@ -124,6 +124,7 @@ class SingleIndex(IndexSource):
     async def close(self) -> None:
         """Close the engine."""
         await self._swapper.close()
+        await self.runner.close()
 
     def check_ready(self) -> None:
         """Check that a snapshot is loaded."""

@@ -29,10 +29,11 @@ from hirag_dist.service.index_source import IndexSource
 from hirag_dist.service.load_shedding import LoadShedder
 from hirag_dist.service.metrics import CatalogueMetrics, Metrics, ProcessFacts, timestamp
 from hirag_dist.service.metrics_server import serve_metrics
-from hirag_dist.service.options import ServerOptions, channel_options, probe, split_address
+from hirag_dist.service.options import ServerOptions, channel_options, probe
 from hirag_dist.service.request_gate import SERVICE_NAME, CallerQuotas, RequestGate, service_handler
 from hirag_dist.service.servicer import QueryServicer
 from hirag_dist.service.supervisor import finished_before, stop_signals
+from hirag_dist.wire.addresses import join_address, split_address
 
 _ATTEMPTS = 3
 
@@ -208,12 +209,11 @@ class QueryServer:
         if options.reflection:
             names = (SERVICE_NAME, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME)
             server.add_generic_rpc_handlers(guarded_reflection(names, self._authenticator, self._observers))
-        address = f"[{host}]" if ":" in host else host
         try:
             if self._tls is None:
-                port = server.add_insecure_port(f"{address}:{port}")
+                port = server.add_insecure_port(join_address(host, port))
             else:
-                port = server.add_secure_port(f"{address}:{port}", self._tls.credentials)
+                port = server.add_secure_port(join_address(host, port), self._tls.credentials)
         except RuntimeError as error:  # taken between the probe and now
             raise BackendUnavailable(f"{options.listen} cannot be listened on; choose another with --listen") from error
         await server.start()
@@ -221,7 +221,7 @@ class QueryServer:
         watched: list[ReloadingValue[Any] | None] = [self._callers, None if self._tls is None else self._tls.files]
         self._watchers = [asyncio.create_task(each.watch(options.poll_s)) for each in watched if each is not None]
         self._watchers.append(asyncio.create_task(self._sample_metrics()))
-        return f"{address}:{port}"
+        return join_address(host, port)
 
     def observe(self, observer: Callable[[RequestRecord], None]) -> None:
         """Call `observer` with the record of each request when it has ended."""

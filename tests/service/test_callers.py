@@ -13,12 +13,12 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from hirag_dist.client.common import service_stub
 from hirag_dist.composition.logs import TextFormatter
 from hirag_dist.errors import ConfigError
 from hirag_dist.service.callers import Caller, Callers, NoCallers, is_name, read_callers
 from hirag_dist.service.file_watch import Lapse, ReloadingValue
 from hirag_dist.wire._pb import query_pb2 as pb
-from hirag_dist.wire._pb import query_pb2_grpc
 from tests.service import fakes
 
 REQUEST = pb.RetrieveRequest(query=pb.Query(question="q"))
@@ -39,7 +39,7 @@ async def test_tokens(
     caplog.handler.setFormatter(TextFormatter())
     service = await start(engine, callers_file=callers.path)
     async with fakes.channel(service) as channel:
-        stub = query_pb2_grpc.QueryServiceStub(channel)
+        stub = service_stub(channel)
         reflect = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo
         reflect_v1 = channel.stream_stream(
             "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
@@ -82,7 +82,7 @@ async def test_what_is_no_token(
 ) -> None:
     service = await start(engine, callers_file=callers.path)
     async with fakes.channel(service) as channel:
-        call = query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST, metadata=(("authorization", header),))
+        call = service_stub(channel).Retrieve(REQUEST, metadata=(("authorization", header),))
         assert await refused(call) is grpc.StatusCode.UNAUTHENTICATED
     assert not engine.queries
 
@@ -93,7 +93,7 @@ async def test_a_caller_sees_by_its_labels(
     callers.add("some", labels=["public", "team:a"]).add("none")
     service = await start(engine, callers_file=callers.path)
     async with fakes.channel(service) as channel:
-        stub = query_pb2_grpc.QueryServiceStub(channel)
+        stub = service_stub(channel)
         for name in ("web", "some", "none"):
             await stub.Retrieve(REQUEST, metadata=fakes.token(name))
             _ = [part async for part in stub.Answer(pb.AnswerRequest(query=REQUEST.query), metadata=fakes.token(name))]
@@ -107,7 +107,7 @@ async def test_where_nobody_is_known_all_hold_the_same_labels(
 ) -> None:
     service = await start(engine, anonymous_labels=labels)
     async with fakes.channel(service) as channel:
-        await query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST)
+        await service_stub(channel).Retrieve(REQUEST)
     assert [query.reach for query in engine.queries] == [labels]
 
 
@@ -138,7 +138,7 @@ async def test_mutual_tls(
 ) -> None:
     service = await mutual(start, engine, certificates)
     async with grpc.aio.secure_channel(service.address, credentials(certificates, *MUTUAL)) as channel:
-        assert (await query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST)).retrieval.local
+        assert (await service_stub(channel).Retrieve(REQUEST)).retrieval.local
     other = fakes.certificates(tmp_path)
     mixed = other | {"ca.pem": certificates["ca.pem"]}
     for wrong in (
@@ -147,7 +147,7 @@ async def test_mutual_tls(
         credentials(other, *MUTUAL),  # the service is not the one that the client trusts
     ):
         async with grpc.aio.secure_channel(service.address, wrong) as channel:
-            call = query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST, timeout=30)
+            call = service_stub(channel).Retrieve(REQUEST, timeout=30)
             assert await refused(call) is grpc.StatusCode.UNAVAILABLE
     assert len(engine.queries) == 1
 
@@ -158,7 +158,7 @@ async def test_a_certificate_says_who_calls(
     callers.add("machine", certificates=["client"], labels=["public"])
     service = await mutual(start, engine, certificates, callers_file=callers.path, poll_s=0.01)
     async with grpc.aio.secure_channel(service.address, credentials(certificates, *MUTUAL)) as channel:
-        stub = query_pb2_grpc.QueryServiceStub(channel)
+        stub = service_stub(channel)
         await stub.Retrieve(REQUEST)
         await stub.Retrieve(REQUEST, metadata=fakes.token("web"))  # a token counts before a certificate
         wrong = stub.Retrieve(REQUEST, metadata=fakes.token("wrong"))  # which does not make up for it
@@ -181,18 +181,18 @@ async def test_new_connections_get_renewed_certificates(
     files = {name: str(used / name) for name in NAMES}
     service = await mutual(start, engine, files, poll_s=0.01)
     async with grpc.aio.secure_channel(service.address, credentials(certificates, *MUTUAL)) as before:
-        assert (await query_pb2_grpc.QueryServiceStub(before).Retrieve(REQUEST)).retrieval.local
+        assert (await service_stub(before).Retrieve(REQUEST)).retrieval.local
         for name in NAMES:
             os.replace(after[name], used / name)
         while True:  # until a client that trusts the new authority alone gets in, with a certificate of its own from it
             async with grpc.aio.secure_channel(service.address, credentials(files, *MUTUAL)) as channel:
-                call = query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST, timeout=30)
+                call = service_stub(channel).Retrieve(REQUEST, timeout=30)
                 if await call.code() is grpc.StatusCode.OK:
                     break
         async with grpc.aio.secure_channel(service.address, credentials(certificates, *MUTUAL)) as channel:
-            call = query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST, timeout=30)
+            call = service_stub(channel).Retrieve(REQUEST, timeout=30)
             assert await refused(call) is grpc.StatusCode.UNAVAILABLE
-        assert (await query_pb2_grpc.QueryServiceStub(before).Retrieve(REQUEST)).retrieval.local
+        assert (await service_stub(before).Retrieve(REQUEST)).retrieval.local
 
 
 OPEN, OTHER = (hashlib.sha256(text).hexdigest() for text in (b"open sesame", b"other"))

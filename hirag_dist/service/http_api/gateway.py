@@ -9,7 +9,7 @@ import math
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any
 
 import grpc
 from google.protobuf.any_pb2 import Any as AnyMessage
@@ -297,57 +297,46 @@ def _is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-class ServiceClient(Protocol):
-    """A client of the service."""
+class GatewayPool:
+    """Lends the current gateway, and closes a replaced one when its last request has ended.
 
-    async def close(self) -> None:
-        """Close its connections."""
-        ...
-
-
-_Client = TypeVar("_Client", bound=ServiceClient)
-
-
-class ClientPool(Generic[_Client]):
-    """Lends the current client, and closes a replaced one when its last request has ended.
-
-    An open client would reconnect for ever, with a certificate that the service no longer uses. For use inside a
+    An open gateway would reconnect for ever, with a certificate that the service no longer uses. For use inside a
     running event loop.
     """
 
     def __init__(self) -> None:
-        self._uses: dict[_Client, int] = {}  # requests of every open client
-        self._latest: _Client | None = None
+        self._uses: dict[Gateway, int] = {}  # requests of each open gateway
+        self._latest: Gateway | None = None
         self._closing: set[asyncio.Task[None]] = set()
 
-    def put(self, client: _Client) -> None:
-        """Replace the client."""
-        before, self._latest = self._latest, client
-        self._uses[client] = 0
+    def put(self, gateway: Gateway) -> None:
+        """Replace the gateway."""
+        before, self._latest = self._latest, gateway
+        self._uses[gateway] = 0
         if before is not None:
             self._close_unless_used(before)
 
     @contextmanager
-    def lease(self) -> Iterator[_Client]:
-        """Lend the latest client, which stays open until the block ends."""
-        client = self._latest
-        assert client is not None, "put() comes before the first lease()"
-        self._uses[client] += 1
+    def lease(self) -> Iterator[Gateway]:
+        """Lend the latest gateway, which stays open until the block ends."""
+        gateway = self._latest
+        assert gateway is not None, "put() comes before the first lease()"
+        self._uses[gateway] += 1
         try:
-            yield client
+            yield gateway
         finally:
-            self._uses[client] -= 1
-            self._close_unless_used(client)
+            self._uses[gateway] -= 1
+            self._close_unless_used(gateway)
 
     async def close(self) -> None:
-        """Close all clients; no request is in progress any more."""
-        for client in list(self._uses):
-            await client.close()
+        """Close all gateways; no request is in progress any more."""
+        for gateway in list(self._uses):
+            await gateway.close()
         await asyncio.gather(*self._closing)
 
-    def _close_unless_used(self, client: _Client) -> None:
-        if client is not self._latest and not self._uses[client]:
-            del self._uses[client]
-            task = asyncio.create_task(client.close())
+    def _close_unless_used(self, gateway: Gateway) -> None:
+        if gateway is not self._latest and not self._uses[gateway]:
+            del self._uses[gateway]
+            task = asyncio.create_task(gateway.close())
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)

@@ -26,9 +26,9 @@ from google.protobuf.message_factory import GetMessageClass
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import InvalidQuery
 from hirag_dist.service.http_api.gateway import (
-    ClientPool,
     Gateway,
     GatewayCall,
+    GatewayPool,
     StatusError,
     error_headers,
     error_of,
@@ -57,7 +57,7 @@ class ApiRequests:
         gateways: Connections to the service.
     """
 
-    def __init__(self, options: PageOptions, gateways: ClientPool[Gateway]) -> None:
+    def __init__(self, options: PageOptions, gateways: GatewayPool) -> None:
         self._options = options
         self._gateways = gateways
         self._in_progress = 0

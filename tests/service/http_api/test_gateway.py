@@ -1,4 +1,4 @@
-"""The clients that a page asks with: one in use, those before it closed when their questions have ended."""
+"""The gateways that a page asks with: one in use, those before it closed when their questions have ended."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import asyncio
 
 import pytest
 
-from hirag_dist.client import AsyncHiragClient
-from hirag_dist.service.http_api.gateway import ClientPool
+from hirag_dist.client import ClientOptions
+from hirag_dist.service.http_api.gateway import Gateway, GatewayPool
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-class Client(AsyncHiragClient):
+class WatchedGateway(Gateway):
     """One that tells when it is closed."""
 
     def __init__(self) -> None:
-        super().__init__("127.0.0.1:1")
+        super().__init__(ClientOptions("127.0.0.1:1"))
         self.closed = asyncio.Event()
 
     async def close(self) -> None:
@@ -24,16 +24,16 @@ class Client(AsyncHiragClient):
         self.closed.set()
 
 
-async def test_a_replaced_client_is_closed_when_its_last_question_ends() -> None:
-    clients, first, second = ClientPool(), Client(), Client()
-    clients.put(first)
-    with clients.lease() as before, clients.lease():
-        clients.put(second)
-        with clients.lease() as after:
+async def test_a_replaced_gateway_is_closed_when_its_last_question_ends() -> None:
+    gateways, first, second = GatewayPool(), WatchedGateway(), WatchedGateway()
+    gateways.put(first)
+    with gateways.lease() as before, gateways.lease():
+        gateways.put(second)
+        with gateways.lease() as after:
             assert (before, after) == (first, second)
         await asyncio.sleep(0)
         assert not first.closed.is_set()
     await asyncio.wait_for(first.closed.wait(), 10)
     assert not second.closed.is_set()
-    await clients.close()
+    await gateways.close()
     assert second.closed.is_set()
