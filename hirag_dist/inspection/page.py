@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hirag_dist.core.drift.report import DriftReport, Gate, LayerDrift, PartitionDrift, UpdateStaleness
+from hirag_dist.core.drift import DriftReport, Gate, LayerDrift, PartitionDrift, UpdateStaleness
 from hirag_dist.core.graph.hierarchy_metrics import PathLengthSample
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.html import Bars, Cell, Formatted, Lines, Section, Table, element, render_template
