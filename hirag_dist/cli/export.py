@@ -17,7 +17,8 @@ from hirag_dist.cli._output import conclude_reading, emit, err, out
 from hirag_dist.cli._progress import ProgressBars
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError, StoreError
-from hirag_dist.interop.exporters import graphrag_tables, write_graphml
+from hirag_dist.interop.exporters.graphml import write_graphml
+from hirag_dist.interop.exporters.graphrag import graphrag_tables
 from hirag_dist.storage.layout import METADATA_TABLES
 from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.snapshot.reader import Snapshot

@@ -16,7 +16,8 @@ from hirag_dist.core.drift import (
     StaleTexts,
     UpdateStaleness,
 )
-from hirag_dist.inspection import inspect_tables, outline, render_page
+from hirag_dist.inspection.page import outline, render_page
+from hirag_dist.inspection.summary import inspect_tables
 
 Tables = dict[str, pa.Table]
 GROUPS = PartitionDrift(GroupSizes(3, 1, 0), GroupSizes(4, 0, 0), 0.75, 0.5)

@@ -21,9 +21,8 @@ from hirag_dist.core.prompts.evaluation_templates import CRITERIA
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError, InputError
 from hirag_dist.evaluation.answer_collections import AnswerCollections, add_made, add_recorded
-from hirag_dist.evaluation.board import Board, all_pairs, p_text
+from hirag_dist.evaluation.board import Board, all_pairs, holm, p_text, wilcoxon
 from hirag_dist.evaluation.metrics.judge_replies import FIRST, SECOND, TIE, parse_verdicts
-from hirag_dist.evaluation.metrics.statistics import holm, wilcoxon
 from hirag_dist.evaluation.questions import Questions
 from hirag_dist.evaluation.session import Session
 from hirag_dist.evaluation.work_units import Findings, WorkUnit
