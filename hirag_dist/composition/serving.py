@@ -28,14 +28,14 @@ from hirag_dist.service.hot_swap import SnapshotSwapper, in_daemon_thread
 from hirag_dist.service.index_source import SingleIndex
 from hirag_dist.service.metrics import FOLDER_VARIABLE, WorkerMetrics
 from hirag_dist.service.metrics_server import serve_metrics
-from hirag_dist.service.options import ServerOptions, probe, raise_descriptor_limit, split_address
+from hirag_dist.service.options import ServerOptions, probe, raise_descriptor_limit
 from hirag_dist.service.server import serve as serve_grpc
-from hirag_dist.service.shutdown import STOP_GRACE_S, exit_within
-from hirag_dist.service.supervisor import Supervisor, WorkerJob, reserve
+from hirag_dist.service.supervisor import STOP_GRACE_S, Supervisor, WorkerJob, exit_within, reserve
 from hirag_dist.service.web.options import PageOptions, url_of
 from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
 from hirag_dist.storage.store import Store
+from hirag_dist.wire.addresses import join_address, split_address
 
 logger = logging.getLogger(__name__)
 _SPARE_REQUESTS = 64  # requests to the HTTP server that the service is about to refuse
@@ -343,5 +343,4 @@ def _reserve(stack: ExitStack, address: str, option: str = "--listen") -> str:
     host, port = split_address(address)
     probe(host, port, option=option)
     reserved = stack.enter_context(reserve(host, port, option))
-    shown = f"[{host}]" if ":" in host else host
-    return f"{shown}:{reserved.getsockname()[1]}"
+    return join_address(host, reserved.getsockname()[1])

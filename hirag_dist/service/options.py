@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import errno
-import ipaddress
 import logging
 import resource
 import socket
 from dataclasses import dataclass
 
 from hirag_dist.errors import BackendUnavailable, ConfigError
-from hirag_dist.wire.addresses import DEFAULT_LISTEN, MAX_MESSAGE_BYTES
+from hirag_dist.wire.addresses import DEFAULT_LISTEN, MAX_MESSAGE_BYTES, is_loopback, split_address
 
 MAX_REQUEST_BYTES = 1024 * 1024  # a request is held in memory before its caller is authenticated
 
@@ -58,8 +57,7 @@ class ServerOptions:
         traces_endpoint: URL of an OpenTelemetry collector; None sends no traces.
 
     Raises:
-        ConfigError: a value is out of range, TLS is half configured, or the address is open to the network without
-            authentication.
+        ConfigError: TLS is half configured, or the address is open to the network without authentication.
     """
 
     listen: str = DEFAULT_LISTEN
@@ -95,30 +93,6 @@ class ServerOptions:
 
     def __post_init__(self) -> None:
         host, _ = split_address(self.listen)
-        if self.max_message_bytes < 1024:
-            raise ConfigError(f"max_message_bytes must be at least 1024, got {self.max_message_bytes}")
-        counts = (
-            "max_concurrent_retrievals",
-            "max_concurrent_answers",
-            "max_concurrent_requests",
-            "max_connections",
-            "max_context_tokens",
-        )
-        for name in (*counts, "keepalive_s"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("min_ping_interval_s", "max_queue_wait_s", "send_timeout_s", "max_connection_idle_s"):
-            if getattr(self, name) <= 0:
-                raise ConfigError(f"{name} must be above 0, got {getattr(self, name)}")
-        for name in (
-            "max_connection_age_s",
-            "max_connection_age_grace_s",
-            "drain_delay_s",
-            "drain_s",
-            "callers_grace_s",
-        ):
-            if getattr(self, name) < 0:
-                raise ConfigError(f"{name} must not be negative, got {getattr(self, name)}")
         if (self.tls_cert is None) != (self.tls_key is None):
             raise ConfigError("TLS needs both tls_cert and tls_key")
         if self.tls_client_ca is not None and self.tls_cert is None:
@@ -131,34 +105,6 @@ class ServerOptions:
             )
         if self.metrics_listen is not None:
             split_address(self.metrics_listen)
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """Return host and port of HOST:PORT, brackets around IPv6 removed.
-
-    Raises:
-        ConfigError: it is not of that form.
-
-    >>> split_address("[::1]:50051")
-    ('::1', 50051)
-    """
-    host, colon, port = address.rpartition(":")
-    bracketed = host.startswith("[") and host.endswith("]")
-    host = host[1:-1] if bracketed else host
-    ok = colon and host and port.isascii() and port.isdigit() and int(port) <= 65535 and (bracketed or ":" not in host)
-    if not ok:
-        raise ConfigError(f"an address must be HOST:PORT, such as {DEFAULT_LISTEN} or [::1]:50051; got {address!r}")
-    return host, int(port)
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach `host`: "localhost" or a loopback address."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 logger = logging.getLogger(__name__)

@@ -15,8 +15,8 @@ import grpc
 from aiohttp import web
 
 from hirag_dist.errors import ServiceError
-from hirag_dist.service.http_api.gateway import Gateway, GatewayCall
-from hirag_dist.service.http_api.openai_replies import CompletionReply, model_list, model_object
+from hirag_dist.service.http_api.gateway import Gateway, GatewayCall, StatusError, error_headers, error_of, http_status
+from hirag_dist.service.http_api.openai_replies import CompletionReply, ResponsesReply, model_list, model_object
 from hirag_dist.service.http_api.openai_requests import (
     Asked,
     BadRequest,
@@ -25,10 +25,14 @@ from hirag_dist.service.http_api.openai_requests import (
     resolve_model,
     responses_request,
 )
-from hirag_dist.service.http_api.openai_responses import ResponsesReply
-from hirag_dist.service.http_api.requests import REQUEST_ID_HEADER, ApiRequests, BodyTooLarge
-from hirag_dist.service.http_api.rpc_routes import TIMEOUT_HEADER, dump, timeout_s
-from hirag_dist.service.http_api.status_error import StatusError, error_headers, error_of, http_status
+from hirag_dist.service.http_api.rpc_routes import (
+    REQUEST_ID_HEADER,
+    TIMEOUT_HEADER,
+    ApiRequests,
+    BodyTooLarge,
+    dump,
+    timeout_s,
+)
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire.records import MODE_NAMES
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hirag_dist.errors import ConfigError
-from hirag_dist.service.options import is_loopback, split_address
+from hirag_dist.wire.addresses import is_loopback, join_address, split_address
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
@@ -96,7 +96,7 @@ def reached_at(address: str) -> str:
     """
     host, port = split_address(address)
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return join_address(host, port)
 
 
 def url_of(options: PageOptions, port: int | None = None) -> str:
@@ -109,6 +109,5 @@ def url_of(options: PageOptions, port: int | None = None) -> str:
     'http://[::1]:8080/'
     """
     host, given = split_address(options.listen)
-    shown = f"[{host}]" if ":" in host else host
     scheme = "http" if options.tls_cert is None else "https"
-    return f"{scheme}://{shown}:{given if port is None else port}/"
+    return f"{scheme}://{join_address(host, given if port is None else port)}/"
