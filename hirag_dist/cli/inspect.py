@@ -23,7 +23,7 @@ from hirag_dist.cli._bill import (
 )
 from hirag_dist.cli._build import layer_table
 from hirag_dist.cli._options import IndexOption, JsonOption, SnapshotOption
-from hirag_dist.cli._output import conclude_reading, emit, out, table
+from hirag_dist.cli._output import conclude_reading, emit, out, replacing, table
 from hirag_dist.cli._section_table import show_section
 from hirag_dist.compute.kernels import make_kernels, resolve_kernels
 from hirag_dist.core.drift.report import DriftReport, UpdateStaleness
@@ -112,7 +112,8 @@ def write_page(snapshot: Snapshot, file: str, drift: bool = False) -> Inspection
     inspection = inspect_snapshot(snapshot, drift)
     communities = outline({name: snapshot.table(name) for name in ("entities", "relations", "communities", "reports")})
     try:
-        Path(file).write_text(render_page(inspection, communities), encoding="utf-8")
+        with replacing(Path(file)) as new:
+            new.write_text(render_page(inspection, communities), encoding="utf-8")
     except OSError as error:
         raise StoreError(f"cannot write {file}: {error.strerror}") from error
     return inspection

@@ -139,6 +139,8 @@ def draw_bars(bars: Bars) -> Markup:
     low = min(0.0, *(value.low for value in known))
     high = max(bars.whole if bars.whole is not None and low >= 0 else 0.0, *(value.high for value in known))
     high = high if high > low else low + 1.0
+    ticks = _decades(high) if bars.log else _ticks(low, high)
+    low, high = ticks[0], ticks[-1]
     room = min(_NAME, 14 + _CHAR * max(map(len, labels)))
     x = _scale(low, high, room + (_VALUE if low < 0 else 8), bars.width - _VALUE, bars.log)
     parts, top = _legend(list(values), bars.width)
@@ -152,9 +154,9 @@ def draw_bars(bars: Bars) -> Markup:
             rows.append(_bar(value, at, f"{label}, {name}" if name else label, y, x, bars.form))
             y += _BAR + _GAP
         y += _BETWEEN - _GAP
-    decades = [0.0, *(10.0**power for power in range(math.floor(math.log10(max(high, 1))) + 1))]
-    for tick in decades if bars.log else _ticks(low, high):
-        text = format(tick, ".0%") if bars.form.endswith("%") else short_number(tick)
+    share = ".0%" if ticks[1] - ticks[0] >= 0.01 else ".1%"
+    for tick in ticks:
+        text = format(tick, share) if bars.form.endswith("%") else short_number(tick)
         kind = "rule" if tick else "rule zero"
         parts.append(element("line", class_=kind, x1=x(tick), x2=x(tick), y1=top, y2=y - _BETWEEN + 4))
         parts.append(element("text", text, class_="soft mid", x=x(tick), y=y + 8))
@@ -190,13 +192,14 @@ def draw_lines(lines: Lines) -> Markup:
     xs, ys = [*(x for x, _ in points), *lines.marks], [y for _, y in points]
     low, high = min(ys), max(ys)
     low = min(0.0, low) if lines.from_zero else low - (high - low or 1.0) * 0.1
-    high = high if high > low else low + 1.0
-    across, up = _scale(min(xs), max(xs), left + 12, right - 12), _scale(low, high, bottom, top)
-    for tick in _ticks(low, high):
+    ticks, marks = _ticks(low, high), sorted(set(xs))
+    if len(marks) > 12:
+        marks = _ticks(marks[0], marks[-1])
+    across, up = _scale(marks[0], marks[-1], left + 12, right - 12), _scale(ticks[0], ticks[-1], bottom, top)
+    for tick in ticks:
         parts.append(element("line", class_="rule", x1=left, x2=right, y1=up(tick), y2=up(tick)))
         parts.append(element("text", format(tick, lines.form), class_="soft end", x=left - 8, y=up(tick) + 4))
-    marks = sorted(set(xs))
-    for x in marks if len(marks) <= 12 else _ticks(min(xs), max(xs)):
+    for x in marks:
         parts.append(element("text", f"{x:g}", class_="soft mid", x=across(x), y=bottom + 18))
     for at, (name, curve) in enumerate(lines.series.items()):
         path = " ".join(f"{across(x):.1f},{up(y):.1f}" for x, y in curve)
@@ -252,11 +255,28 @@ def _scale(low: float, high: float, start: float, end: float, log: bool = False)
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Return about five round values of [low, high]: multiples of 1, 2, 4, 5 or 8 times a power of ten."""
+    """Return about six round values from `low` or below it to `high` or above it, evenly spaced.
+
+    >>> _ticks(0.0, 2.3), _ticks(-3.0, 41.0)
+    ([0.0, 0.5, 1.0, 1.5, 2.0, 2.5], [-10.0, 0.0, 10.0, 20.0, 30.0, 40.0, 50.0])
+    """
     rough = (high - low) / 5 or 1.0
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(factor * power for factor in (1, 2, 4, 5, 8, 10) if factor * power >= rough * (1 - 1e-9))
-    return [round(step * place, 12) for place in range(math.ceil(low / step), math.floor(high / step + 1e-9) + 1)]
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [round(step * place, 12) for place in range(first, max(last, first + 1) + 1)]
+
+
+def _decades(high: float) -> list[float]:
+    """Return 0, the powers of ten below `high`, and the first of 1, 2 or 5 times a power of ten that reaches it.
+
+    >>> _decades(237.0), _decades(1.0)
+    ([0.0, 1.0, 10.0, 100.0, 500.0], [0.0, 1.0])
+    """
+    power = 10.0 ** math.floor(math.log10(max(high, 1.0)))
+    top = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= high)
+    below = range(round(math.log10(power)) + (top > power))
+    return [0.0, *(10.0**exponent for exponent in below), top]
 
 
 def _colour(number: int) -> int:

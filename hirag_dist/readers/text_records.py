@@ -99,10 +99,31 @@ def _bad_header(header: list[str], maker: DocumentBuilder) -> str | None:
     """Return the reason why a header cannot be used; None if there is none."""
     options = maker.options
     if find_field(header, options.text_field, TEXT_FIELDS) is None:
-        return missing_text(header, options.text_field)
+        reason = missing_text(header, options.text_field)
+        return f"{reason}; {_NO_HEADER}" if _is_data(header) else reason
     if options.label_field is not None and find_field(header, options.label_field, LABEL_FIELDS) is None:
         return f"no column {options.label_field!r} with the labels"
     return None
+
+
+_NO_HEADER = (
+    "the first line looks like a row of data, not like a header: put a line above it that names the columns, such as "
+    "id,text"
+)
+_DATUM = re.compile(
+    r"[-+]?[\d.,' ]*\d[\d.,' ]*(?:[eE][-+]?\d+)?\s?[%€$£]?"  # a number
+    r"|\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}(?:[T ]\d{1,2}:\d{2}.*)?|\d{1,2}:\d{2}(?::\d{2}.*)?"  # a date, a time
+    r"|true|false|null|none|nan|n/a"
+    r"|https?://\S+|[^@\s]+@[^@\s]+\.\w+"
+    r"|.*\s.*[.!?…。！？][\"'”’»)]*",  # a sentence
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+def _is_data(cells: list[str]) -> bool:
+    """Return whether every cell that is not empty holds a number, a date, a sentence or the like, and there is one."""
+    filled = [cell for cell in cells if cell]
+    return bool(filled) and all(_DATUM.fullmatch(cell) for cell in filled)
 
 
 def _delimiter_of(header: str, maker: DocumentBuilder) -> str:

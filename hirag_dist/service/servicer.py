@@ -42,7 +42,7 @@ from hirag_dist.wire.error_status import (
     RequestTooLarge,
     SlowReader,
 )
-from hirag_dist.wire.records import message_fields, message_of
+from hirag_dist.wire.records import MODES, message_fields, message_of
 
 
 def _n_found(*groups: Sequence[Any]) -> int:
@@ -303,7 +303,11 @@ class QueryServicer:
 
             async def work() -> bytes:
                 info = call.engine.describe(call.caller.reach, call.request.filter, call.request.as_of)
-                response = message_of(pb.DescribeIndexResponse, info=message_fields(info, pb.IndexInfo))
+                response = message_of(
+                    pb.DescribeIndexResponse,
+                    info=message_fields(info, pb.IndexInfo),
+                    modes=[number for mode, number in MODES.items() if self._map_reduce or mode not in MAP_REDUCE],
+                )
                 return bytes(response.SerializeToString())
 
             return await self._indexes.runner.run(work())

@@ -10,10 +10,11 @@ import pytest
 
 from hirag_dist import errors
 from hirag_dist.client.common import service_stub
-from hirag_dist.types import Retrieval
+from hirag_dist.retrieval.search import MODES
+from hirag_dist.types import MAP_REDUCE, Retrieval
 from hirag_dist.wire import convert as convert
 from hirag_dist.wire._pb import query_pb2 as pb
-from hirag_dist.wire.records import record_of
+from hirag_dist.wire.records import MODE_NAMES, record_of
 from tests.service import fakes
 
 QUERY = pb.Query(question="Who lit the lamp?", top_n=5, vector=[0.5, 0.25, 0.0, 1.0])
@@ -64,6 +65,16 @@ async def test_answers_that_cost_a_call_for_each_part_are_given_where_that_is_al
             assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
             assert engine.queries == []
     assert [query.mode for query in engine.queries] == ["graphrag-global"]
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+async def test_the_modes_that_the_service_accepts_are_told(
+    start: fakes.Start, engine: fakes.FakeEngine, allowed: bool
+) -> None:
+    service = await start(engine, map_reduce=allowed)
+    async with fakes.channel(service) as channel:
+        described = await service_stub(channel).DescribeIndex(pb.DescribeIndexRequest())
+    assert {MODE_NAMES[mode] for mode in described.modes} == {*MODES, *(MAP_REDUCE if allowed else ())}
 
 
 LOOKUPS = {

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from hirag_dist.core.retrieval.places import character_place
+from hirag_dist.core.text.line_breaks import unwrapped
 from hirag_dist.types import Citation, Place, Retrieval, SourceItem
 
 Quoted = Callable[[SourceItem, int, int], tuple[Place, ...]]  # (chunk, start, end in its document) → places
@@ -104,7 +105,11 @@ def statements(text: str, ref: str) -> Iterator[str]:
 
 
 def sentence_spans(text: str) -> list[tuple[int, int]]:
-    """Return (start, end) of the sentences and lines of a text, without the white space around them."""
+    """Return (start, end) of the sentences and lines of a text, without the white space around them.
+
+    A sentence may go on over lines of a text that is wrapped at a fixed width.
+    """
+    text = unwrapped(text)
     spans = []
     start = 0
     for match in _END.finditer(text):

@@ -27,7 +27,7 @@ from hirag_dist.core.prompts.evaluation_requests import answer_claims_request, p
 from hirag_dist.core.text.normalize import UNSPACED
 from hirag_dist.evaluation.answer_collections import AnswerCollections
 from hirag_dist.evaluation.board import NOTE, Board, all_pairs, comparison, mean_table
-from hirag_dist.evaluation.kinds.judge import ROLE, AnswerMaterial
+from hirag_dist.evaluation.kinds.judge import ROLE, TRIAL_ANSWERS, TRIAL_QUESTION, AnswerMaterial, try_judge
 from hirag_dist.evaluation.session import Session
 from hirag_dist.evaluation.work_units import Findings, WorkUnit
 from hirag_dist.html import Lines, Text
@@ -158,10 +158,14 @@ async def count_claims(session: Session, *, material: AnswerMaterial) -> Finding
     An empty answer has no claims, and no call is made about it; a failed call is a dead letter.
 
     Raises:
+        ConfigError: answers would have to be made, and the model fails a trial.
         InputError: a file holds nothing that can be used.
     """
-    sets = await material.gather(session)
     form = "claims" if await session.structured(ROLE) else None
+    if material.modes:
+        trial = answer_claims_request(TRIAL_QUESTION, TRIAL_ANSWERS[0], session.prompts, form=form)
+        await try_judge(session, "claims", trial, lambda reply: parse_list(reply, "claims", may_be_empty=True))
+    sets = await material.gather(session)
 
     async def ask(item: tuple[str, str]) -> dict[str, Any] | Rejected:
         method, question = item

@@ -39,6 +39,28 @@ def test_nothing_is_claimed_where_no_sentence_clearly_states_it() -> None:
     assert supports("It is so [S1].", source="") == []
 
 
+WRAPPED = """\
+The Alpha Lighthouse guards the Bay of Mist. Dr. Anna Holm, who was its
+first keeper and lived in the tower for thirty years, lit the lamp in
+1921. Supplies came by boat every second Tuesday, weather permitting.
+
+The tower was repainted in 1987, after the storm had taken the paint from
+Its northern side."""
+
+
+@pytest.mark.parametrize(
+    ("answer", "beginning", "end"),
+    [
+        ("Anna Holm lived in the tower for thirty years [S1].", "Dr. Anna Holm, who", "lamp in\n1921."),
+        ("The storm took the paint of the northern side [S1].", "The tower was", "northern side."),
+    ],
+)
+def test_a_sentence_of_a_wrapped_text_is_found_whole(answer: str, beginning: str, end: str) -> None:
+    (found,) = supports(answer, source=WRAPPED)
+    assert found.startswith(beginning)
+    assert found.endswith(end)
+
+
 def test_each_statement_has_its_sentence() -> None:
     answer = "Anna Holm lit the lamp in 1921 [S1]. Much later the tower was repainted, in 1987 [S1]."
     assert [each[:9] for each in supports(answer)] == ["Dr. Anna ", "The tower"]

@@ -7,6 +7,7 @@ import { Conversation, standAlone } from "./conversation.js";
 import { answerText, copy } from "./copy.js";
 import { by, h, many } from "./dom.js";
 import { Explorer } from "./explore.js";
+import { offerModes } from "./modes.js";
 import { Reader } from "./reader.js";
 import { beginResult, drawCited, drawResult } from "./result.js";
 import { go, keepToken, link, placed, scope, token } from "./session.js";
@@ -211,7 +212,8 @@ async function look() {
   chip.textContent = token() ? "token set" : "";
   drawIndexes(await indexes());
   try {
-    const { info } = await describe();
+    const { info, modes } = await describe();
+    offerModes(by("mode"), modes ?? []);
     const layers = info.layers.length > 1 ? `${info.layers.length} layers` : "one layer";
     const facts = [many(info.counts.documents ?? 0, "document"), many(info.counts.entities ?? 0, "entity", "entities"), many(info.counts.relations ?? 0, "relation"), layers, many(info.counts.communities ?? 0, "community", "communities")];
     by("index-facts").textContent = `${facts.join(" · ")}${info.complete ? "" : " · incomplete: parts could not be built"}`;
