@@ -26,7 +26,7 @@ from hirag_dist.cli._options import IndexOption, JsonOption, SnapshotOption
 from hirag_dist.cli._output import conclude_reading, emit, out, replacing, table
 from hirag_dist.cli._section_table import show_section
 from hirag_dist.compute.kernels import make_kernels, resolve_kernels
-from hirag_dist.core.drift.report import DriftReport, UpdateStaleness
+from hirag_dist.core.drift import DriftReport, UpdateStaleness
 from hirag_dist.core.graph.bfs import hop_distances
 from hirag_dist.core.graph.hierarchy_metrics import PathLengthSample
 from hirag_dist.core.text.normalize import count_noun

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from hirag_dist.core.drift.report import DriftReport, Gate, LayerDrift, PartitionDrift, UpdateStaleness
+from hirag_dist.core.drift import DriftReport, Gate, LayerDrift, PartitionDrift, UpdateStaleness
 from hirag_dist.core.graph.csr import relation_ends, rows_of
 from hirag_dist.core.graph.hierarchy_metrics import PathLengthSample
 from hirag_dist.core.text.normalize import count_noun, one_line, shorten

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pyarrow as pa
 from lxml import html
 
-from hirag_dist.core.drift.measures import StaleTexts
-from hirag_dist.core.drift.report import (
+from hirag_dist.core.drift import (
     CommunityDrift,
     DriftReport,
     GroupSizes,
     LayerDrift,
     PartitionDrift,
+    StaleTexts,
     UpdateStaleness,
 )
 from hirag_dist.inspection.page import outline, render_page

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from hirag_dist.core.sparse import bounds_of
+from hirag_dist.core.groupby import bounds_of
 from hirag_dist.types import CsrGraph, IntVector
 
 

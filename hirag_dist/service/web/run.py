@@ -109,6 +109,7 @@ def expected_name(names: tuple[str, ...]) -> str | None:
 
 
 logger = logging.getLogger(__name__)
+_IDLE_S = 75.0  # without a request, after which a connection is closed
 _MIN_CONNECTIONS = 4  # of the APIs to the service
 _REQUESTS_PER_CONNECTION = 64  # the service accepts 100
 
@@ -149,7 +150,7 @@ class Page:
             app,
             access_log=None,
             handler_cancellation=True,  # a disconnect cancels the request
-            keepalive_timeout=options.max_connection_idle_s,
+            keepalive_timeout=_IDLE_S,
             shutdown_timeout=options.drain_s,
         )
         await runner.setup()

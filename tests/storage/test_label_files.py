@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -14,13 +15,37 @@ from hirag_dist.core.retrieval.levels import RankedCommunity
 from hirag_dist.indexing.publish import ARRAYS
 from hirag_dist.retrieval.view.filtered_index import AccessControlledIndex
 from hirag_dist.retrieval.view.index import MappedIndex
+from hirag_dist.storage.label_files import Mentions
 from hirag_dist.storage.layout import CONTENT_TABLES, LABEL_TABLES, PART_ARRAYS, UPDATE_TABLES
 from hirag_dist.storage.serving.mmap_files import ServingFiles
+from hirag_dist.storage.serving.text_columns import TextColumns, text_schema, write_texts
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.snapshot.writer import write_snapshot
 from hirag_dist.storage.store import Store
 from tests.labelled_builds import build
 from tests.toy_builds import Bench, rows
+
+
+def test_a_hub_is_told_from_its_first_thousand_mentions_in_reach(tmp_path: Path) -> None:
+    """Row 2 has five mentions, row 7 three thousand, every other one of them in reach, row 9 one."""
+    with (tmp_path / "texts.arrow").open("wb") as file:
+        write_texts(file, text_schema(["name"]), [])
+    counts = [5, 3000, 1]
+    n = sum(counts)
+    sets = (np.arange(n) % 2).astype(np.int32)
+    mentions = Mentions(
+        rows=np.array([2, 7, 9], np.int32),
+        indptr=np.cumsum([0, *counts]).astype(np.int64),
+        sets=sets,
+        positions=np.zeros(n, np.int32),
+        numbers=np.ones(n, np.bool_),
+        texts=TextColumns(tmp_path / "texts.arrow"),
+    )
+    owners, places = mentions.visible(np.array([2, 7, 9]), np.array([False, True, False]))
+    assert np.bincount(owners).tolist() == [2, 1000, 1]
+    assert places.tolist() == [1, 3, *range(5, 2005, 2), 3005]
+    owners, places = mentions.visible(np.array([9]), np.array([True, False, False]))
+    assert (owners.tolist(), places.tolist()) == ([], [])
 
 
 def documents(seed: int) -> list[tuple[str, list[str]]]:
