@@ -34,11 +34,6 @@ class ServerOptions:
         keepalive_s: seconds of silence after which a connection is probed.
         min_ping_interval_s: seconds between a client's probes during a silent call; a client that probes more often is
             disconnected. Clients are asked for 10 s: half of it leaves room for probes that arrive unevenly.
-        max_connection_age_s: seconds after which a connection is asked to reconnect, so that load balancers can move
-            it; 0 for never.
-        max_connection_age_grace_s: seconds that its requests have to finish; then the connection is closed.
-        max_connections: connections at a time in this process.
-        max_connection_idle_s: seconds without a request after which a connection is closed.
         drain_delay_s: seconds for which a stopping service still answers, with health NOT_SERVING, so that load
             balancers notice before the port is closed.
         drain_s: seconds that requests have to finish after that.
@@ -71,10 +66,6 @@ class ServerOptions:
     send_timeout_s: float = 30.0
     keepalive_s: float = 60.0
     min_ping_interval_s: float = 5.0
-    max_connection_age_s: float = 600.0
-    max_connection_age_grace_s: float = 300.0
-    max_connections: int = 4096
-    max_connection_idle_s: float = 300.0
     drain_delay_s: float = 0.0
     drain_s: float = 20.0
     reflection: bool = True
@@ -110,13 +101,16 @@ class ServerOptions:
 logger = logging.getLogger(__name__)
 _KEEPALIVE_TIMEOUT_S = 20
 _HANDSHAKE_TIMEOUT_S = 20
+_MAX_CONNECTIONS = 4096  # of a process, at a time
+_IDLE_S = 300  # without a request, after which a connection is closed
+_AGE_S, _AGE_GRACE_S = 600, 300
 _MAX_DESCRIPTORS = 65_536
 _MAX_STREAMS = 100  # of one connection: bounds the data that a client who reads nothing can leave unread
 
 
 def channel_options(options: ServerOptions) -> list[tuple[str, int]]:
     """Return the channel arguments of a server with these options."""
-    chosen = [
+    return [
         ("grpc.so_reuseport", int(options.reuse_port)),  # on by default, which would hide that a port is in use
         ("grpc.max_receive_message_length", min(options.max_message_bytes, MAX_REQUEST_BYTES)),
         ("grpc.max_send_message_length", options.max_message_bytes),
@@ -125,14 +119,13 @@ def channel_options(options: ServerOptions) -> list[tuple[str, int]]:
         ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_S * 1000),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.min_ping_interval_without_data_ms", int(options.min_ping_interval_s * 1000)),
-        ("grpc.max_allowed_incoming_connections", options.max_connections),  # more are closed as they come
+        ("grpc.max_allowed_incoming_connections", _MAX_CONNECTIONS),  # more are closed as they come
         ("grpc.server_handshake_timeout_ms", _HANDSHAKE_TIMEOUT_S * 1000),
-        ("grpc.max_connection_idle_ms", int(options.max_connection_idle_s * 1000)),
+        ("grpc.max_connection_idle_ms", _IDLE_S * 1000),
+        # asked to reconnect, so that load balancers can move connections; then the requests have time to finish
+        ("grpc.max_connection_age_ms", _AGE_S * 1000),
+        ("grpc.max_connection_age_grace_ms", _AGE_GRACE_S * 1000),
     ]
-    if options.max_connection_age_s:
-        chosen.append(("grpc.max_connection_age_ms", int(options.max_connection_age_s * 1000)))
-        chosen.append(("grpc.max_connection_age_grace_ms", int(options.max_connection_age_grace_s * 1000)))
-    return chosen
 
 
 def probe(host: str, port: int, *, reuse_port: bool = False, option: str = "--listen") -> None:

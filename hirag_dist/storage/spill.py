@@ -1,7 +1,8 @@
 """Tables and matrices spilled to a temporary folder and memory-mapped: what is read, and what a snapshot is made from.
 
 A snapshot takes every table whole, in the order of its ids. Spilled tables are pages that the system may drop; in
-memory are two copies of a piece of one column, and the columns that a table is sorted by.
+memory are two copies of a piece of one column, and the columns that a table is sorted by. Tables and columns of a few
+kilobytes stay in memory: a small build has hundreds, and a file for each would take longer than its content.
 
 A shuffle file has an entry for each piece, four little endian int64: offset, length, CRC-32 of the piece, and CRC-32 of
 these three. Then follows each piece as an Arrow IPC stream; an empty piece takes no bytes. In Parquet, with a row group
@@ -17,6 +18,7 @@ import uuid
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -84,6 +86,7 @@ _PREFIX, _LOCK, _NEW_LOCK = "hirag-publish-", "lock", "new-lock"
 _PIECE_BYTES = 1 << 30  # of one array of a column: below the reach of 32-bit offsets
 _BLOCK_BYTES = 64 << 20  # sorted at a time
 _BLOCK_ROWS = 65_536
+_SMALL_BYTES = 1 << 16  # of a table or a column that is not written to a file
 _MIN_SLICE_ROWS = 256  # on average, for a table to stay in slices
 
 
@@ -115,7 +118,7 @@ class SpillFile:
             slices = _slices(spilled, order)
             if slices is None:
                 columns = [self._column(spilled.column(at), order, field) for at, field in enumerate(schema)]
-        pa.default_memory_pool().release_unused()
+        _release_unused(spilled)
         return slices if slices is not None else pa.Table.from_arrays(columns, schema=schema)
 
     def whole(self, parts: Iterable[pa.Table], schema: pa.Schema) -> pa.Table:
@@ -142,7 +145,7 @@ class SpillFile:
         """
         with self._errors():
             columns = [self._column(table.column(at), rows, field) for at, field in enumerate(table.schema)]
-        pa.default_memory_pool().release_unused()
+        _release_unused(table)
         return pa.Table.from_arrays(columns, schema=table.schema)
 
     def matrix(self, blocks: Iterable[FloatMatrix], dim: int) -> FloatMatrix:
@@ -180,17 +183,28 @@ class SpillFile:
         return self.matrix(blocks, matrix.shape[1])
 
     def _spilled(self, parts: Iterable[pa.Table], schema: pa.Schema) -> pa.Table:
+        pending, small, n_bytes = iter(parts), [], 0
+        for part in pending:
+            small.append(part)
+            n_bytes += part.nbytes
+            if n_bytes > _SMALL_BYTES:
+                break
+        else:
+            return pa.concat_tables(small) if small else schema.empty_table()
         path = self._folder / f"{uuid.uuid4().hex}.arrow"
         with pa.ipc.new_file(str(path), schema) as writer:
-            for part in parts:
+            for part in chain(small, pending):
                 writer.write_table(part)
         return _mapped(path)
 
     def _column(self, column: pa.ChunkedArray, order: IntVector | None, field: pa.Field) -> pa.ChunkedArray:
+        pieces = _pieces(_blocks(column, order, min(_BLOCK_BYTES, self._piece_bytes)), self._piece_bytes)
+        if column.nbytes <= _SMALL_BYTES:
+            return pa.chunked_array(list(pieces), field.type)
         path = self._folder / f"{uuid.uuid4().hex}.arrow"
         schema = pa.schema([field])
         with pa.ipc.new_file(str(path), schema) as writer:
-            for piece in _pieces(_blocks(column, order, min(_BLOCK_BYTES, self._piece_bytes)), self._piece_bytes):
+            for piece in pieces:
                 writer.write_batch(pa.record_batch([piece], schema=schema))
                 pa.default_memory_pool().release_unused()
         return _mapped(path).column(0)
@@ -242,6 +256,11 @@ def _unwritable(folder: Path, error: OSError) -> StoreError:
         f"the temporary folder {folder} cannot be used: {reason}; let TMPDIR name a folder with room for the text that "
         "is read and for twice the snapshot, and run again, finished work is kept"
     )
+
+
+def _release_unused(table: pa.Table) -> None:
+    if table.nbytes > _SMALL_BYTES:
+        pa.default_memory_pool().release_unused()
 
 
 def _mapped(path: Path) -> pa.Table:

@@ -41,6 +41,7 @@ def test_a_full_temporary_folder_loses_nothing(bench: Bench, monkeypatch: pytest
     whole = bench.build([LONG]).manifest
     bench.store.delete("snapshots")
     with monkeypatch.context() as patched:
+        patched.setattr("hirag_dist.storage.spill._SMALL_BYTES", 0)
         patched.setattr(pa.ipc, "new_file", lambda path, schema: pa.RecordBatchFileWriter("/dev/full", schema))
         with pytest.raises(StoreError, match="the disk is full; let TMPDIR name a folder"):
             bench.build([LONG])

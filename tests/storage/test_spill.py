@@ -46,7 +46,11 @@ def tables(n_parts: int, rng: np.random.Generator) -> list[pa.Table]:
 
 @pytest.mark.parametrize("by", [("layer", "name"), ("name",), ()])
 @pytest.mark.parametrize("piece_bytes", [1 << 30, 200, 1])
-def test_a_table_comes_as_if_sorted_in_memory(tmp_path: Path, by: tuple[str, ...], piece_bytes: int) -> None:
+@pytest.mark.parametrize("small_bytes", [0, 1_000, 1 << 30])
+def test_a_table_comes_as_if_sorted_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: tuple[str, ...], piece_bytes: int, small_bytes: int
+) -> None:
+    monkeypatch.setattr("hirag_dist.storage.spill._SMALL_BYTES", small_bytes)
     parts = tables(40, np.random.default_rng(1))
     whole = pa.concat_tables(parts)
     expected = whole.sort_by([(name, "ascending") for name in by]) if by else whole
@@ -117,7 +121,7 @@ def test_a_full_disk_is_one_line_that_says_what_to_do(tmp_path: Path) -> None:
     full = SpillFile(OnFullDevice(tmp_path))  # type: ignore[arg-type]
     said = r"^the temporary folder .* the disk is full; let TMPDIR name .* run again, finished work is kept$"
     with pytest.raises(StoreError, match=said):
-        full.table(tables(40, np.random.default_rng(4)), SCHEMA, ("name",))
+        full.table(tables(4000, np.random.default_rng(4)), SCHEMA, ("name",))
     with pytest.raises(StoreError, match=said):
         full.matrix([np.zeros((100_000, 3), np.float32)], 3)
 

@@ -316,13 +316,8 @@ def facts(question: str, retrieval: pb.Retrieval | None, answer: pb.FinalAnswer)
     }
 
 
-def usage_counts(answer: pb.FinalAnswer) -> tuple[int, int]:
-    """Return the tokens that the model read and wrote."""
-    return answer.input_tokens, answer.output_tokens
-
-
 def _usage(answer: pb.FinalAnswer) -> dict[str, int]:
-    read, written = usage_counts(answer)
+    read, written = answer.input_tokens, answer.output_tokens
     return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
 
 

@@ -11,8 +11,8 @@ import json
 import logging
 import re
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
-from contextlib import aclosing, asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +28,6 @@ from hirag_dist.errors import InvalidQuery
 from hirag_dist.service.http_api.gateway import (
     Gateway,
     GatewayCall,
-    GatewayPool,
     StatusError,
     error_headers,
     error_of,
@@ -38,10 +37,13 @@ from hirag_dist.service.request_gate import SERVICE, SERVICE_NAME
 from hirag_dist.service.web.options import PageOptions
 from hirag_dist.wire.error_status import DeadlinePassed, Overloaded
 
+logger = logging.getLogger(__name__)
 REQUEST_ID_HEADER = "X-Request-Id"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _TRACE_HEADERS = ("traceparent", "tracestate")
 _MAX_HEADER = 4096
+_MAX_TIMEOUT_S = 600.0  # that a request may ask for
+_STALL_S = 15.0  # for which a client may read nothing of a reply
 _ENCODINGS = ("identity", "gzip", "deflate")  # aiohttp decompresses, in pieces of bounded size
 
 
@@ -54,12 +56,12 @@ class ApiRequests:
 
     Args:
         options: limits.
-        gateways: Connections to the service.
+        gateway: the way to the service.
     """
 
-    def __init__(self, options: PageOptions, gateways: GatewayPool) -> None:
+    def __init__(self, options: PageOptions, gateway: Gateway) -> None:
         self._options = options
-        self._gateways = gateways
+        self._gateway = gateway
         self._in_progress = 0
 
     @property
@@ -102,7 +104,7 @@ class ApiRequests:
             request: from a client.
             timeout_s: seconds that the client allows, None if it does not say.
         """
-        limit = self._options.timeout_s if timeout_s is None else min(timeout_s, self._options.max_timeout_s)
+        limit = self._options.timeout_s if timeout_s is None else min(timeout_s, _MAX_TIMEOUT_S)
         given = request.headers.get(REQUEST_ID_HEADER, "")
         name = given if _REQUEST_ID.fullmatch(given) else f"http-{uuid.uuid4().hex}"
         authorization = request.headers.get("Authorization")
@@ -133,44 +135,44 @@ class ApiRequests:
             )
         self._in_progress += 1
         try:
-            with self._gateways.lease() as gateway:
-                yield gateway
+            yield self._gateway
         finally:
             self._in_progress -= 1
 
-    async def write(self, response: web.StreamResponse, part: bytes) -> None:
-        """Send a part of a reply.
+    async def stream(
+        self, request: web.Request, call: GatewayCall, events: AsyncGenerator[bytes, None]
+    ) -> web.StreamResponse:
+        """Send events as they come; close the connection of a client that does not read.
 
-        Raises:
-            TimeoutError: the client does not read.
+        An error before the first event is raised before the reply begins, and so has an HTTP status of its own.
         """
-        async with asyncio.timeout(self._options.stall_s):
-            await response.write(part)
-
-    @asynccontextmanager
-    async def reply(self, request: web.Request, response: web.StreamResponse) -> AsyncIterator[None]:
-        """Begin a streamed reply, and end it after the block; close the connection of a client that does not read."""
-        await response.prepare(request)
-        try:
-            yield
-            async with asyncio.timeout(self._options.stall_s):
-                await response.write_eof()
-        except TimeoutError:
-            logger.warning("closed the connection of %s, which does not read", request.remote)
-            if request.transport is not None:
-                request.transport.abort()
+        async with aclosing(events):
+            event: bytes | None = await anext(events, b"")
+            response = web.StreamResponse(headers=request_ids(call) | {"X-Accel-Buffering": "no"})
+            response.content_type, response.charset = "text/event-stream", "utf-8"
+            await response.prepare(request)
+            try:
+                while event is not None:
+                    async with asyncio.timeout(_STALL_S):
+                        await response.write(event)
+                    event = await anext(events, None)
+                async with asyncio.timeout(_STALL_S):
+                    await response.write_eof()
+            except TimeoutError:
+                logger.warning("closed the connection of %s, which does not read", request.remote)
+                if request.transport is not None:
+                    request.transport.abort()
+        return response
 
 
 def _is_plain(value: str) -> bool:
     return len(value) <= _MAX_HEADER and value.isascii() and value.isprintable()
 
 
-logger = logging.getLogger(__name__)
-
 PREFIX = f"/{SERVICE_NAME}/"
 TIMEOUT_HEADER = "Connect-Timeout-Ms"
 _MAX_TIMEOUT_DIGITS = 10
-_JSON, _EVENTS = "application/json", "text/event-stream"
+_JSON = "application/json"
 _INTERNAL = "internal error; the log of the service has details"
 
 
@@ -235,24 +237,10 @@ class RpcRoutes:
         with self._requests.admitted() as gateway:
             if method.streams:
                 events = _events(method, gateway.stream(method.name, message, call))
-                return await self._send(request, call, events)
+                return await self._requests.stream(request, call, events)
             response = await gateway.unary(method.name, message, call)
         body = _response_json(method, response)
-        return web.Response(body=body, content_type=_JSON, headers=_ids(call))
-
-    async def _send(
-        self, request: web.Request, call: GatewayCall, events: AsyncGenerator[bytes, None]
-    ) -> web.StreamResponse:
-        async with aclosing(events):
-            first = await anext(events, b"")  # an error before it has an HTTP status of its own
-            response = web.StreamResponse(headers=_ids(call) | {"X-Accel-Buffering": "no"})
-            response.content_type = _EVENTS
-            response.charset = "utf-8"
-            async with self._requests.reply(request, response):
-                await self._requests.write(response, first)
-                async for event in events:
-                    await self._requests.write(response, event)
-        return response
+        return web.Response(body=body, content_type=_JSON, headers=request_ids(call))
 
 
 async def _events(method: _Method, responses: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
@@ -350,5 +338,6 @@ def _response_json(method: _Method, response: bytes) -> bytes:
     return dump(json_format.MessageToDict(message, always_print_fields_with_no_presence=True))
 
 
-def _ids(call: GatewayCall) -> dict[str, str]:
+def request_ids(call: GatewayCall) -> dict[str, str]:
+    """Return the header with the id of a request."""
     return {REQUEST_ID_HEADER: call.request_id}

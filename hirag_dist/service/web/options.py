@@ -26,15 +26,12 @@ class PageOptions:
             `tls_client_ca`.
         callers: whether the service has a callers file; then the page rejects a question without a token, which would
             otherwise be asked with the page's own certificate.
-        max_connection_idle_s: seconds without a request after which a connection is closed.
         page: whether the page is served.
         origins: origins whose pages may call the APIs, such as https://chat.example.com; "*" is any, and needs callers.
         max_api_body_bytes: of a request to the APIs.
         max_api_requests: requests to the APIs at a time; more are rejected with 429.
-        timeout_s: seconds that a question may take at most.
-        max_timeout_s: largest timeout that a request to the APIs may ask for; without one it has `timeout_s`.
+        timeout_s: seconds that a question may take where its client does not say.
         body_s: seconds that a request may take to arrive.
-        stall_s: seconds for which a browser may read nothing of a reply before the connection is closed.
         drain_s: seconds that questions have to finish when the page stops.
         reuse_port: whether another process reserves the address for the page.
         poll_s: seconds between two checks of the certificates.
@@ -52,15 +49,12 @@ class PageOptions:
     client_cert: str | None = None
     client_key: str | None = None
     callers: bool = False
-    max_connection_idle_s: float = 75.0
     page: bool = True
     origins: tuple[str, ...] = ()
     max_api_body_bytes: int = 1024 * 1024
     max_api_requests: int = 320
     timeout_s: float = 120.0
-    max_timeout_s: float = 600.0
     body_s: float = 10.0
-    stall_s: float = 15.0
     drain_s: float = 5.0
     reuse_port: bool = False
     poll_s: float = 2.0
