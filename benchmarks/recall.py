@@ -27,7 +27,7 @@ from hirag_dist.composition.query import make_engine
 from hirag_dist.config.loader import load_config
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
-from hirag_dist.evaluation.metrics.statistics import bootstrap_means
+from hirag_dist.evaluation.board import bootstrap_means
 from hirag_dist.retrieval.search import MODES
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
 from hirag_dist.storage.store import Store

@@ -21,8 +21,8 @@ from hirag_dist.cli._build import layer_table
 from hirag_dist.cli._options import configuration
 from hirag_dist.cli._output import COMPILING, emit_error, out
 from hirag_dist.cli._progress import ProgressBars
-from hirag_dist.cli._render import show_answer, show_retrieval
 from hirag_dist.cli.inspect import write_page
+from hirag_dist.cli.query import show_answer, show_retrieval
 from hirag_dist.client import HiragClient
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import HiragError, ServiceError

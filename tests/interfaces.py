@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import aiohttp
 import grpc
 
-from hirag_dist.service.http_api.status_error import error_of_call
+from hirag_dist.service.http_api.gateway import error_of_call
 from hirag_dist.service.request_gate import SERVICE_NAME
 from hirag_dist.service.web.options import PageOptions
 from hirag_dist.service.web.run import Page

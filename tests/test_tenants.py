@@ -12,13 +12,13 @@ import aiohttp
 import grpc
 import pytest
 
+from hirag_dist.client.common import service_stub
 from hirag_dist.service.options import ServerOptions
 from hirag_dist.service.request_gate import SERVICE_NAME
 from hirag_dist.service.server import QueryServer
 from hirag_dist.service.web.options import PageOptions
 from hirag_dist.service.web.run import Page
 from hirag_dist.wire._pb import query_pb2 as pb
-from hirag_dist.wire._pb import query_pb2_grpc
 from tests.service import fakes
 from tests.service.test_catalogue import Folders
 
@@ -31,7 +31,7 @@ class Tenants:
 
     def __init__(self, address: str, url: str, http: aiohttp.ClientSession) -> None:
         self.channel = grpc.aio.insecure_channel(address, options=[("grpc.enable_retries", 0)])
-        self._stub: Any = query_pb2_grpc.QueryServiceStub(self.channel)
+        self._stub: Any = service_stub(self.channel)
         self._url = url
         self._http = http
         self._headers = {"Authorization": "Bearer one-token", "Content-Type": "application/json", "X-Request-Id": "r1"}

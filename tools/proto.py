@@ -19,7 +19,7 @@ def generate() -> dict[str, str]:
     protos = sorted(str(path.relative_to(PROTO)) for path in PROTO.rglob("*.proto"))
     with TemporaryDirectory() as out:
         flags = [f"-I{PROTO}", f"-I{files('grpc_tools') / '_proto'}"]
-        flags += [f"--{kind}_out={out}" for kind in ("python", "pyi", "grpc_python")]
+        flags += [f"--{kind}_out={out}" for kind in ("python", "pyi")]
         if protoc.main(["protoc", *flags, *protos]):
             sys.exit("protoc failed")
         made = {path.name: path.read_text(encoding="utf-8") for path in sorted(Path(out).rglob("*.py*"))}

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from hirag_dist.core.clustering.anchored import row_cosines
-from hirag_dist.evaluation.metrics.overlap import rouge_l
+from hirag_dist.evaluation.kinds.claims import rouge_l
 
 LABELLED = [
     {"id": name, "title": name, "text": text, "labels": labels, "year": year}

@@ -106,16 +106,10 @@ def run_build(
         BudgetReached: a spending limit was reached.
         IndexBusy: another build holds the index.
     """
-    options = options or BuildOptions()
-    arguments = replace(BuildArguments.index(inputs, config), rebuild=options.rebuild)
+    rebuild = options is not None and options.rebuild
+    arguments = replace(BuildArguments.index(inputs, config), rebuild=rebuild)
     return execute_build(
-        config,
-        Store(index_uri),
-        "index",
-        arguments,
-        options,
-        lambda build: build.index(inputs),
-        listeners,
+        config, Store(index_uri), "index", arguments, options, lambda build: build.index(inputs), listeners
     )
 
 
@@ -134,13 +128,7 @@ def run_add(
     """
     arguments = replace(BuildArguments.index(inputs, config), command="add")
     return execute_build(
-        config,
-        _existing(index_uri),
-        "add",
-        arguments,
-        options or BuildOptions(),
-        lambda build: build.add(inputs),
-        listeners,
+        config, _existing(index_uri), "add", arguments, options, lambda build: build.add(inputs), listeners
     )
 
 
@@ -160,13 +148,7 @@ def run_remove(
     """
     arguments = BuildArguments.removal(selection, config)
     return execute_build(
-        config,
-        _existing(index_uri),
-        "remove",
-        arguments,
-        options or BuildOptions(),
-        lambda build: build.remove(selection),
-        listeners,
+        config, _existing(index_uri), "remove", arguments, options, lambda build: build.remove(selection), listeners
     )
 
 
@@ -194,7 +176,7 @@ def run_refresh(
         _existing(index_uri),
         "refresh",
         arguments,
-        options or BuildOptions(),
+        options,
         lambda build: build.refresh(budget_tokens, all_reports),
         listeners,
     )
@@ -214,13 +196,7 @@ def run_reembed(
     """
     arguments = replace(BuildArguments.index((), config), command="reembed")
     return execute_build(
-        config,
-        _existing(index_uri),
-        "reembed",
-        arguments,
-        options or BuildOptions(),
-        lambda build: build.reembed(),
-        listeners,
+        config, _existing(index_uri), "reembed", arguments, options, lambda build: build.reembed(), listeners
     )
 
 
@@ -245,13 +221,7 @@ def run_import(
     communities = "new" if graph.communities is None else "keep"
     arguments = BuildArguments.imported(folder, graph.left_out, config, communities)
     return execute_build(
-        config,
-        Store(index_uri),
-        "import",
-        arguments,
-        options or BuildOptions(),
-        lambda build: build.index_graph(graph),
-        listeners,
+        config, Store(index_uri), "import", arguments, options, lambda build: build.index_graph(graph), listeners
     )
 
 
@@ -269,7 +239,7 @@ def execute_build(
     store: Store,
     action: Action,
     arguments: BuildArguments,
-    options: BuildOptions,
+    options: BuildOptions | None,
     work: Callable[[Build], BuildResult],
     listeners: Sequence[EventListener] = (),
     check: Callable[[Build], None] = lambda build: None,
@@ -285,6 +255,7 @@ def execute_build(
         base_id: the snapshot that an update starts from; None builds from nothing; empty: the current one.
     """
     started = time.perf_counter()
+    options = options or BuildOptions()
     return_freed_memory()
     prompts = load_prompts(config.prompts)
     store.check_writable()

@@ -23,16 +23,7 @@ from hirag_dist.config.model import ClusteringConfig, CommunitiesConfig
 from hirag_dist.config.sections import ConfigSection
 from hirag_dist.core.clustering.partition_tree import ClusterSettings
 from hirag_dist.core.clustering.soft_clusters import soft_clusters
-from hirag_dist.core.drift.measures import (
-    adjusted_rand_index,
-    compactness,
-    groups_of,
-    groups_of_labels,
-    stale_reports,
-    stale_summaries,
-    weighted_jaccard,
-)
-from hirag_dist.core.drift.report import (
+from hirag_dist.core.drift import (
     MIN_SIZE,
     CommunityDrift,
     DriftReport,
@@ -40,6 +31,13 @@ from hirag_dist.core.drift.report import (
     LayerDrift,
     PartitionDrift,
     UpdateStaleness,
+    adjusted_rand_index,
+    compactness,
+    groups_of,
+    groups_of_labels,
+    stale_reports,
+    stale_summaries,
+    weighted_jaccard,
 )
 from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.graph.hierarchy_metrics import modularity

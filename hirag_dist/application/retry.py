@@ -51,7 +51,6 @@ def run_retry(
         ConfigError: the configuration is not that of the last build.
         HiragError: see `application.build.run_build`.
     """
-    options = options or BuildOptions()
     store = Store(index_uri)
     record = last_build(store)
     if record is None:

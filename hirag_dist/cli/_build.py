@@ -8,9 +8,8 @@ from typing import Any
 import typer
 
 from hirag_dist.application.index_result import IndexResult
-from hirag_dist.cli._bill import sent_line, update_lines
+from hirag_dist.cli._bill import missing_line, sent_line, update_lines
 from hirag_dist.cli._output import duration_text, emit, out, table
-from hirag_dist.cli._update_state import missing_line
 from hirag_dist.core.text.normalize import count_noun, one_line
 from hirag_dist.indexing.content_remarks import remark_lines
 from hirag_dist.llm.usage import dollars

@@ -27,7 +27,7 @@ from hirag_dist.composition.logs import FORMAT_VARIABLE, configure_logging, is_j
 from hirag_dist.errors import ConfigError, HiragError
 
 COMMANDS = {  # command → "module" or "module.function" in this package, and its line of `hirag-dist --help`, in order
-    "init": ("init", "Write a commented hirag.yaml."),
+    "init": ("config.init", "Write a commented hirag.yaml."),
     "plan": ("plan", "Estimate calls, tokens, cost and time of an index. Makes no call."),
     "index": ("index", "Build or update an index of documents and publish it, or continue an interrupted build."),
     "add": ("index.add", "Add documents to an index and publish it."),
@@ -52,7 +52,7 @@ COMMANDS = {  # command → "module" or "module.function" in this package, and i
     "inspect": ("inspect", "Show layers, sparsity, communities, graph measures and cost of an index."),
     "eval": ("eval", "Evaluate retrieval and answers on your own questions."),
     "export": ("export", "Write GraphML, or Parquet tables with GraphRAG's names and columns."),
-    "prune": ("prune", "Remove old snapshots of an index and what was derived from them."),
+    "prune": ("remove.prune", "Remove old snapshots of an index and what was derived from them."),
     "simulate-llm": (
         "simulate",
         "Simulate a language model behind an OpenAI-compatible endpoint, for tests and rehearsals.",

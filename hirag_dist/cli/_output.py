@@ -8,7 +8,9 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -85,6 +87,21 @@ def log_output() -> None:
     """Send to the log what commands print on stderr."""
     logger.setLevel(logging.INFO)
     err.file = _LogLines()
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield the path of a new file beside `path`, which takes its place at the end of the block.
+
+    A block that fails leaves no part of the new file, and the former one as it was.
+    """
+    path = path.resolve()
+    new = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        yield new
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)
 
 
 def conclude_reading(fallback: str) -> None:

@@ -1,20 +1,48 @@
-"""`hirag-dist config show|validate|schema|prompt`."""
+"""`hirag-dist init` and `config show|validate|schema|prompt`."""
 
 from __future__ import annotations
 
 import json as jsonlib
 from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from hirag_dist.cli._command_line import flattened
-from hirag_dist.cli._options import ConfigOption, ConfigOptions, SetOption, configuration
+from hirag_dist.cli._options import ConfigOption, ConfigOptions, JsonOption, SetOption, configuration
 from hirag_dist.cli._output import emit, out, table
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import INSTRUCTIONS
 from hirag_dist.errors import ConfigError
 from hirag_dist.llm.prompt_files import load_prompts
+
+
+def init(
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="Folder for hirag.yaml.")] = ".",
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing hirag.yaml.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Write a commented hirag.yaml."""
+    target = Path(folder) / "hirag.yaml"
+    if target.exists() and not force:
+        raise ConfigError(f"{target} exists; --force overwrites it")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(template(), encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot write {target}: {error.strerror}") from error
+    if json:
+        emit({"written": str(target)})
+    else:
+        out.print(f"Wrote {target}. It works as it is, with the built-in model; set llm.endpoints for a real one.")
+        out.print(f"Next: hirag-dist plan INPUT --config {target}")
+
+
+def template() -> str:
+    """Return the commented configuration."""
+    return resources.files("hirag_dist.config").joinpath("hirag.yaml").read_text(encoding="utf-8")
 
 
 def show(options: ConfigOptions) -> None:

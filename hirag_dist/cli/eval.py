@@ -2,38 +2,239 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from hirag_dist.cli._bill import bill_table, sent_line
 from hirag_dist.cli._command_line import flattened
-from hirag_dist.cli._eval import (
-    AnswerOptions,
-    EvalOptions,
-    IdFieldOption,
-    LimitOption,
-    ModesOption,
-    QuestionFieldOption,
-    QuestionsOption,
-    TypeFieldOption,
-    VariantOption,
-    comma_list,
-    evaluate,
+from hirag_dist.cli._options import (
+    ConfigOptions,
+    FreshOption,
+    IndexOption,
+    MaxTokensOption,
+    MaxUsdOption,
+    OptionalIndexOption,
+    SnapshotOption,
+    configuration,
 )
-from hirag_dist.cli._options import IndexOption, OptionalIndexOption
+from hirag_dist.cli._output import emit, out
+from hirag_dist.cli._progress import ProgressBars
+from hirag_dist.cli._section_table import show_section
+from hirag_dist.config.model import Config, RetrievalConfig
 from hirag_dist.core.prompts.evaluation_templates import CRITERIA
+from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError
-from hirag_dist.evaluation import Findings, QuestionFields, Session, read_questions
+from hirag_dist.evaluation.answer_collections import answer_sources
 from hirag_dist.evaluation.kinds.claims import count_claims
 from hirag_dist.evaluation.kinds.coverage import evaluate_coverage
-from hirag_dist.evaluation.kinds.judge import JudgingOptions, criteria_of, judge_answers, require_llm
+from hirag_dist.evaluation.kinds.judge import AnswerMaterial, JudgingOptions, criteria_of, judge_answers, require_llm
 from hirag_dist.evaluation.kinds.qa import ScoringRules, evaluate_answers, score_recorded
 from hirag_dist.evaluation.kinds.questions import GenerationOptions, describe_corpus, make_questions, question_findings
 from hirag_dist.evaluation.kinds.retrieval import evaluate_retrieval
 from hirag_dist.evaluation.metrics.exact_match_f1 import DEFINITIONS, REFUSALS
+from hirag_dist.evaluation.questions import QuestionFields, Questions, read_questions
+from hirag_dist.evaluation.report import write_report
+from hirag_dist.evaluation.session import Session, SessionOptions, open_session
+from hirag_dist.evaluation.work_units import Findings
+from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.readers import clean_text
+
+OutOption = Annotated[
+    str, typer.Option("--out", "-o", metavar="DIR", help="Folder of the evaluation; run again with it to go on.")
+]
+QuestionsOption = Annotated[
+    str, typer.Option("--questions", "-q", metavar="FILE", help="JSONL, JSON, CSV or Parquet with a question a record.")
+]
+ModesOption = Annotated[str, typer.Option("--modes", metavar="MODE,…", help="Modes to compare, by commas.")]
+VariantOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--variant",
+        metavar="NAME:KEY=VALUE,…",
+        help="Compare other settings of retrieval too, as in wide:top_n=40,top_c=20. Several: one option each.",
+    ),
+]
+LimitOption = Annotated[int | None, typer.Option(min=1, help="The first so many questions only.")]
+QuestionFieldOption = Annotated[str | None, typer.Option(help="Field with the question.")]
+IdFieldOption = Annotated[str | None, typer.Option("--question-id-field", help="Field with the question's id.")]
+TypeFieldOption = Annotated[
+    str | None, typer.Option(help="Field with the question's type; results are shown by type too.")
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalOptions(ConfigOptions):
+    """Options of every kind, as they were given."""
+
+    out: OutOption
+    snapshot: SnapshotOption = None
+    max_usd: MaxUsdOption = None
+    max_tokens: MaxTokensOption = None
+    fresh: FreshOption = False
+
+    def session(self, kind: str, index: str | None, variants: list[str] | None = None) -> SessionOptions:
+        """Return the options of a run of a kind.
+
+        Args:
+            kind: the name of the kind.
+            index: the index to ask; None where answers are recorded.
+            variants: values of --variant.
+        """
+        settings = self.variants(variants)
+        limits = (self.max_usd, self.max_tokens)
+        return SessionOptions(kind, self.out, index, self.snapshot, settings, *limits, self.fresh)
+
+    def variants(self, given: list[str] | None) -> dict[str, RetrievalConfig]:
+        """Return the values of --variant: name → settings of retrieval.
+
+        Raises:
+            ConfigError: no NAME:KEY=VALUE, a name given twice, an unknown key of retrieval, a value out of bounds.
+        """
+        variants: dict[str, RetrievalConfig] = {}
+        for text in given or []:
+            name, colon, pairs = text.partition(":")
+            name = name.strip()
+            changes = [pair.strip() for pair in pairs.split(",") if pair.strip()]
+            if not colon or not name or not changes or not all("=" in change for change in changes):
+                raise ConfigError(f"--variant takes NAME:KEY=VALUE,…, not {text!r}")
+            if name in variants:
+                raise ConfigError(f"--variant {name} is given twice")
+            own = [f"retrieval.{change.removeprefix('retrieval.')}" for change in changes]
+            self.load()  # an error in these settings is not the variant's
+            try:
+                variants[name] = configuration(self.config, [*(self.settings or []), *own]).config.retrieval
+            except ConfigError as error:
+                raise ConfigError(f"--variant {name}: {error}") from None
+        return variants
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerOptions(EvalOptions):
+    """Options of the kinds in which a model judges answers."""
+
+    answers: Annotated[
+        list[str] | None,
+        typer.Option("--answers", "-a", metavar="[NAME=]FILE", help="Recorded answers; one option for each file."),
+    ] = None
+    questions: Annotated[
+        str | None,
+        typer.Option("--questions", "-q", metavar="FILE", help="JSONL, JSON, CSV or Parquet with a question a record."),
+    ] = None
+    index: OptionalIndexOption = None
+    modes: Annotated[
+        str | None, typer.Option("--modes", metavar="MODE,…", help="Modes of the index that answer, by commas.")
+    ] = None
+    variant: VariantOption = None
+    question_field: QuestionFieldOption = None
+    question_id_field: IdFieldOption = None
+    limit: LimitOption = None
+
+    def material(self, purpose: str) -> AnswerMaterial:
+        """Return the answers that the options name, or whose making they order.
+
+        Args:
+            purpose: what answers are needed for, for the message that there are none.
+
+        Raises:
+            ConfigError: no answers, an index without modes or questions, or these without an index.
+            InputError: the question file cannot be read.
+        """
+        if self.index is not None and (self.modes is None or self.questions is None):
+            raise ConfigError("--index answers questions: give --questions FILE and --modes, as in --modes hirag,naive")
+        if self.index is None and self.modes is not None:
+            raise ConfigError("--modes are modes of an index: name it with --index URI")
+        if self.limit is not None and self.questions is None:
+            raise ConfigError("--limit is of the questions of a file: give it with --questions")
+        fields = QuestionFields(self.question_field, self.question_id_field)
+        asked = Questions(()) if self.questions is None else read_questions(self.questions, fields, self.limit)
+        sources = tuple(answer_sources(self.answers or []))
+        if not sources and self.index is None:
+            raise ConfigError(f"give answers to {purpose}: --answers FILE, or --index URI with --modes and --questions")
+        return AnswerMaterial(sources, asked, tuple(comma_list(self.modes or "")))
+
+
+def comma_list(text: str) -> list[str]:
+    """Return the items of an option's value, each once.
+
+    >>> comma_list("hirag, naive,hirag")
+    ['hirag', 'naive']
+    """
+    return list(dict.fromkeys(item.strip() for item in text.split(",") if item.strip()))
+
+
+_ONE = {  # of what is counted of a question file, where that is a thing
+    "questions": "question",
+    "copies": "copy",
+    "ids_used_twice": "id used twice",
+    "texts_used_twice": "text used twice",
+}
+
+
+def evaluate(
+    order: SessionOptions, config: Config, work: Callable[[Session], Awaitable[Findings]], json: bool, title: str = ""
+) -> None:
+    """Run an evaluation and print its outcome; exit with 3 where there are dead letters.
+
+    Args:
+        work: the kind: does its steps (`Session.map`) and gives what it found.
+        json: print the report, as in `report.json`, instead of tables.
+        title: of what is printed; None for the kind's name.
+    """
+    report, findings = asyncio.run(_run(order, config, work, bars=not json))
+    if json:
+        emit(report | {"out": order.out})
+    else:
+        _show(order, report, findings, title)
+    if not report["complete"]:
+        raise typer.Exit(3)
+
+
+async def _run(
+    order: SessionOptions, config: Config, work: Callable[[Session], Awaitable[Findings]], bars: bool
+) -> tuple[dict[str, Any], Findings]:
+    started = time.perf_counter()
+    prompts = load_prompts(config.prompts)
+    with ProgressBars(bars, phases=()) as shown:
+        async with open_session(order, config, prompts, (shown,)) as session:
+            findings = await work(session)
+            report = await write_report(session, findings, time.perf_counter() - started)
+    return report, findings
+
+
+def _show(order: SessionOptions, report: Mapping[str, Any], findings: Findings, title: str) -> None:
+    found = {name: n for name, n in report["questions"].items() if n}
+    counts = [
+        count_noun(n, _ONE.get(name, name).replace("_", " "), name.replace("_", " ")) for name, n in found.items()
+    ]
+    if counts:
+        out.print(f"{title or order.kind}: {', '.join(counts)}.", markup=False)
+    for each in findings.headline:
+        show_section(each)
+    if report["usage"]:
+        out.print(bill_table([{"stage": row["step"]} | row for row in report["usage"]]))
+    units = report["units"]
+    out.print(
+        f"{count_noun(units['new'], 'unit')} done in {report['seconds']:.1f} s, {units['from_before']:,} from "
+        "before; this "
+        f"run {sent_line(report['this_run'])}."
+    )
+    letters = report["dead_letters"]
+    if letters["count"]:
+        first = letters["shown"][0]
+        out.print(
+            f"[yellow]Incomplete: {count_noun(letters['count'], 'dead letter')}.[/yellow] No figure counts what "
+            "has one; "
+            "the next run tries again."
+        )
+        out.print(f"The first, {first['step']} {first['id']}: {first['reason']}", markup=False)
+    out.print(f"Wrote {order.out}/report.html and {order.out}/report.json.", markup=False)
 
 
 def retrieval(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -13,11 +14,12 @@ from hirag_dist.api.build import run_with
 from hirag_dist.application.build import read_import, run_import
 from hirag_dist.cli._build import conclude
 from hirag_dist.cli._options import IndexOption, JsonOption, SnapshotOption, WriteOptions
-from hirag_dist.cli._output import conclude_reading, emit, err, out
+from hirag_dist.cli._output import conclude_reading, emit, err, out, replacing
 from hirag_dist.cli._progress import ProgressBars
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError, StoreError
-from hirag_dist.interop.exporters import graphrag_tables, write_graphml
+from hirag_dist.interop.exporters.graphml import write_graphml
+from hirag_dist.interop.exporters.graphrag import graphrag_tables
 from hirag_dist.storage.layout import METADATA_TABLES
 from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.snapshot.reader import Snapshot
@@ -51,7 +53,7 @@ def export(
 
 def _graphml(snapshot: Snapshot, to: str) -> list[str]:
     tables = {name: snapshot.table(name) for name in ("entities", "relations", "communities", "claims")}
-    with Path(to).open("wb") as stream:
+    with replacing(Path(to)) as file, file.open("wb") as stream:
         write_graphml(tables, stream)
     return [to]
 
@@ -62,10 +64,11 @@ def _parquet(snapshot: Snapshot, to: str) -> list[str]:
     folder = Path(to)
     folder.mkdir(parents=True, exist_ok=True)
     written = []
-    for name, table in graphrag_tables(tables, snapshot.manifest.created_at[:10]).items():
-        file = folder / f"{name}.parquet"
-        pq.write_table(table, file)
-        written.append(str(file))
+    with ExitStack() as files:
+        for name, table in graphrag_tables(tables, snapshot.manifest.created_at[:10]).items():
+            file = folder / f"{name}.parquet"
+            pq.write_table(table, files.enter_context(replacing(file)))
+            written.append(str(file))
     return written
 
 

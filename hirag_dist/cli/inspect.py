@@ -12,22 +12,28 @@ import typer
 from numpy.typing import NDArray
 
 from hirag_dist.application.drift import measure_drift, update_state
-from hirag_dist.cli._bill import LAST_UPDATE, bill_table, ratio_line
+from hirag_dist.cli._bill import (
+    LAST_UPDATE,
+    bill_table,
+    clustered_line,
+    debt_line,
+    missing_line,
+    ratio_line,
+    update_line,
+)
 from hirag_dist.cli._build import layer_table
 from hirag_dist.cli._options import IndexOption, JsonOption, SnapshotOption
-from hirag_dist.cli._output import conclude_reading, emit, out, table
+from hirag_dist.cli._output import conclude_reading, emit, out, replacing, table
 from hirag_dist.cli._section_table import show_section
-from hirag_dist.cli._update_state import clustered_line, debt_line, missing_line, update_line
 from hirag_dist.compute.kernels import make_kernels, resolve_kernels
-from hirag_dist.core.drift.report import DriftReport, UpdateStaleness
+from hirag_dist.core.drift import DriftReport, UpdateStaleness
 from hirag_dist.core.graph.bfs import hop_distances
 from hirag_dist.core.graph.hierarchy_metrics import PathLengthSample
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError, HiragError, StoreError
 from hirag_dist.indexing.update_summary import known_bill, usage_table
 from hirag_dist.inspection.model import Inspection
-from hirag_dist.inspection.outline import outline
-from hirag_dist.inspection.page import drift_sections, render_page, resolved_section, update_section
+from hirag_dist.inspection.page import drift_sections, outline, render_page, resolved_section, update_section
 from hirag_dist.inspection.summary import TABLES, inspect_tables
 from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.snapshot.reader import Snapshot
@@ -106,7 +112,8 @@ def write_page(snapshot: Snapshot, file: str, drift: bool = False) -> Inspection
     inspection = inspect_snapshot(snapshot, drift)
     communities = outline({name: snapshot.table(name) for name in ("entities", "relations", "communities", "reports")})
     try:
-        Path(file).write_text(render_page(inspection, communities), encoding="utf-8")
+        with replacing(Path(file)) as new:
+            new.write_text(render_page(inspection, communities), encoding="utf-8")
     except OSError as error:
         raise StoreError(f"cannot write {file}: {error.strerror}") from error
     return inspection

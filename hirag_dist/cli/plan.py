@@ -99,7 +99,11 @@ def _show(made: CostEstimate, add: bool) -> None:
             f"to extract, {tokens}."
         )
         for name, text in (("Summaries", made.summaries), ("Reports", made.reports)):
-            out.print(f"{name}: about {text.due:,} due of {text.total:,}, of which about {text.written:,} are written.")
+            fewest, most = text.due_range
+            out.print(
+                f"{name}: about {text.due:,} of {text.total:,} due ({fewest:,} to {most:,}, by what the texts name); "
+                f"about {text.written:,} are written."
+            )
         bound = "none for the built-in model" if made.budget_tokens is None else f"{made.budget_tokens:,} tokens"
         out.print(
             f"Bound: {bound}; the extraction of the changed documents is about {made.extraction_tokens:,} tokens."
@@ -116,9 +120,9 @@ def _show(made: CostEstimate, add: bool) -> None:
     rows = [*map(stage_row, made.stages), total_row("total", made.stages, made.seconds)]
     out.print(estimate_table(rows))
     out.print(
-        f"[dim]A call at an endpoint of unknown speed is assumed to take {FIRST_TOKEN_S:g} s and 1 s more for "
-        f"{1 / S_PER_TOKEN:g} tokens; --tokens-per-s sets the speed. Replies that an index already holds in its ledger "
-        "are not known here and cost nothing again.[/dim]"
+        f"[dim]Times are estimates, not bounds. A call at an endpoint of unknown speed is assumed to take "
+        f"{FIRST_TOKEN_S:g} s and 1 s more for {1 / S_PER_TOKEN:g} tokens; --tokens-per-s sets the speed. Replies that "
+        "an index already holds in its ledger are not known here and cost nothing again.[/dim]"
     )
 
 
@@ -131,14 +135,14 @@ def _window_line(made: CostEstimate) -> str:
     known += [f"{name} about {short(speed)} tokens a second" for name, speed in made.speeds.items()]
     if not known:
         return ""
-    time = f"{count_noun(made.documents, 'document takes', 'documents take')} at least {about(made.seconds)}"
+    time = f"{count_noun(made.documents, 'document takes', 'documents take')} {about(made.seconds)}"
     line = ", ".join(known) + (f": {time}." if made.speeds else ".")
     return line[0].upper() + line[1:]
 
 
 def estimate_table(rows: Sequence[tuple[Any, ...]]) -> Any:
     """Return the table of an estimate, of rows by `stage_row` and `total_row`."""
-    columns = ["stage", "endpoint", "calls", "in", "out", "cost", "at least", "bound by"]
+    columns = ["stage", "endpoint", "calls", "in", "out", "cost", "time", "bound by"]
     title = "Estimate (about a factor of two either way)"
     return table(title, columns, rows, right=(2, 3, 4, 5, 6), spare=(7, 1))
 

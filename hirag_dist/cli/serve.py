@@ -92,7 +92,7 @@ def _token(
     json: JsonOption = False,
 ) -> None:
     """Make a bearer token for a caller. It is shown once; the callers file has its hash."""
-    from hirag_dist.service.auth.caller_registry import is_name
+    from hirag_dist.service.callers import is_name
 
     if not is_name(name):
         raise ConfigError(f"{name!r} is not a valid caller name; a name has up to 64 letters, digits and . _ @ -")

@@ -1,8 +1,8 @@
-"""`hirag-dist status`: stages, counts, dead letters, snapshots, cost."""
+"""`hirag-dist status`: stages, counts, dead letters, snapshots, cost, documents."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -10,12 +10,19 @@ import typer
 
 from hirag_dist.application.index_result import letter_groups, letter_places
 from hirag_dist.application.removal.pending import pending_forget
-from hirag_dist.cli._bill import LAST_UPDATE, bill_table, ratio_line, sent_line
+from hirag_dist.cli._bill import (
+    LAST_UPDATE,
+    bill_table,
+    clustered_line,
+    debt_line,
+    missing_line,
+    ratio_line,
+    sent_line,
+    update_line,
+)
 from hirag_dist.cli._build import group_line
-from hirag_dist.cli._documents import show_documents
 from hirag_dist.cli._options import IndexOption, JsonOption, SnapshotOption
 from hirag_dist.cli._output import conclude_reading, emit, out, short, table
-from hirag_dist.cli._update_state import clustered_line, debt_line, missing_line, update_line
 from hirag_dist.composition.build_records import (
     IN_SHORT,
     build_usage,
@@ -33,11 +40,61 @@ from hirag_dist.indexing.update_summary import known_bill
 from hirag_dist.llm.usage import dollars, total_cost, usage_rows
 from hirag_dist.schemas import REJECTS
 from hirag_dist.storage.layout import ALIASES, MANIFEST
+from hirag_dist.storage.snapshot.documents import IndexedDocument, list_documents
 from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.snapshot.manifest import parse_manifest
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id
 from hirag_dist.storage.snapshot.token_ratio import tokens_per_corpus_token
 from hirag_dist.storage.store import Store
+
+_SHOWN = 100
+
+
+def show_documents(snapshot: Snapshot, sources: Sequence[str], json: bool) -> None:
+    """Print the documents of an index with the numbers of their chunks, entities, relations and dead letters.
+
+    Args:
+        sources: Patterns that a document's path has to match; all documents where there is none.
+    """
+    found = list_documents(snapshot, tuple(sources))
+    if json:
+        manifest = snapshot.manifest
+        listed = [asdict(each) for each in found]
+        emit({"snapshot": manifest.snapshot_id, "documents": listed, "missing_reports": manifest.missing_reports})
+        return
+    columns = ["id", "path", "title", "chunks", "tokens", "entities", "relations", "dead letters"]
+    if any(each.metadata for each in found):
+        columns.append("metadata")
+    rows = [
+        (
+            each.document_id,
+            _path(each),
+            each.title,
+            each.n_chunks,
+            each.n_tokens,
+            each.n_entities,
+            each.n_relations,
+            each.n_dead_letters,
+            ", ".join(f"{name}: {_shown(value)}" for name, value in each.metadata.items()),
+        )[: len(columns)]
+        for each in found[:_SHOWN]
+    ]
+    out.print(table(count_noun(len(found), "document"), columns, rows, right=(0, 3, 4, 5, 6, 7), spare=(2, 4, 6)))
+    if len(found) > _SHOWN:
+        out.print(f"and {len(found) - _SHOWN:,} more; --source GLOB selects, --json lists all.")
+    if snapshot.manifest.missing_reports:
+        out.print(missing_line(snapshot.manifest.missing_reports))
+
+
+def _path(document: IndexedDocument) -> str:
+    """Return the path of a document, with the position of its record in a file of many."""
+    return f"{document.uri} #{document.record}" if document.record else document.uri
+
+
+def _shown(value: object) -> str:
+    """Return a value of metadata for a person."""
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
 
 _SHOWN_CHARS = 80  # of the reply of a dead letter
 _STATES = {

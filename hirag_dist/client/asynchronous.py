@@ -18,12 +18,13 @@ from hirag_dist.client.common import (
     CallArguments,
     CallOptions,
     LookupOptions,
+    QuestionOptions,
     client_options,
     closed_early,
     explain,
     health_watch,
     not_ready,
-    query_message,
+    service_stub,
 )
 from hirag_dist.types import (
     DEFAULT_CHARS,
@@ -41,9 +42,8 @@ from hirag_dist.types import (
     Retrieval,
 )
 from hirag_dist.wire._pb import query_pb2 as pb
-from hirag_dist.wire._pb import query_pb2_grpc
 from hirag_dist.wire.addresses import DEFAULT_LISTEN
-from hirag_dist.wire.convert import entry_from_proto, info_from_proto, level_from_proto, retrieval_from_proto
+from hirag_dist.wire.convert import level_from_proto
 from hirag_dist.wire.records import record_of
 from hirag_dist.wire.status_details import SERVING, HealthCheckRequest
 
@@ -74,8 +74,7 @@ class AsyncHiragClient:
             self._channel = grpc.aio.insecure_channel(self._options.target, options=arguments)
         else:
             self._channel = grpc.aio.secure_channel(self._options.target, credentials, options=arguments)
-        generated: Any = query_pb2_grpc  # without types
-        self._stub = generated.QueryServiceStub(self._channel)
+        self._stub = service_stub(self._channel)
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -91,85 +90,41 @@ class AsyncHiragClient:
         self._closed = True
         await self._channel.close()
 
-    async def retrieve(
-        self,
-        query: Query | str,
-        *,
-        omit_context: bool = False,
-        omit_source_text: bool = False,
-        **options: Unpack[CallOptions],
-    ) -> Retrieval:
+    async def retrieve(self, query: Query | str, **options: Unpack[QuestionOptions]) -> Retrieval:
         """Return the entities, reports, paths and sources that the index has for a question."""
-        request = pb.RetrieveRequest(
-            query=query_message(query),
-            omit_context=omit_context,
-            omit_source_text=omit_source_text,
-            index=self._arguments.index(options),
-        )
+        request, arguments = self._arguments.of_question(pb.RetrieveRequest, query, options)
         with self._explained():
-            response = await self._stub.Retrieve(request, **self._arguments.of(options))
-        return retrieval_from_proto(response.retrieval)
+            response = await self._stub.Retrieve(request, **arguments)
+        return record_of(Retrieval, response.retrieval)
 
     async def retrieve_stream(
-        self,
-        query: Query | str,
-        *,
-        omit_context: bool = False,
-        omit_source_text: bool = False,
-        **options: Unpack[CallOptions],
+        self, query: Query | str, **options: Unpack[QuestionOptions]
     ) -> AsyncGenerator[tuple[str, Retrieval], None]:
         """Yield ("local", the result so far), then global, bridge, sources, and ("done", the whole result)."""
-        request = pb.RetrieveStreamRequest(
-            query=query_message(query),
-            omit_context=omit_context,
-            omit_source_text=omit_source_text,
-            index=self._arguments.index(options),
-        )
-        async with aclosing(self._messages(self._stub.RetrieveStream, request, options)) as messages:
+        request, arguments = self._arguments.of_question(pb.RetrieveStreamRequest, query, options)
+        async with aclosing(self._messages(self._stub.RetrieveStream, request, arguments)) as messages:
             async for message in messages:
-                yield level_from_proto(message.level), retrieval_from_proto(message.retrieval)
+                yield level_from_proto(message.level), record_of(Retrieval, message.retrieval)
 
-    async def answer(
-        self,
-        query: Query | str,
-        *,
-        omit_context: bool = False,
-        omit_source_text: bool = False,
-        **options: Unpack[CallOptions],
-    ) -> Answer:
+    async def answer(self, query: Query | str, **options: Unpack[QuestionOptions]) -> Answer:
         """Return the answer to a question, with citations and the retrieval behind it."""
         reader = AnswerReader(self._options.target)
-        request = pb.AnswerRequest(
-            query=query_message(query),
-            omit_context=omit_context,
-            omit_source_text=omit_source_text,
-            index=self._arguments.index(options),
-        )
-        async with aclosing(self._messages(self._stub.Answer, request, options)) as messages:
+        request, arguments = self._arguments.of_question(pb.AnswerRequest, query, options)
+        async with aclosing(self._messages(self._stub.Answer, request, arguments)) as messages:
             async for message in messages:
                 reader.read(message)
         return reader.answer()
 
     async def answer_stream(
-        self,
-        query: Query | str,
-        *,
-        omit_context: bool = False,
-        omit_source_text: bool = False,
-        **options: Unpack[CallOptions],
+        self, query: Query | str, **options: Unpack[QuestionOptions]
     ) -> AsyncGenerator[Retrieval | str | Answer, None]:
         """Yield the retrieval, the text in pieces, and the answer. Closing the iterator cancels the call.
 
         In a map-reduce mode there are two retrievals: the counts before the calls are made, and the result.
         """
         reader = AnswerReader(self._options.target)
-        request = pb.AnswerRequest(
-            query=query_message(query),
-            omit_context=omit_context,
-            omit_source_text=omit_source_text,
-            index=self._arguments.index(options),
-        )
-        async with aclosing(self._messages(self._stub.Answer, request, options)) as messages:
+        request, arguments = self._arguments.of_question(pb.AnswerRequest, query, options)
+        async with aclosing(self._messages(self._stub.Answer, request, arguments)) as messages:
             async for message in messages:
                 part = reader.read(message)
                 if part is not None:
@@ -195,7 +150,7 @@ class AsyncHiragClient:
         request = pb.DescribeIndexRequest(index=self._arguments.index(options), filter=filter, as_of=as_of)
         with self._explained():
             response = await self._stub.DescribeIndex(request, **self._arguments.of(options))
-        return info_from_proto(response.info)
+        return record_of(IndexInfo, response.info)
 
     async def list_indexes(self, **options: Unpack[CallOptions]) -> list[IndexEntry]:
         """Return the indexes of the service that the caller may ask, ordered by name."""
@@ -204,7 +159,7 @@ class AsyncHiragClient:
         while True:
             with self._explained():
                 response = await self._stub.ListIndexes(request, **self._arguments.of(options))
-            found += map(entry_from_proto, response.indexes)
+            found += (record_of(IndexEntry, entry) for entry in response.indexes)
             if not response.next_page_token:
                 return found
             request.page_token = response.next_page_token
@@ -298,10 +253,10 @@ class AsyncHiragClient:
                 watch.cancel()
         raise not_ready(self._options.target, timeout_s, answered)
 
-    async def _messages(self, method: Any, request: Any, options: CallOptions) -> AsyncGenerator[Any, None]:
+    async def _messages(self, method: Any, request: Any, arguments: dict[str, Any]) -> AsyncGenerator[Any, None]:
         begun = False
         with self._explained(lambda: begun):
-            call = method(request, **self._arguments.of(options))
+            call = method(request, **arguments)
             try:
                 async for message in call:
                     begun = True

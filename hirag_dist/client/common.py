@@ -8,19 +8,23 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, TypedDict
 
 import grpc
+from google.protobuf.message_factory import GetMessageClass
 
 from hirag_dist.errors import ConfigError, HiragError, ServiceError
 from hirag_dist.types import Answer, Query, QueryOptions, Retrieval, as_query
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire.addresses import DEFAULT_LISTEN, MAX_MESSAGE_BYTES, proxy_options
-from hirag_dist.wire.convert import answer_from_proto, lookup_request, query_to_proto, retrieval_from_proto
+from hirag_dist.wire.convert import answer_from_proto, lookup_request, query_to_proto
 from hirag_dist.wire.error_status import REQUEST_ID_KEY, DeadlinePassed, RequestTooLarge, Unauthenticated, error_of
+from hirag_dist.wire.records import record_of
 from hirag_dist.wire.status_details import HEALTH_WATCH, HealthCheckRequest, HealthCheckResponse
 
-SERVICE_NAME: str = pb.DESCRIPTOR.services_by_name["QueryService"].full_name
+_SERVICE = pb.DESCRIPTOR.services_by_name["QueryService"]
+SERVICE_NAME: str = _SERVICE.full_name
 
 _SERVICE_CONFIG = json.dumps(
     {
@@ -59,6 +63,18 @@ class CallOptions(TypedDict, total=False):
     index: str | None
 
 
+class QuestionOptions(CallOptions, total=False):
+    """Keyword arguments of every question of a client.
+
+    Attributes:
+        omit_context: leave the rendered context out of the reply.
+        omit_source_text: leave the texts of the sources out of the reply.
+    """
+
+    omit_context: bool
+    omit_source_text: bool
+
+
 class LookupOptions(CallOptions, total=False):
     """Keyword arguments of every look-up of a client.
 
@@ -73,7 +89,7 @@ class LookupOptions(CallOptions, total=False):
     as_of: str
 
 
-_SCOPE = LookupOptions.__annotations__.keys() - CallOptions.__annotations__.keys()
+_OF_CALL = CallOptions.__annotations__.keys()
 LIST_PAGE_SIZE = 1000  # indexes in one call of `list_indexes`
 _KEEPALIVE_TIMEOUT_S = 20.0
 _IDLE_S = 240  # without a call, after which the connection is closed until the next one
@@ -201,6 +217,22 @@ class CallArguments:
             metadata.append((REQUEST_ID_KEY, request_id))
         return {"timeout": self._timeout_s if timeout_s is None else timeout_s, "metadata": metadata}
 
+    def of_question(
+        self, kind: Callable[..., Any], query: Query | str, options: QuestionOptions
+    ) -> tuple[Any, dict[str, Any]]:
+        """Return the request of a question or a query, and the keyword arguments of its call.
+
+        Args:
+            kind: class of the request.
+
+        Raises:
+            InvalidQuery: as `query_to_proto`.
+            TypeError: an option is unknown.
+        """
+        check_names(options, QuestionOptions.__annotations__, "a call")
+        own, others = _divided(options)
+        return kind(query=query_to_proto(as_query(query, {})), **own, index=self.index(others)), self.of(others)
+
     def of_lookup(self, kind: Callable[..., Any], options: LookupOptions, **values: Any) -> tuple[Any, dict[str, Any]]:
         """Return the request of a look-up, and the keyword arguments of its call.
 
@@ -214,14 +246,19 @@ class CallArguments:
             TypeError: an option is unknown.
         """
         check_names(options, LookupOptions.__annotations__, "a look-up")
-        scope = {name: value for name, value in options.items() if name in _SCOPE}
-        others: Any = {name: value for name, value in options.items() if name not in _SCOPE}
-        return lookup_request(kind, **values, **scope, index=self.index(others)), self.of(others)
+        own, others = _divided(options)
+        return lookup_request(kind, **values, **own, index=self.index(others)), self.of(others)
 
     def index(self, options: CallOptions) -> str:
         """Return the name of the index that a call asks, empty for the service's default."""
         index = options.get("index")
         return self._index if index is None else index
+
+
+def _divided(options: Mapping[str, Any]) -> tuple[dict[str, Any], CallOptions]:
+    """Return the options that are fields of the request, and those of every call."""
+    others: Any = {name: value for name, value in options.items() if name in _OF_CALL}
+    return {name: value for name, value in options.items() if name not in _OF_CALL}, others
 
 
 def _address(target: object) -> tuple[str, str]:
@@ -280,13 +317,16 @@ def _read(path: str | Path | None) -> bytes | None:
         raise ConfigError(f"the certificate or key file {path} cannot be read: {error}") from error
 
 
-def query_message(query: Query | str) -> pb.Query:
-    """Return the message for a question or a query.
-
-    Raises:
-        InvalidQuery: as `query_to_proto`.
-    """
-    return query_to_proto(as_query(query, {}))
+def service_stub(channel: grpc.Channel | grpc.aio.Channel) -> Any:
+    """Return an object with the methods of QueryService on a channel, by their names."""
+    stub = SimpleNamespace()
+    for method in _SERVICE.methods:
+        make: Any = channel.unary_stream if method.server_streaming else channel.unary_unary
+        serialize = GetMessageClass(method.input_type).SerializeToString
+        read = GetMessageClass(method.output_type).FromString
+        path = f"/{SERVICE_NAME}/{method.name}"
+        setattr(stub, method.name, make(path, request_serializer=serialize, response_deserializer=read))
+    return stub
 
 
 def health_watch(channel: grpc.Channel | grpc.aio.Channel) -> Any:
@@ -357,7 +397,7 @@ class AnswerReader:
         """
         match message.WhichOneof("part"):
             case "retrieval":
-                self._retrieval = retrieval_from_proto(message.retrieval)
+                self._retrieval = record_of(Retrieval, message.retrieval)
                 return self._retrieval
             case "text":
                 return message.text
@@ -366,7 +406,7 @@ class AnswerReader:
                 if retrieval is None:
                     if not message.answer.HasField("retrieval"):
                         raise ServiceError(f"{self._target} sent an answer without its retrieval")
-                    retrieval = retrieval_from_proto(message.answer.retrieval)
+                    retrieval = record_of(Retrieval, message.answer.retrieval)
                 self._answer = answer_from_proto(message.answer, retrieval)
                 return self._answer
         return None

@@ -14,19 +14,11 @@ from hirag_dist.wire.addresses import DEFAULT_LISTEN
 class HiragClient:
     """Client of a running service; usable from several threads, and as a context manager.
 
-    Every call takes the keyword arguments of `CallOptions`. It raises the error that the service raised
-    (`InvalidQuery`, `ModelUnavailable`, `Unauthenticated`, …), or `ServiceError` if no service is reachable or the
-    connection is lost. A call that did not begin is retried (`ClientOptions.retries`); a reply that was interrupted is
-    not, since an answer would be paid for twice.
+    Calls, options and errors are those of `AsyncHiragClient`.
 
     Args:
         target: HOST:PORT, http://HOST:PORT, or https://HOST:PORT with TLS.
         options: fields of `ClientOptions`: token or token_file, root_certificates, certificate, key, timeout_s, …
-
-    Raises:
-        ConfigError: the options contradict each other, or a file cannot be read.
-        TypeError: an option is unknown.
-        RuntimeError: from a call, when the client is closed.
     """
 
     def __init__(self, target: str = DEFAULT_LISTEN, **options: Any) -> None:

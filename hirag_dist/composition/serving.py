@@ -13,12 +13,11 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 from hirag_dist.composition.catalogue import catalogue_config, has_catalogue, make_catalogue
 from hirag_dist.composition.models import ask_windows, make_coordinator
 from hirag_dist.composition.query import make_engine
-from hirag_dist.composition.serving_process import PageTask, WorkerProcess, WorkerTask
+from hirag_dist.composition.serving_process import Task, WorkerProcess, serve_page_process
 from hirag_dist.config.model import Config
 from hirag_dist.errors import ConfigError
 from hirag_dist.llm.prompt_files import load_prompts
@@ -28,14 +27,14 @@ from hirag_dist.service.hot_swap import SnapshotSwapper, in_daemon_thread
 from hirag_dist.service.index_source import SingleIndex
 from hirag_dist.service.metrics import FOLDER_VARIABLE, WorkerMetrics
 from hirag_dist.service.metrics_server import serve_metrics
-from hirag_dist.service.options import ServerOptions, probe, raise_descriptor_limit, split_address
+from hirag_dist.service.options import ServerOptions, probe, raise_descriptor_limit
 from hirag_dist.service.server import serve as serve_grpc
-from hirag_dist.service.shutdown import STOP_GRACE_S, exit_within
-from hirag_dist.service.supervisor import Supervisor, WorkerJob, reserve
+from hirag_dist.service.supervisor import STOP_GRACE_S, Supervisor, WorkerJob, exit_within, reserve
 from hirag_dist.service.web.options import PageOptions, url_of
 from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
 from hirag_dist.storage.store import Store
+from hirag_dist.wire.addresses import join_address, split_address
 
 logger = logging.getLogger(__name__)
 _SPARE_REQUESTS = 64  # requests to the HTTP server that the service is about to refuse
@@ -43,12 +42,9 @@ _SPARE_REQUESTS = 64  # requests to the HTTP server that the service is about to
 _INHERITED_LEVELS = ("", "hirag_dist.service", "hirag_dist.service.web")  # loggers whose level workers take over
 
 
-class ReadyCallback(Protocol):
-    """Receiver of the service's addresses once it answers."""
-
-    def __call__(self, address: str, url: str | None = None) -> None:
-        """Take HOST:PORT of the service, and the URL of the page if there is one."""
-        ...
+ReadyCallback = Callable[
+    ..., None
+]  # takes HOST:PORT of the service once it answers, and `url` of the page if there is one
 
 
 def serve(config: Config, index: str, ready: ReadyCallback, *, verify: bool = False) -> bool:
@@ -291,14 +287,14 @@ def serve_with_workers(config: Config, index: str, n_processes: int, ready: Read
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hirag-serve-")))
         metrics = WorkerMetrics(folder, n_processes)
         options = server_options(config, listen=listen, shared=True)
-        tasks: list[tuple[str, WorkerTask]] = [
-            (f"worker {number + 1}", IndexTask(config, index, options, first=number == 0))
-            for number in range(n_processes)
+        jobs = [
+            _worker_job(f"worker {at + 1}", partial(serve_index_process, config, index, options, at == 0), folder)
+            for at in range(n_processes)
         ]
         if page is not None:
-            tasks.append(("page", PageTask(page, listen)))
+            jobs.append(_worker_job("page", partial(serve_page_process, page, listen), folder, required=False))
         supervisor = Supervisor(
-            [_worker_job(name, task, folder) for name, task in tasks],
+            jobs,
             drain_s=configured.drain_delay_s + configured.drain_s,
             ready=ready if page is None else partial(ready, url=url_of(page)),
             on_death=metrics.count_death,
@@ -308,34 +304,30 @@ def serve_with_workers(config: Config, index: str, n_processes: int, ready: Read
         return asyncio.run(supervisor.run())
 
 
-class IndexTask:
-    """The gRPC service of one worker process.
+async def serve_index_process(
+    config: Config,
+    index: str,
+    options: ServerOptions,
+    first: bool,
+    ready: Callable[[str], None],
+    stop: asyncio.Event,
+) -> None:
+    """Serve an index in one worker process, until a signal arrives or `stop` is set.
 
     Args:
         config: as `multi_process_config` returns it.
-        index: the index folder.
-        options: how to listen.
         first: whether this process logs what concerns all of them.
     """
-
-    def __init__(self, config: Config, index: str, options: ServerOptions, *, first: bool) -> None:
-        self._config = config
-        self._index = index
-        self._options = options
-        self._first = first
-
-    async def run(self, ready: Callable[[str], None], stop: asyncio.Event) -> None:
-        """Serve until a signal arrives or `stop` is set; call `ready` with HOST:PORT."""
-        on_stop = partial(exit_within, self._options.drain_s + STOP_GRACE_S)  # the supervisor may have died
-        await serve_index(self._config, self._index, self._options, ready, stop, on_stop, first=self._first)
+    on_stop = partial(exit_within, options.drain_s + STOP_GRACE_S)  # the supervisor may have died
+    await serve_index(config, index, options, ready, stop, on_stop, first=first)
 
 
-def _worker_job(name: str, task: WorkerTask, folder: Path) -> WorkerJob:
+def _worker_job(name: str, task: Task, folder: Path, *, required: bool = True) -> WorkerJob:
     levels = {logger_name: logging.getLogger(logger_name).level for logger_name in _INHERITED_LEVELS}
     process = WorkerProcess(task, name, levels, debug="HIRAG_DEBUG" in os.environ)
     command = (sys.executable, "-m", "hirag_dist.composition.serving_process")
     environ = os.environ | {FOLDER_VARIABLE: str(folder)}
-    return WorkerJob(command, pickle.dumps(process), environ, name, required=not isinstance(task, PageTask))
+    return WorkerJob(command, pickle.dumps(process), environ, name, required)
 
 
 def _reserve(stack: ExitStack, address: str, option: str = "--listen") -> str:
@@ -343,5 +335,4 @@ def _reserve(stack: ExitStack, address: str, option: str = "--listen") -> str:
     host, port = split_address(address)
     probe(host, port, option=option)
     reserved = stack.enter_context(reserve(host, port, option))
-    shown = f"[{host}]" if ":" in host else host
-    return f"{shown}:{reserved.getsockname()[1]}"
+    return join_address(host, reserved.getsockname()[1])

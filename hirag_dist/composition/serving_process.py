@@ -8,9 +8,8 @@ import logging
 import os
 import pickle
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from hirag_dist.composition.logs import configure_logging
 from hirag_dist.errors import HiragError
@@ -19,35 +18,22 @@ from hirag_dist.service.web.options import PageOptions
 logger = logging.getLogger(__name__)
 
 
-class WorkerTask(Protocol):
-    """The work of a worker process; it is pickled."""
-
-    async def run(self, ready: Callable[[str], None], stop: asyncio.Event) -> None:
-        """Serve until a signal arrives or `stop` is set; call `ready` with the service's HOST:PORT.
-
-        Raises:
-            HiragError: the service cannot start.
-        """
-        ...
+Task = Callable[[Callable[[str], None], asyncio.Event], Awaitable[None]]
+"""The work of a worker process; it is pickled. Takes `ready`, called with HOST:PORT of the service, and `stop`."""
 
 
-@dataclass(frozen=True)
-class PageTask:
-    """The browser page in a process without the engine: the engine's libraries are not imported.
+async def serve_page_process(
+    options: PageOptions, target: str, ready: Callable[[str], None], stop: asyncio.Event
+) -> None:
+    """Serve the browser page in a process without the engine, whose libraries are not imported.
 
-    Attributes:
+    Args:
         options: how the page listens.
-        target: HOST:PORT of the service.
+        target: HOST:PORT of the service, which is reported as the other workers do.
     """
+    from hirag_dist.service.web.run import serve_page
 
-    options: PageOptions
-    target: str
-
-    async def run(self, ready: Callable[[str], None], stop: asyncio.Event) -> None:
-        """Serve until a signal arrives or `stop` is set; report the service's address, as the other workers do."""
-        from hirag_dist.service.web.run import serve_page
-
-        await serve_page(self.options, self.target, lambda url: ready(self.target), stop)
+    await serve_page(options, target, lambda url: ready(target), stop)
 
 
 @dataclass(frozen=True)
@@ -61,7 +47,7 @@ class WorkerProcess:
         debug: whether errors show their traceback.
     """
 
-    task: WorkerTask
+    task: Task
     name: str
     levels: dict[str, int]
     debug: bool
@@ -84,7 +70,7 @@ def main() -> None:
         sys.exit(error.exit_code)
 
 
-async def _run(task: WorkerTask, ready: Callable[[str], None]) -> None:
+async def _run(task: Task, ready: Callable[[str], None]) -> None:
     """Run a task; stop it when the supervisor closes standard input."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -96,7 +82,7 @@ async def _run(task: WorkerTask, ready: Callable[[str], None]) -> None:
             stop.set()
 
     loop.add_reader(0, on_input)
-    await task.run(ready, stop)
+    await task(ready, stop)
 
 
 if __name__ == "__main__":

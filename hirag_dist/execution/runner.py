@@ -26,8 +26,7 @@ from hirag_dist.execution.events import (
 from hirag_dist.execution.executors import CallPoll
 from hirag_dist.execution.partitioning import PartitionPlan, Shuffle, plan, run_iterations
 from hirag_dist.execution.stage import AnyStage, In, Iterative, Out, Services, Stage, waits_for_models
-from hirag_dist.execution.stage_results import discard, load_drops, n_rejects
-from hirag_dist.execution.stage_store import StageStore
+from hirag_dist.execution.stage_results import StageStore, discard, load_drops, n_rejects
 from hirag_dist.execution.task import Task, TaskResult, scattered
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.protocols import EventListener, Executor

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from hirag_dist.core.access.labels import label_sets
+from hirag_dist.core.access import label_sets
 from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.context import BuildContext

@@ -3,8 +3,9 @@
 A build is an update of nothing. Documents, and the chunks to extract, are counted: INPUT is read and compared by
 content with the index. For a build the rest follows from ratios that were measured with the built-in model on the
 sample corpus (60 chunks) and Mix (576 chunks, 644,008 tokens), where the tokens of every large stage came out within a
-quarter and its calls within a third; for an update it follows from averages of the index and from its budget. A real
-model finds more or fewer entities and writes longer or shorter texts: expect a factor of two.
+quarter and its calls within a third; for an update it follows from averages of the index and from its budget. How many
+texts an update makes due depends on what its texts name, so a range is told beside the number. A real model finds more
+or fewer entities and writes longer or shorter texts: expect a factor of two.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 from tiktoken import Encoding
 
 from hirag_dist.config.model import META_TYPES, Config, EndpointConfig, RoleTarget
@@ -54,8 +56,11 @@ from hirag_dist.types import ChatRequest, IntVector
 
 logger = logging.getLogger(__name__)
 EXTRACT, CLAIMS = "extract", "claims"  # stages of the calls that read chunks
-OUT_PER_TOKEN, MIN_OUT = 1.3, 150  # reply of an extraction, in tokens: per token of text, and at least per call
-ENTITIES_PER_TOKEN = 0.0133  # distinct entities of layer 0 per token of text
+# Reply of an extraction, in tokens: per token of text, as lines and as JSON, and at least per call.
+OUT_PER_TOKEN, JSON_OUT_PER_TOKEN, MIN_OUT = 1.3, 2.05, 150
+# Distinct entities of layer 0 per token of text, in a corpus of so many tokens. A small one repeats itself less: its
+# share is larger by (ENTITIES_TOKENS / tokens) ** ENTITIES_EXPONENT.
+ENTITIES_PER_TOKEN, ENTITIES_TOKENS, ENTITIES_EXPONENT = 0.0133, 644_000, 0.06
 CLAIMS_OUT_PER_TOKEN = 0.8  # per token of text: 0.55 and 1.01 in two recorded GraphRAG indexes
 CLAIM_NAMES_PER_TOKEN = 0.06  # tokens of the entity names shown, per token of text, in the same two
 # Entities whose descriptions a model merges, × description_tokens per chunk (0.043 and 0.033 a chunk at 400 tokens, for
@@ -74,6 +79,9 @@ REPORT_FILLED = 0.85  # share of communities.report_tokens that the material of 
 _SIZE_EXPONENT = 0.8  # the largest share s of communities has s ** 0.8 of the tokens; measured on Mix, 0.1 to 0.5
 SUMMARIES_PER_CALL, REPORTS_PER_CALL = 5.7, 4.8  # units that share one call, with the tokens of a pack below
 SUMMARY_PACK_TOKENS, REPORT_PACK_TOKENS = 8000, 12000
+# Of 28 updates of the sample corpus by 1 to 4 documents, each made between half and twice as many texts due as it
+# filled groups, × staleness ** -_SCATTER: some of what a document adds lies in groups of other documents.
+_FEWEST_DUE, _SCATTER = 0.5, 0.2
 TOKENS_PER_ENTITY = 60  # embedded
 UNKNOWN_CONCURRENCY = 32  # calls at a time where the configuration leaves it to be found
 NO_SPEEDS: Mapping[str, float] = {}
@@ -82,12 +90,13 @@ FIRST_TOKEN_S, S_PER_TOKEN = 1.0, 1 / 60  # assumed latency of a call where the 
 
 @dataclass(frozen=True)
 class StageEstimate:
-    """One stage at one endpoint: expected calls, tokens, cost, and the least time that the limits allow.
+    """One stage at one endpoint: expected calls, tokens, cost and time.
 
     Attributes:
         cost_usd: US dollars; None where the endpoint's price is not known.
         seconds: The largest of calls / rpm, tokens / tpm, and the time of the replies: their tokens at the known speed,
-            or calls × assumed latency / max_concurrent. 0 for built-in models.
+            or calls × assumed latency / max_concurrent. 0 for built-in models. An estimate, as the calls are: an
+            endpoint may be faster or slower.
         bound: which of these it is: rpm, tpm, speed or concurrency; empty for built-in models.
     """
 
@@ -110,12 +119,14 @@ class DueEstimate:
         due: Texts whose material changes by `update.staleness` or more, or that derive from removed text.
         written: Due texts that the budget pays.
         tokens: Tokens of the texts that are written.
+        due_range: Smallest and largest number of due texts to expect: which entities a new text names is not known.
     """
 
     total: int = 0
     due: int = 0
     written: int = 0
     tokens: int = 0
+    due_range: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True)
@@ -130,7 +141,7 @@ class CostEstimate:
         chunks, tokens: Chunks whose text the index does not have, which are extracted, and their tokens; exact.
         stages: one for each stage and endpoint of its role. Replies that an index's ledger already holds are not
             known here: they cost nothing again.
-        seconds: the stages' least times one after the other, the endpoints of one stage side by side.
+        seconds: Times of the stages one after the other, the endpoints of one stage side by side; an estimate.
         windows: Role → tokens of its models' context window, to which the sizes were cut.
         speeds: Endpoint → tokens a second of its replies that the times rest on.
         base: Id of the snapshot that is updated; empty for a build from nothing.
@@ -252,7 +263,7 @@ def estimate_build(
     if base.is_nothing:
         works = list(works_of_build(changed.chunks, changed.tokens, config, prompts))
     elif changed.counts:
-        made = replace(made, **_within_budget(base, changed, config))
+        made = replace(made, **_within_budget(base, changed, config, prompts))
         works = list(_works_of_update(base, changed, made, config, prompts))
     else:
         return made
@@ -335,8 +346,8 @@ class _Changes:
 
     Attributes:
         chunks, tokens: Chunks whose text the base does not have, and their tokens.
-        document_tokens: Tokens of all chunks of added and changed documents.
-        removed_chunks: Chunks of removed documents and of former texts.
+        document_chunks, document_tokens: All chunks of added and changed documents, and their tokens.
+        moved_tokens: Tokens of texts that come or go; of a document that changes, the larger of what comes and goes.
         removed_extraction: Tokens that the extraction of removed documents has cost.
         removed_tokens: Tokens of the text of removed documents.
         removed_keys: Keys of texts of removed documents that no chunk has any more.
@@ -345,8 +356,9 @@ class _Changes:
     counts: DocumentCounts
     chunks: int
     tokens: int
+    document_chunks: int
     document_tokens: int
-    removed_chunks: int
+    moved_tokens: int
     removed_extraction: int
     removed_tokens: int
     removed_keys: IntVector
@@ -362,26 +374,37 @@ def _changed(base: UpdateBase, planned: PlannedInput) -> _Changes:
     chunks = base.table("chunks", ["chunk_id", "document_id", "n_tokens"])
     keys = text_keys(chunks["chunk_id"])
     known = set(keys.tolist())
-    added = [tokens for document in new.values() for key, tokens in document.chunks if key not in known]
+    added = [
+        (document.place in replaced, tokens)
+        for document in new.values()
+        for key, tokens in document.chunks
+        if key not in known
+    ]
     left = pc.is_in(chunks["document_id"], value_set=pa.array(list(gone), pa.string())).to_numpy()
     removed_ids = pa.array([own for own, place in gone.items() if place not in replaced], pa.string())
     removed = pc.is_in(chunks["document_id"], value_set=removed_ids).to_numpy()
     present = np.array([key for document in planned.documents.values() for key, _ in document.chunks], np.int64)
+    sizes = chunks["n_tokens"].to_numpy()
+    is_gone = left & ~np.isin(keys, present)
+    come, go = (sum(tokens for stays, tokens in added if stays), int(sizes[is_gone & ~removed].sum()))
+    moved = sum(tokens for stays, tokens in added if not stays) + int(sizes[is_gone & removed].sum()) + max(come, go)
     return _Changes(
         DocumentCounts(len(new) - n_changed, n_changed, len(gone) - n_changed),
         len(added),
-        sum(added),
+        sum(tokens for _, tokens in added),
+        sum(len(document.chunks) for document in new.values()),
         sum(tokens for document in new.values() for _, tokens in document.chunks),
-        int(left.sum()),
+        moved,
         0 if base.is_nothing else extraction_tokens(base, chunks.filter(pa.array(removed))),
-        int(chunks["n_tokens"].to_numpy()[removed].sum()),
+        int(sizes[removed].sum()),
         np.setdiff1d(keys[removed], present),
     )
 
 
-def _within_budget(base: UpdateBase, changed: _Changes, config: Config) -> dict[str, Any]:
+def _within_budget(base: UpdateBase, changed: _Changes, config: Config, prompts: Prompts) -> dict[str, Any]:
     """Return the fields of an estimate about the budget of an update, and about the due texts that it pays."""
-    extraction = int(float(base.notes["extraction_per_token"]) * changed.document_tokens) + changed.removed_extraction
+    reading = _extraction(base, changed.document_chunks, changed.document_tokens, config, prompts)
+    extraction = int(sum(work.input_tokens + work.output_tokens for work in reading)) + changed.removed_extraction
     n_tokens = changed.document_tokens + changed.removed_tokens
     extraction = max(extraction, least_extraction(config.extraction.method, n_tokens))
     budget = None if is_unbounded(config) else int(config.update.max_ratio * extraction)
@@ -395,61 +418,78 @@ def _within_budget(base: UpdateBase, changed: _Changes, config: Config) -> dict[
     return {"extraction_tokens": extraction, "budget_tokens": budget, **due}
 
 
+def _corpus_tokens(base: UpdateBase) -> int:
+    """Return the tokens of all chunks of the base."""
+    return pc.sum(base.table("chunks", ["n_tokens"])["n_tokens"]).as_py() or 0
+
+
 def _due_texts(base: UpdateBase, changed: _Changes, config: Config) -> Mapping[str, DueEstimate]:
     """Return summaries and reports that become due, with their tokens, before any bound."""
     counts = base.snapshot.manifest.counts
     replies = base.notes["reply_tokens"]
-    per_chunk = counts["mentions"] / max(counts["chunks"], 1)
-    moved = per_chunk * (changed.chunks + changed.removed_chunks)
+    moved = counts["mentions"] / max(_corpus_tokens(base), 1) * changed.moved_tokens
     layers = base.table("layers").to_pylist()
     clustered = sum(int(row["n_entities"]) for row in layers if row["n_clusters"])
     per_entity = counts["clusters"] / max(clustered, 1)  # clusters that an entity is a member of
-    here, summaries, tokens, total, touched = moved, 0.0, 0.0, 0, 0.0
+    here, tokens, total, touched = moved, 0.0, 0, 0.0
+    summaries, staleness = np.zeros(3), config.update.staleness
     for row in layers:
-        here = min(here, float(row["n_entities"]))
         touched += here
         n_clusters = int(row["n_clusters"] or 0)
         if not n_clusters:
             break
         size = row["n_entities"] * per_entity / n_clusters
-        due = n_clusters * _share_due(here * per_entity / n_clusters, size, config.update.staleness)
+        due = _groups_due(here, size / per_entity, n_clusters, staleness)
         summaries, total = summaries + due, total + n_clusters
-        tokens += due * (size * member_tokens(config, row["layer"]) + replies[0])
-        here = due * SUMMARIES_PER_CLUSTER
+        tokens += due[1] * (size * member_tokens(config, row["layer"]) + replies[0])
+        here = due[1] * SUMMARIES_PER_CLUSTER
     urgent = _deriving(base.table("summaries"), changed.removed_keys)
-    if urgent > summaries:
+    if urgent > summaries[1]:
         each = (
-            tokens / summaries if summaries else config.clustering.target_size * member_tokens(config, 0) + replies[0]
+            tokens / summaries[1]
+            if summaries[1]
+            else config.clustering.target_size * member_tokens(config, 0) + replies[0]
         )
-        summaries, tokens = float(urgent), urgent * each
+        tokens = urgent * each
+    summaries = np.maximum(summaries, urgent)
     n_missing = base.snapshot.manifest.missing_reports  # they are not due
     n_reports = base.table("report_inputs").num_rows - n_missing
     n_communities = n_reports + n_missing
     size = counts["entities"] / max(n_communities, 1)
-    reports = n_reports * _share_due(touched / max(n_communities, 1), size, config.update.staleness)
+    reports = _groups_due(touched, size, n_reports, staleness) * n_reports / max(n_communities, 1)
     if not n_missing:
-        reports = max(reports, _deriving(base.table("report_inputs"), changed.removed_keys))
+        reports = np.maximum(reports, _deriving(base.table("report_inputs"), changed.removed_keys))
     report = min(size * REPORT_IN_PER_ENTITY, REPORT_FILLED * config.communities.report_tokens) + replies[1]
     return {
-        "summaries": DueEstimate(total, round(summaries), 0, int(tokens)),
-        "reports": DueEstimate(n_reports, round(reports), 0, int(reports * report)),
+        "summaries": _due_estimate(total, summaries, tokens),
+        "reports": _due_estimate(n_reports, reports, reports[1] * report),
     }
 
 
-def _share_due(mean: float, size: float, staleness: float) -> float:
-    """Return the share of groups that have enough changed members, if these are spread at random.
+def _due_estimate(total: int, due: NDArray[np.float64], tokens: float) -> DueEstimate:
+    most = math.ceil(due[2]) + (due[2] > 0)  # a few words that change one text may change the one above too
+    return DueEstimate(total, round(due[1]), 0, int(tokens), (math.floor(due[0]), int(most)))
+
+
+def _groups_due(changed: float, size: float, n_groups: int, staleness: float) -> NDArray[np.float64]:
+    """Return how many groups changed members make due: the fewest to expect, about, and the most.
+
+    What a document adds or removes stands together in the graph: it fills or empties some groups, and its rest lies
+    in others. That makes about as many due as the changed members fill; at the most all that they fill just so far
+    that each is due.
 
     Args:
-        mean: changed members of a group, on average.
-        size: members of a group, on average.
-        staleness: share of changed members from which a group is due.
+        changed: Members that come, go or change.
+        size: Members of a group, on average.
+        n_groups: Groups of the index.
+        staleness: Share of changed members from which a group is due.
 
-    >>> round(_share_due(1.0, 4, 0.2), 3), _share_due(0.0, 4, 0.2)
-    (0.632, 0.0)
+    >>> _groups_due(40.0, 20.0, 100, 1.0).tolist(), _groups_due(40.0, 20.0, 100, 0.2).round(1).tolist()
+    ([1.0, 2.0, 2.0], [1.0, 2.8, 10.0])
     """
-    least = max(1, math.ceil(staleness * size))
-    below = sum(math.exp(-mean + n * math.log(mean) - math.lgamma(n + 1)) for n in range(least)) if mean else 1.0
-    return max(0.0, 1.0 - below)
+    filled = changed / max(size, 1.0)
+    most = min(filled / staleness if staleness else changed, n_groups + filled)
+    return np.array([filled * _FEWEST_DUE, min(filled * staleness**-_SCATTER if staleness else most, most), most])
 
 
 def _deriving(state: pa.Table, removed_keys: IntVector) -> int:
@@ -463,14 +503,9 @@ def _works_of_update(
     base: UpdateBase, changed: _Changes, made: CostEstimate, config: Config, prompts: Prompts
 ) -> Iterator[Work]:
     """Yield the work of an update: the extraction of its chunks, the texts that its budget pays, and the vectors."""
-    per_token, roles = float(base.notes["extraction_per_token"]), config.llm.roles
+    roles, counts = config.llm.roles, base.snapshot.manifest.counts
     if changed.chunks:
-        built = works_of_build(changed.chunks, changed.tokens, config, prompts)
-        works = [work for work in built if work.stage in (EXTRACT, CLAIMS)]
-        guess = sum(work.input_tokens + work.output_tokens for work in works)
-        scale = per_token * changed.tokens / guess if per_token else 1.0
-        for work in works:
-            yield replace(work, input_tokens=work.input_tokens * scale, output_tokens=work.output_tokens * scale)
+        yield from _extraction(base, changed.chunks, changed.tokens, config, prompts)
     summary, report = base.notes["reply_tokens"]
     for stage, target, text, reply, per_call in (
         ("summarise", roles.summarise, made.summaries, summary, summaries_per_call(config)),
@@ -478,16 +513,33 @@ def _works_of_update(
     ):
         written = min(text.written * float(reply), float(text.tokens))
         yield Work(stage, target, text.written / per_call, text.tokens - written, written)
-    counts = base.snapshot.manifest.counts
     entities = changed.chunks * counts["entities"] / max(counts["chunks"], 1)
     batches = (entities + changed.chunks) / config.llm.endpoints[roles.embed].batch_size
     yield Work("embed", roles.embed, batches, changed.tokens + entities * TOKENS_PER_ENTITY, 0)
 
 
+def _extraction(base: UpdateBase, n_chunks: int, n_tokens: int, config: Config, prompts: Prompts) -> tuple[Work, ...]:
+    """Return the work of reading chunks, in proportion to what the extraction of the base has cost."""
+
+    def read(n_chunks: int, n_tokens: int) -> list[Work]:
+        return [work for work in works_of_build(n_chunks, n_tokens, config, prompts) if work.stage in (EXTRACT, CLAIMS)]
+
+    before = _corpus_tokens(base)
+    guess = sum(
+        work.input_tokens + work.output_tokens for work in read(base.snapshot.manifest.counts["chunks"], before)
+    )
+    scale = float(base.notes["extraction_per_token"]) * before / guess if guess else 0.0
+    scale = scale or 1.0  # nothing is known of a base without chunks
+    return tuple(
+        replace(work, input_tokens=work.input_tokens * scale, output_tokens=work.output_tokens * scale)
+        for work in read(n_chunks, n_tokens)
+    )
+
+
 def stages_of(
     works: Iterable[Work], config: Config, speeds: Mapping[str, float] = NO_SPEEDS
 ) -> tuple[tuple[StageEstimate, ...], float]:
-    """Return the stages of the work at the endpoints of its roles, and their least time one after the other."""
+    """Return the stages of the work at the endpoints of its roles, and their time one after the other, in seconds."""
     stages: list[StageEstimate] = []
     seconds = 0.0
     for work in works:
@@ -509,13 +561,13 @@ def works_of_build(n_chunks: int, n_tokens: int, config: Config, prompts: Prompt
     def system(request: ChatRequest) -> int:
         return count(request.messages[0].content)
 
-    entities = n_tokens * ENTITIES_PER_TOKEN
+    entities = n_tokens * ENTITIES_PER_TOKEN * max(ENTITIES_TOKENS / max(n_tokens, 1), 1.0) ** ENTITIES_EXPONENT
     if config.extraction.method != "nlp":
         passes = (2 if config.extraction.calls == "two_step" else 1) * (1 + config.gleaning_rounds)
         calls = n_chunks * passes
         fixed = system(extraction_request("extract-graph", "", prompts, config.entity_types, None))
         # Two steps, or several rounds, write the same records in parts.
-        written = max(n_tokens * OUT_PER_TOKEN, calls * MIN_OUT)
+        written = max(n_tokens * _out_per_token(config), calls * MIN_OUT)
         yield Work(EXTRACT, roles.extract, calls, n_tokens * passes + calls * fixed, written)
     if config.claims:
         shown = n_tokens * (1 + CLAIM_NAMES_PER_TOKEN) + n_chunks * system(claims_request("", [], prompts, None))
@@ -528,38 +580,45 @@ def works_of_build(n_chunks: int, n_tokens: int, config: Config, prompts: Prompt
         n_calls = pairs / (PAIRS_PER_CALL if config.pack_tokens else 1)
         shown = pairs * QUESTION_IN + n_calls * system(same_entity_request([], prompts, None))
         yield Work("resolve", roles.summarise, n_calls, shown, pairs * QUESTION_OUT)
-    clusters, tokens_in, tokens_out, above = _summaries(entities, config)
+    n_calls, tokens_in, tokens_out, above = _summaries(entities, config)
     generated = config.meta_types == "generate"
-    if generated and clusters:
+    if generated and n_calls:
         shown = min(n_chunks, N_EXCERPTS) * min(config.chunk_tokens, EXCERPT_CHARS / CHARS_PER_TOKEN)
         yield Work("meta types", roles.summarise, 1, system(meta_types_request([], prompts)) + shown, MIN_OUT)
-    n_calls = clusters / summaries_per_call(config)
     fixed = system(summary_request([], prompts, META_TYPES if generated else config.meta_types, None))
     yield Work("summarise", roles.summarise, n_calls, tokens_in + n_calls * fixed, tokens_out)
     in_graph = entities + above
-    written, tokens_in, tokens_out = _reports(in_graph, config)
-    n_calls = written / reports_per_call(config)
+    n_calls, tokens_in, tokens_out = _reports(in_graph, config)
     fixed = system(report_request([], [], [], prompts, None))
     yield Work("reports", roles.report, n_calls, tokens_in + n_calls * fixed, tokens_out)
     batches = (in_graph + n_chunks) / config.llm.endpoints[roles.embed].batch_size
     yield Work("embed", roles.embed, batches, n_tokens + in_graph * TOKENS_PER_ENTITY, 0)
 
 
+def _out_per_token(config: Config) -> float:
+    """Return the tokens of the replies of an extraction per token of text: JSON takes more than lines."""
+    target = config.llm.roles.extract
+    name = target if isinstance(target, str) else target[0].endpoint
+    endpoint = config.llm.endpoints[name]
+    as_json = endpoint.output == "json_schema" or (endpoint.kind == "openai" and endpoint.output == "auto")
+    return JSON_OUT_PER_TOKEN if as_json else OUT_PER_TOKEN
+
+
 def _summaries(entities: float, config: Config) -> tuple[float, float, float, float]:
-    """Return the clusters above a layer 0 of some entities, the tokens of members and replies, and their entities."""
+    """Return the calls about clusters above some entities, the tokens of members and replies, and their entities."""
     target = config.clustering.target_size
-    clusters = tokens_in = tokens_out = above = 0.0
+    n_calls = tokens_in = tokens_out = above = 0.0
     here = entities
     for layer in range(config.max_layers):
         if here <= target:
             break
         members, clusters_here = here * MEMBERS_PER_ENTITY, here * CLUSTERS_PER_ENTITY / target
-        clusters += clusters_here
+        n_calls += math.ceil(clusters_here / summaries_per_call(config))  # layers are summarised one after the other
         tokens_in += members * member_tokens(config, layer)
         tokens_out += members * MEMBER_OUT
         here = min(clusters_here * SUMMARIES_PER_CLUSTER, here * 0.8)
         above += here
-    return clusters, tokens_in, tokens_out, above
+    return n_calls, tokens_in, tokens_out, above
 
 
 def member_tokens(config: Config, layer: int) -> float:
@@ -569,22 +628,23 @@ def member_tokens(config: Config, layer: int) -> float:
 
 
 def _reports(entities: float, config: Config) -> tuple[float, float, float]:
-    """Return the reports of a graph of some entities of all layers, and the tokens that they take and have."""
+    """Return the calls for the reports of a graph of some entities, and the tokens that they take and have."""
     largest, limit = config.communities.max_size, config.communities.report_tokens
-    total = tokens = 0.0
+    share = config.communities.report_share
+    total = tokens = n_calls = 0.0
     n_here, inside = 1.0, entities  # groups that are parted, and the entities of each
     while n_here >= 0.5 and inside > 1:
         parts = max(1.0, COMMUNITIES_PER_ROOT * math.sqrt(inside))
         size = inside / parts
         total += n_here * parts
+        n_calls += math.ceil(n_here * parts * share / reports_per_call(config))  # a level waits for the one below
         tokens += n_here * parts * min(size * REPORT_IN_PER_ENTITY, REPORT_FILLED * limit)
         if parts == 1.0:
             break
         # Sizes differ: few communities exceed the limit where the mean is a quarter of it, nearly all where it is more.
         n_here, inside = n_here * parts * min(max(size / largest - 0.25, 0.0), 1.0), size
-    share = config.communities.report_share
     of_tokens = share**_SIZE_EXPONENT
-    return total * share, tokens * of_tokens, total * REPORT_OUT * of_tokens
+    return n_calls, tokens * of_tokens, total * REPORT_OUT * of_tokens
 
 
 def summaries_per_call(config: Config) -> float:
@@ -608,14 +668,12 @@ def _shares(work: Work, config: Config, speeds: Mapping[str, float]) -> Iterator
             calls = math.ceil(work.calls * weight / whole)
         prices = endpoint.prices
         cost = (read * prices[0] + written * prices[2]) / 1e6 if prices else None if calls else 0.0
-        seconds, bound = _least_time(calls, read, written, endpoint, speeds.get(name))
+        seconds, bound = _time(calls, read, written, endpoint, speeds.get(name))
         yield StageEstimate(work.stage, name, calls, read, written, cost, seconds, bound)
 
 
-def _least_time(
-    calls: int, read: int, written: int, endpoint: EndpointConfig, speed: float | None
-) -> tuple[float, str]:
-    """Return the least time that an endpoint's limits and speed allow, and which of these binds."""
+def _time(calls: int, read: int, written: int, endpoint: EndpointConfig, speed: float | None) -> tuple[float, str]:
+    """Return the seconds that an endpoint's limits and speed make of the expected calls, and which of these binds."""
     if endpoint.kind != "openai" or not calls:
         return 0.0, ""
     if speed is not None and written:

@@ -16,8 +16,7 @@ from hirag_dist.core.entities.summaries import NAMES, names_of
 from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.key_sets import KeySets, key_sets
 from hirag_dist.core.row_changes import ChangedRows, changed_rows, rows_with
-from hirag_dist.core.text.ids import entity_id
-from hirag_dist.core.text.name_keys import name_keys
+from hirag_dist.core.text.ids import entity_id, name_keys
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.base import UpdateBase
 from hirag_dist.indexing.base_layer import LayerEntities, RelationChanges

@@ -1,8 +1,1 @@
-"""Contents of an index: in numbers (`inspect_tables`) and as a page (`outline`, `render_page`)."""
-
-from hirag_dist.inspection.model import Inspection
-from hirag_dist.inspection.outline import outline
-from hirag_dist.inspection.page import render_page
-from hirag_dist.inspection.summary import inspect_tables
-
-__all__ = ["Inspection", "inspect_tables", "outline", "render_page"]
+"""Contents of an index: in numbers (`summary.inspect_tables`) and as a page (`page.outline`, `page.render_page`)."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import ipaddress
 import signal
 import socket
 from collections.abc import Callable, Generator
@@ -22,6 +21,7 @@ from starlette.responses import JSONResponse
 
 from hirag_dist.errors import ConfigError
 from hirag_dist.mcp.tools import token_of
+from hirag_dist.wire.addresses import is_loopback, join_address, split_address
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 PATH = "/mcp"
@@ -73,25 +73,17 @@ class HttpOptions:
     @property
     def host(self) -> str:
         """Host of the address, without brackets."""
-        return self.listen.rpartition(":")[0].removeprefix("[").removesuffix("]")
+        return split_address(self.listen)[0]
 
     @property
     def port(self) -> int:
         """Port of the address."""
-        port = self.listen.rpartition(":")[2]
-        if not self.host or not port.isascii() or not port.isdigit() or int(port) > 65535:
-            raise ConfigError(f"--http must be HOST:PORT, such as 127.0.0.1:8765, got {self.listen!r}")
-        return int(port)
+        return split_address(self.listen)[1]
 
     @property
     def is_loopback(self) -> bool:
         """True if only this machine can reach the address."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.host)
 
     @property
     def is_open(self) -> bool:
@@ -203,8 +195,8 @@ async def serve_http(
             config.load()
         except (OSError, ValueError) as error:
             raise ConfigError(f"--tls-cert {options.tls_cert} or --tls-key cannot be used: {error}") from error
-        host = f"[{options.host}]" if ":" in options.host else options.host
-        started(f"{options.scheme}://{host}:{port}{PATH}")  # the socket listens: connections wait for the server
+        url = f"{options.scheme}://{join_address(options.host, port)}{PATH}"
+        started(url)  # the socket listens: connections wait for the server
         await _HttpServer(config).serve([listener])
 
 

@@ -12,7 +12,7 @@ from hirag_dist.readers.model import Document, ReadOptions, SourceFile, Unreadab
 from hirag_dist.readers.office_files import missing_package, missing_packages
 from hirag_dist.readers.open import is_uri, is_utf8, public_uri
 from hirag_dist.readers.read import read_source
-from hirag_dist.readers.records import Row, read_rows
+from hirag_dist.readers.text_records import Row, read_rows
 
 __all__ = [
     "Document",

@@ -1,10 +1,20 @@
-"""INPUT arguments → the files to read."""
+"""INPUT arguments → the files to read, with the links among them judged.
+
+A link that a folder or a glob finds is followed where it leads to something below one of the local folders of INPUT.
+A link that leads out of them is refused: a user with write access to an input folder could otherwise have any file of
+the machine indexed. A file is named by its path below INPUT, whatever a link leads to, so that names are those of the
+folder that is seen and outlive an exchange of what is behind the links (a ConfigMap of Kubernetes).
+"""
 
 from __future__ import annotations
 
+import errno
 import os
 import re
-from collections.abc import Iterable, Sequence
+import stat
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
 import pyarrow as pa
@@ -12,18 +22,244 @@ from pyarrow import fs
 
 from hirag_dist.config.object_stores import obstore_errors, open_s3, store_uri
 from hirag_dist.errors import InputError
-from hirag_dist.readers.local_files import (
-    LOCK_MARK,
-    LocalRoot,
-    find_local,
-    glob_to_regex,
-    is_named,
-    local_roots,
-    matches_hidden,
-    own_output,
-)
 from hirag_dist.readers.model import SourceFile
-from hirag_dist.readers.open import FORMATS, explain, is_uri, public_uri, split_name
+from hirag_dist.readers.open import FORMATS, explain, is_uri, is_utf8, public_uri, split_name
+
+_MAGIC = re.compile(r"[*?\[]")
+LOCK_MARK = "~$"
+"""Beginning of the name of a lock file, which office programs write beside an open document."""
+
+_INDEX_NAMES = frozenset((
+    "current", "snapshots", "reports", "work", "ledger", "build.json", "builds", "forget.json", "purged.json",
+    "drops.json", "snapshot_history.json", "run.lock", "milvus", "cache",
+))  # fmt: skip
+
+_LEADS_OUT = "a link that leads out of INPUT; name its target as an INPUT, or set reading.follow_links"
+_NOT_UTF8 = "the name of the file is not UTF-8; rename the file"
+
+
+@dataclass(frozen=True, slots=True)
+class LocalRoot:
+    """A folder of INPUT.
+
+    Attributes:
+        path: with all links resolved.
+        hidden: whether what is found below it includes names that begin with a dot.
+    """
+
+    path: str
+    hidden: bool
+
+    def holds(self, real: str) -> bool:
+        """Check that a resolved path is the folder or below it."""
+        return real == self.path or real.startswith(self.path.rstrip("/") + "/")
+
+    def lists(self, real: str) -> bool:
+        """Check that a walk from the folder comes to a resolved path without following links."""
+        below = os.path.relpath(real, self.path).split("/")
+        return self.holds(real) and (self.hidden or not any(part.startswith(".") for part in below if part != "."))
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """Something below a folder: its path relative to it, and why it is not read."""
+
+    path: str
+    refusal: str = ""
+    is_folder: bool = False
+
+
+def local_roots(paths: Iterable[str]) -> list[LocalRoot]:
+    """Return the folders that paths and globs find files in; none for a path of a file."""
+    roots = []
+    for path in paths:
+        if os.path.isdir(path):
+            roots.append(LocalRoot(os.path.realpath(path), hidden=False))
+        elif not os.path.exists(path):
+            base, pattern = _split_glob(path)
+            roots.append(LocalRoot(os.path.realpath(base or "."), matches_hidden(pattern)))
+    return roots
+
+
+def find_local(path: str, roots: Sequence[LocalRoot] | None) -> list[SourceFile]:
+    """Return the files of a path or glob.
+
+    Args:
+        roots: folders that links may lead to; None for any.
+
+    Raises:
+        InputError: it does not exist, cannot be listed, or is no file; a glob matches nothing.
+    """
+    if os.path.isdir(path):
+        root = LocalRoot(os.path.realpath(path), hidden=False)
+        return [_file(path, entry, named=False) for entry in _walk(path, root, roots)]
+    if os.path.exists(path):
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise InputError(f"{_shown(path)} is no file that can be read: name files, folders or globs")
+        return [_file(os.path.dirname(path), _Entry(os.path.basename(path)), named=True)]
+    base, pattern = _split_glob(path)
+    if not pattern:
+        raise InputError(f"{_shown(path)} does not exist: check the path, or quote a glob")
+    root = LocalRoot(os.path.realpath(base or "."), matches_hidden(pattern))
+    matches = re.compile(glob_to_regex(pattern)).fullmatch
+    files = [
+        _file(base, entry, named=is_named(pattern, entry.path))
+        for entry in _walk(base or ".", root, roots)
+        if matches(entry.path) or (entry.is_folder and may_match_below(pattern, entry.path))
+    ]
+    if not files:
+        raise InputError(f"{_shown(path)} matches no file: check the pattern; `**` goes down folders")
+    return files
+
+
+def _split_glob(path: str) -> tuple[str, str]:
+    """Return the folder before the first wildcard, and the rest; the rest is empty where there is no wildcard."""
+    magic = _MAGIC.search(path)
+    if magic is None:
+        return path, ""
+    end = path.rfind("/", 0, magic.start()) + 1
+    return path[:end], path[end:]
+
+
+def _walk(folder: str, root: LocalRoot, roots: Sequence[LocalRoot] | None) -> Iterator[_Entry]:
+    """Yield the regular files below a folder, and what of it is refused; nothing that `own_output` names.
+
+    A link to a folder that the walk comes to under its own name is left out; a folder that is only linked to is walked
+    once.
+
+    Raises:
+        InputError: the folder itself cannot be listed.
+    """
+    visited = {root.path}
+    unlisted: list[OSError] = []
+    for where, folders, names in os.walk(folder, onerror=unlisted.append, followlinks=True):
+        own = own_output({*folders}, {*names}, is_input=where == folder)
+        kept = []
+        for name in sorted(folders):
+            path = os.path.join(where, name)
+            if (name.startswith(".") and not root.hidden) or name in own:
+                continue
+            if not os.path.islink(path):
+                kept.append(name)
+                continue
+            real = os.path.realpath(path)
+            if real in visited or root.lists(real):
+                continue
+            if roots is not None and not any(each.holds(real) for each in roots):
+                yield _Entry(os.path.relpath(path, folder), _LEADS_OUT, is_folder=True)
+                continue
+            visited.add(real)
+            kept.append(name)
+        folders[:] = kept
+        for name in sorted(names):
+            path = os.path.join(where, name)
+            if (name.startswith(".") and not root.hidden) or name.startswith(LOCK_MARK) or name in own:
+                continue
+            if os.path.islink(path):
+                yield _Entry(os.path.relpath(path, folder), _link_refusal(path, roots))
+            elif os.path.isfile(path):
+                yield _Entry(os.path.relpath(path, folder))
+    for error in unlisted:
+        below = os.path.relpath(str(error.filename), folder)
+        if below == ".":
+            raise InputError(f"{_shown(folder)} cannot be listed: {error.strerror}")
+        yield _Entry(below, f"the folder cannot be listed: {error.strerror}", is_folder=True)
+
+
+def _link_refusal(path: str, roots: Sequence[LocalRoot] | None) -> str:
+    """Return why a link to something that is no folder is not read; empty for none."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return "a link that leads back to itself"
+        mode = None  # a link to nothing or to what is forbidden: reading says so
+    real = os.path.realpath(path)
+    if roots is not None and not any(root.holds(real) for root in roots):
+        return _LEADS_OUT
+    return "" if mode is None or stat.S_ISREG(mode) else "a link to something that is no regular file"
+
+
+def _file(folder: str, entry: _Entry, *, named: bool) -> SourceFile:
+    path = os.path.join(folder, entry.path)
+    uri = Path(os.path.abspath(path)).as_uri()
+    size, modified = 0, ""
+    if not entry.refusal:
+        try:
+            found = os.stat(path)
+            size, modified = found.st_size, str(found.st_mtime_ns)
+        except OSError:  # a link to nothing, or a file that is gone or forbidden: reading says so
+            pass
+    _, extension, compression = split_name(uri)
+    form = FORMATS.get(extension, "txt" if named else "unsupported")
+    refusal = entry.refusal or ("" if is_utf8(os.path.abspath(path)) else _NOT_UTF8)
+    display, name = _shown(os.path.normpath(path)), _shown(entry.path)
+    return SourceFile(uri, display, size, form, compression, modified, name, refusal)
+
+
+def _shown(path: str) -> str:
+    r"""Return a path with the bytes that are not UTF-8 as escapes, `\xff`."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def own_output(folders: Set[str], files: Set[str], *, is_input: bool) -> Set[str]:
+    """Return which names in a folder belong to an index, which would otherwise index itself below its own INPUT.
+
+    Args:
+        folders, files: the names that the folder holds.
+        is_input: whether the folder is INPUT itself, which may have documents beside the files of an index.
+    """
+    own: set[str] = set()
+    is_begun = "build.json" in files and ("run.lock" in files or not folders.isdisjoint(("ledger", "work")))
+    if is_begun or ("current" in files and "snapshots" in folders):
+        own |= (folders | files) & _INDEX_NAMES if is_input else folders | files
+    return own
+
+
+def is_named(pattern: str, path: str) -> bool:
+    """Check that a glob ends in the extension of the file it found."""
+    extension = os.path.splitext(path)[1]
+    return bool(extension) and pattern.endswith(extension)
+
+
+def matches_hidden(pattern: str) -> bool:
+    """Check whether a glob names files or folders that begin with a dot."""
+    return any(part.startswith(".") and part not in (".", "..") for part in pattern.split("/"))
+
+
+def may_match_below(pattern: str, folder: str) -> bool:
+    """Check whether a glob may match a path below a folder.
+
+    >>> may_match_below("docs/*/*.txt", "docs/a"), may_match_below("*.txt", "docs")
+    (True, False)
+    """
+    parts = pattern.split("/")
+    names = folder.split("/")
+    for part, name in zip(parts, names, strict=False):
+        if "**" in part:
+            return True
+        if re.fullmatch(glob_to_regex(part), name) is None:
+            return False
+    return len(names) < len(parts)
+
+
+def glob_to_regex(pattern: str) -> str:
+    """Return a regular expression for relative paths.
+
+    >>> re.fullmatch(glob_to_regex("**/*.txt"), "a/b/c.txt") is not None
+    True
+    """
+    pieces = re.split(r"(\*\*/|\*\*|\*|\?|\[!?\]?[^\]]*\])", pattern)
+    known = {"**/": r"(?:[^/]+/)*", "**": r".*", "*": r"[^/]*", "?": r"[^/]"}
+    regex = ""
+    for piece in pieces:
+        if len(piece) > 2 and piece[0] == "[" and piece[-1] == "]":
+            inside = piece[1:-1].replace("\\", r"\\")
+            regex += "[" + ("^" + inside[1:] if inside[0] == "!" else inside) + "]"
+        else:
+            regex += known.get(piece, re.escape(piece))
+    return regex
+
 
 _REMOTE_MAGIC = re.compile(r"[*\[]")
 _SUPPORTED = (

@@ -1,4 +1,4 @@
-"""Records of text files: rows of CSV and TSV, values of JSON and JSON Lines → documents."""
+"""Records of text files: rows of CSV and TSV, values of JSON and JSON Lines → documents, or records with all fields."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import cast
 
 from hirag_dist.readers.document_builder import (
@@ -18,8 +19,110 @@ from hirag_dist.readers.document_builder import (
     kind_of,
     missing_text,
 )
-from hirag_dist.readers.encoding import clean_text
-from hirag_dist.readers.model import Document, Unreadable
+from hirag_dist.readers.encoding import NotText, clean_text, decode_text, text_lines
+from hirag_dist.readers.limited_process import raise_if_full
+from hirag_dist.readers.model import Document, FileRefused, ReadOptions, SourceFile, Unreadable
+from hirag_dist.readers.open import explain, open_source, read_all
+from hirag_dist.readers.parquet import open_parquet
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One record.
+
+    Attributes:
+        record: its index in the file, bad ones counted.
+        fields: name → value, as JSON or Parquet has it; text in CSV. An empty cell of CSV is None.
+    """
+
+    record: int
+    fields: Mapping[str, object]
+
+
+def read_rows(source: SourceFile, options: ReadOptions | None = None) -> Iterator[Row | Unreadable]:
+    """Yield the records of a JSON Lines, JSON, CSV, TSV or Parquet file, and why one cannot be read.
+
+    JSON holds a list of objects, one object with such a list under a key, or a map from id to object (which then has
+    the id in its field `id`, where it has none of its own). What fails is an `Unreadable`, not an exception.
+
+    Args:
+        source: from `find_inputs`.
+        options: limits; None for the defaults.
+    """
+    record = 0
+    try:
+        for found in _read(source, options or ReadOptions()):
+            row = found if isinstance(found, str) else Row(record, found)
+            yield Unreadable(source.display, record, row) if isinstance(row, str) else row
+            record += 1
+    except (NotText, FileRefused) as error:
+        yield Unreadable(source.display, record, str(error))
+    except Exception as error:  # as in `read_source`
+        raise_if_full(error)
+        yield Unreadable(source.display, record, explain(error))
+    else:
+        if record == 0:
+            yield Unreadable(source.display, 0, "the file holds no records")
+
+
+def _read(source: SourceFile, options: ReadOptions) -> Iterator[Mapping[str, object] | str]:
+    if source.format == "parquet":
+        with open_parquet(source, options) as table:
+            yield from table.rows()
+        return
+    max_bytes = options.max_document_bytes
+    with open_source(source, options) as stream:
+        if source.format == "json":
+            yield from _json(decode_text(read_all(stream, options.max_file_bytes)), options.max_file_bytes)
+        elif source.format == "jsonl":
+            yield from map(_object, json_values(text_lines(stream, max_bytes), max_bytes))
+        elif source.format in ("csv", "tsv"):
+            yield from _delimited(stream, max_bytes, "\t" if source.format == "tsv" else None)
+        else:
+            yield f"{source.format} has no records; give .jsonl, .json, .csv, .tsv or .parquet"
+
+
+def _json(text: str, max_bytes: int) -> Iterator[Mapping[str, object] | str]:
+    text = clean_text(text)
+    try:
+        value = parse_json(text, max_bytes)
+    except ValueError as error:
+        if "Extra data" in str(error) and "\n" in text.strip():
+            yield from map(_object, json_values(iter_lines(text), max_bytes))
+        else:
+            yield f"not valid JSON: {error}"
+        return
+    if isinstance(value, dict):
+        lists = [items for items in value.values() if isinstance(items, list) and _holds_objects(items)]
+        if len(lists) == 1:
+            value = lists[0]
+        elif value and _holds_objects(list(value.values())):
+            value = [{"id": key} | item for key, item in value.items()]
+        else:
+            value = [value]
+    if not isinstance(value, list):
+        yield f"the file holds {kind_of(value)}, not a list or an object"
+        return
+    yield from map(_object, value)
+
+
+def _holds_objects(items: list[object]) -> bool:
+    return bool(items) and all(isinstance(item, dict) for item in items)
+
+
+def _object(value: object) -> Mapping[str, object] | str:
+    if isinstance(value, ValueError):
+        return str(value)
+    return value if isinstance(value, dict) else f"the record is {kind_of(value)}, not an object"
+
+
+def _delimited(
+    stream: io.BufferedReader, max_bytes: int, delimiter: str | None
+) -> Iterator[Mapping[str, object] | str]:
+    lines = text_lines(stream, max_bytes)
+    for fields in read_table(lines, max_bytes, lambda header: delimiter or max(DELIMITERS, key=header.count)):
+        yield fields if isinstance(fields, str) else {name: cell or None for name, cell in fields.items()}
+
 
 DELIMITERS = (",", ";", "\t", "|")
 MAX_COLUMNS = 10_000
@@ -99,10 +202,31 @@ def _bad_header(header: list[str], maker: DocumentBuilder) -> str | None:
     """Return the reason why a header cannot be used; None if there is none."""
     options = maker.options
     if find_field(header, options.text_field, TEXT_FIELDS) is None:
-        return missing_text(header, options.text_field)
+        reason = missing_text(header, options.text_field)
+        return f"{reason}; {_NO_HEADER}" if _is_data(header) else reason
     if options.label_field is not None and find_field(header, options.label_field, LABEL_FIELDS) is None:
         return f"no column {options.label_field!r} with the labels"
     return None
+
+
+_NO_HEADER = (
+    "the first line looks like a row of data, not like a header: put a line above it that names the columns, such as "
+    "id,text"
+)
+_DATUM = re.compile(
+    r"[-+]?[\d.,' ]*\d[\d.,' ]*(?:[eE][-+]?\d+)?\s?[%€$£]?"  # a number
+    r"|\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}(?:[T ]\d{1,2}:\d{2}.*)?|\d{1,2}:\d{2}(?::\d{2}.*)?"  # a date, a time
+    r"|true|false|null|none|nan|n/a"
+    r"|https?://\S+|[^@\s]+@[^@\s]+\.\w+"
+    r"|.*\s.*[.!?…。！？][\"'”’»)]*",  # a sentence
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+def _is_data(cells: list[str]) -> bool:
+    """Return whether every cell that is not empty holds a number, a date, a sentence or the like, and there is one."""
+    filled = [cell for cell in cells if cell]
+    return bool(filled) and all(_DATUM.fullmatch(cell) for cell in filled)
 
 
 def _delimiter_of(header: str, maker: DocumentBuilder) -> str:

@@ -8,12 +8,16 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from hirag_dist.config.sections import RetrievalConfig
-from hirag_dist.core.prompts.answer_requests import answer_request, map_request, reduce_request, short_answer_request
+from hirag_dist.core.prompts.answer_requests import (
+    answer_request,
+    map_request,
+    reduce_request,
+    short_answer_request,
+    shorter_history,
+)
 from hirag_dist.core.prompts.templates import Prompts
-from hirag_dist.core.retrieval.citations import CitationReader
+from hirag_dist.core.retrieval.citations import CitationReader, Quoted, placed_citations
 from hirag_dist.core.retrieval.context import UNKNOWN_ANSWER, citations
-from hirag_dist.core.retrieval.question_history import shorter_history
-from hirag_dist.core.retrieval.support import Quoted, placed_citations
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.core.windows import ANSWER, FRAME, prompt_room, reply_tokens, usable_tokens
 from hirag_dist.errors import InvalidQuery, ModelError, ModelUnavailable, RequestRejected, UnusableReply

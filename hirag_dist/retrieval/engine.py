@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from hirag_dist.config.model import RetrievalConfig as RetrievalConfig
-from hirag_dist.core.access.labels import AccessRule
+from hirag_dist.core.access import AccessRule
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.errors import HiragError, InvalidQuery
 from hirag_dist.protocols import AnswerModel, Embedder, Reranker, VectorIndex

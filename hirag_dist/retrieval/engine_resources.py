@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from hirag_dist.core.access.labels import AccessRule
+from hirag_dist.core.access import AccessRule
 from hirag_dist.core.graph.pagerank import personalised_pagerank
 from hirag_dist.core.graph.shortest_paths import PathFinder
 from hirag_dist.core.metadata.columns import facets

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from hirag_dist.config.model import RetrievalConfig as RetrievalConfig
 from hirag_dist.core.retrieval.context import MakeText, render_context
 from hirag_dist.core.retrieval.graphrag_local import community_order, text_order
-from hirag_dist.core.retrieval.levels import RankedCommunity, ranked_communities
+from hirag_dist.core.retrieval.levels import AT_ONCE, RankedCommunity, ranked_communities
 from hirag_dist.core.retrieval.source_ranking import CANDIDATES, WORDS, SeedSet
-from hirag_dist.core.retrieval.vector_scoring import AT_ONCE
 from hirag_dist.errors import ModelError
 from hirag_dist.protocols import Embedder, Reranker, VectorIndex
 from hirag_dist.retrieval.deadline import CooperativeDeadline, DeadlineExceeded

@@ -14,8 +14,8 @@ from typing import Any
 
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import HiragError, InvalidQuery, SnapshotNotFound
-from hirag_dist.service.auth.caller_registry import Caller
-from hirag_dist.service.engine import BorrowedRunner, Engine, EngineRunner
+from hirag_dist.service.callers import Caller
+from hirag_dist.service.engine import Engine, EngineRunner
 from hirag_dist.service.hot_swap import SnapshotSwapper
 from hirag_dist.service.index_source import IndexSource, ServedIndex, index_not_found
 from hirag_dist.types import IndexEntry
@@ -228,7 +228,7 @@ class IndexCatalogue(IndexSource):
         async with self._opening:
             await self._make_room()
             self._reserved += 1
-            swapper = self._make_swapper(index.definition, BorrowedRunner(self.runner))
+            swapper = self._make_swapper(index.definition, self.runner)
             swapper.on_swap(self._swap_observer)
             try:
                 await swapper.start(watch=False)

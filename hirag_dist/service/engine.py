@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing
 from typing import Any, Protocol, TypeVar
@@ -99,14 +98,13 @@ T = TypeVar("T")
 _SWITCH_S = 0.0005  # longest time for which the engine blocks the thread that accepts calls
 
 
-class EngineRunner(ABC):
-    """Runs the engine's coroutines."""
+class EngineRunner:
+    """Runs the engine's coroutines, in the caller's event loop."""
 
-    @abstractmethod
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Return the result of `work`. A cancellation cancels the work and goes on when the work has ended."""
+        return await work
 
-    @abstractmethod
     async def close(self) -> None:
         """Release threads; all work has ended."""
 
@@ -131,31 +129,6 @@ class EngineRunner(ABC):
         finally:
             producing.cancel()
             await asyncio.gather(producing, return_exceptions=True)
-
-
-class BorrowedRunner(EngineRunner):
-    """Runner of another owner, who closes it."""
-
-    def __init__(self, runner: EngineRunner) -> None:
-        self._runner = runner
-
-    async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return the result of `work`."""
-        return await self._runner.run(work)
-
-    async def close(self) -> None:
-        """Do nothing: the owner closes the runner."""
-
-
-class InlineEngineRunner(EngineRunner):
-    """Runner in the caller's event loop."""
-
-    async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return the result of `work`."""
-        return await work
-
-    async def close(self) -> None:
-        """Do nothing: there is no thread."""
 
 
 class ThreadEngineRunner(EngineRunner):

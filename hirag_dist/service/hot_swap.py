@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from hirag_dist.service.engine import Engine, EngineRunner, InlineEngineRunner
+from hirag_dist.service.engine import Engine, EngineRunner
 from hirag_dist.wire.error_status import NotReady
 
 T = TypeVar("T")
@@ -80,7 +80,7 @@ class SnapshotSwapper:
         open_engine: opens the current snapshot.
         current_id: returns its id, None if nothing is published; runs in a thread, so it may read a file.
         poll_s: seconds between two checks of `current_id`.
-        runner: runs the engines; closed with the swapper.
+        runner: runs the engines; its owner closes it after the swapper.
         name: of the index, for the log; empty for the only one.
     """
 
@@ -92,7 +92,7 @@ class SnapshotSwapper:
         runner: EngineRunner | None = None,
         name: str = "",
     ) -> None:
-        self.runner = runner or InlineEngineRunner()
+        self.runner = runner or EngineRunner()
         self._prefix = f"index {name}: " if name else ""
         self._open_engine = open_engine
         self._current_id = current_id
@@ -233,7 +233,6 @@ class SnapshotSwapper:
             async with asyncio.timeout(_CLOSE_S):
                 while self._closing:
                     await asyncio.gather(*self._closing)
-        await self.runner.close()
 
     async def _watch(self) -> None:
         while True:

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from hirag_dist.errors import InvalidQuery
-from hirag_dist.service.auth.caller_registry import Caller
+from hirag_dist.service.callers import Caller
 from hirag_dist.service.engine import Engine, EngineRunner
 from hirag_dist.service.hot_swap import SnapshotSwapper
 from hirag_dist.types import IndexEntry
@@ -109,7 +109,7 @@ class SingleIndex(IndexSource):
     """The only index of a service, without a name. Every caller may ask it.
 
     Args:
-        swapper: owner of its engine, started and closed with this source.
+        swapper: owner of its engine, started and closed with this source, and its runner too.
     """
 
     def __init__(self, swapper: SnapshotSwapper) -> None:
@@ -124,6 +124,7 @@ class SingleIndex(IndexSource):
     async def close(self) -> None:
         """Close the engine."""
         await self._swapper.close()
+        await self.runner.close()
 
     def check_ready(self) -> None:
         """Check that a snapshot is loaded."""

@@ -6,30 +6,22 @@ import logging
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 from urllib.parse import urlsplit
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 from prometheus_client.exposition import choose_encoder
 
 from hirag_dist.errors import BackendUnavailable
-from hirag_dist.service.options import split_address
+from hirag_dist.wire.addresses import join_address, split_address
 
 logger = logging.getLogger(__name__)
-_MAX_CONNECTIONS = 8
 _TIMEOUT_S = 10  # of a connection without progress
-_MAX_CONNECTION_S = 30.0  # a client that sends a byte now and then makes progress too
 
 
 @contextmanager
-def serve_metrics(
-    address: str,
-    registry: CollectorRegistry,
-    ready: Callable[[], bool],
-    max_connection_s: float = _MAX_CONNECTION_S,
-) -> Iterator[str]:
+def serve_metrics(address: str, registry: CollectorRegistry, ready: Callable[[], bool]) -> Iterator[str]:
     """Serve `GET /metrics` and `GET /ready` for as long as the block lasts. Yield HOST:PORT with the real port.
 
     `/ready` returns 200 or 503, for clients that cannot use gRPC health, such as a kubelet if the service uses TLS.
@@ -38,14 +30,13 @@ def serve_metrics(
         address: HOST:PORT; port 0 takes a free one.
         registry: of the metrics.
         ready: returns whether requests are accepted. Called in other threads.
-        max_connection_s: seconds after which a connection is closed.
 
     Raises:
         ConfigError: the address is no HOST:PORT.
         BackendUnavailable: it cannot be listened on.
     """
     host, port = split_address(address)
-    server_class = _server_class(socket.AF_INET6 if ":" in host else socket.AF_INET, max_connection_s)
+    server_class = _Server6 if ":" in host else _Server
     try:
         server = server_class((host, port), _page_class(registry, ready))
     except OSError as error:
@@ -55,8 +46,7 @@ def serve_metrics(
     thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
     thread.start()
     try:
-        bound = server.server_address[1]
-        shown = f"[{host}]:{bound}" if ":" in host else f"{host}:{bound}"
+        shown = join_address(host, server.server_address[1])
         logger.info("metrics on http://%s/metrics", shown)
         yield shown
     finally:
@@ -65,9 +55,15 @@ def serve_metrics(
         thread.join()
 
 
-def _shut_down(connection: socket.socket) -> None:
-    with suppress(OSError):  # it has ended
-        connection.shutdown(socket.SHUT_RDWR)
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Log nothing: clients may disconnect at any time."""
+
+
+class _Server6(_Server):
+    address_family = socket.AF_INET6
 
 
 def _page_class(registry: CollectorRegistry, ready: Callable[[], bool]) -> type[BaseHTTPRequestHandler]:
@@ -99,36 +95,6 @@ def _page_class(registry: CollectorRegistry, ready: Callable[[], bool]) -> type[
             """Log nothing: every scrape would be a line."""
 
     return Page
-
-
-def _server_class(family: socket.AddressFamily, max_connection_s: float) -> type[ThreadingHTTPServer]:
-    """Return the server: few connections at a time, each for a limited time."""
-    readers = threading.BoundedSemaphore(_MAX_CONNECTIONS)
-
-    class Server(ThreadingHTTPServer):
-        address_family = family
-        daemon_threads = True
-
-        def process_request(self, request: object, client_address: object) -> None:
-            if not readers.acquire(blocking=False):
-                self.shutdown_request(request)  # type: ignore[arg-type]
-                return
-            super().process_request(request, client_address)  # type: ignore[arg-type]
-
-        def process_request_thread(self, request: Any, client_address: object) -> None:
-            limit = threading.Timer(max_connection_s, _shut_down, (request,))
-            limit.daemon = True
-            limit.start()
-            try:
-                super().process_request_thread(request, client_address)
-            finally:
-                limit.cancel()
-                readers.release()
-
-        def handle_error(self, request: object, client_address: object) -> None:
-            """Log nothing: clients may disconnect at any time."""
-
-    return Server
 
 
 class WatchMetrics:

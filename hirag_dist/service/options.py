@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import errno
-import ipaddress
 import logging
 import resource
 import socket
 from dataclasses import dataclass
 
 from hirag_dist.errors import BackendUnavailable, ConfigError
-from hirag_dist.wire.addresses import DEFAULT_LISTEN, MAX_MESSAGE_BYTES
+from hirag_dist.wire.addresses import DEFAULT_LISTEN, MAX_MESSAGE_BYTES, is_loopback, split_address
 
 MAX_REQUEST_BYTES = 1024 * 1024  # a request is held in memory before its caller is authenticated
 
@@ -35,11 +34,6 @@ class ServerOptions:
         keepalive_s: seconds of silence after which a connection is probed.
         min_ping_interval_s: seconds between a client's probes during a silent call; a client that probes more often is
             disconnected. Clients are asked for 10 s: half of it leaves room for probes that arrive unevenly.
-        max_connection_age_s: seconds after which a connection is asked to reconnect, so that load balancers can move
-            it; 0 for never.
-        max_connection_age_grace_s: seconds that its requests have to finish; then the connection is closed.
-        max_connections: connections at a time in this process.
-        max_connection_idle_s: seconds without a request after which a connection is closed.
         drain_delay_s: seconds for which a stopping service still answers, with health NOT_SERVING, so that load
             balancers notice before the port is closed.
         drain_s: seconds that requests have to finish after that.
@@ -58,8 +52,7 @@ class ServerOptions:
         traces_endpoint: URL of an OpenTelemetry collector; None sends no traces.
 
     Raises:
-        ConfigError: a value is out of range, TLS is half configured, or the address is open to the network without
-            authentication.
+        ConfigError: TLS is half configured, or the address is open to the network without authentication.
     """
 
     listen: str = DEFAULT_LISTEN
@@ -73,10 +66,6 @@ class ServerOptions:
     send_timeout_s: float = 30.0
     keepalive_s: float = 60.0
     min_ping_interval_s: float = 5.0
-    max_connection_age_s: float = 600.0
-    max_connection_age_grace_s: float = 300.0
-    max_connections: int = 4096
-    max_connection_idle_s: float = 300.0
     drain_delay_s: float = 0.0
     drain_s: float = 20.0
     reflection: bool = True
@@ -95,30 +84,6 @@ class ServerOptions:
 
     def __post_init__(self) -> None:
         host, _ = split_address(self.listen)
-        if self.max_message_bytes < 1024:
-            raise ConfigError(f"max_message_bytes must be at least 1024, got {self.max_message_bytes}")
-        counts = (
-            "max_concurrent_retrievals",
-            "max_concurrent_answers",
-            "max_concurrent_requests",
-            "max_connections",
-            "max_context_tokens",
-        )
-        for name in (*counts, "keepalive_s"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("min_ping_interval_s", "max_queue_wait_s", "send_timeout_s", "max_connection_idle_s"):
-            if getattr(self, name) <= 0:
-                raise ConfigError(f"{name} must be above 0, got {getattr(self, name)}")
-        for name in (
-            "max_connection_age_s",
-            "max_connection_age_grace_s",
-            "drain_delay_s",
-            "drain_s",
-            "callers_grace_s",
-        ):
-            if getattr(self, name) < 0:
-                raise ConfigError(f"{name} must not be negative, got {getattr(self, name)}")
         if (self.tls_cert is None) != (self.tls_key is None):
             raise ConfigError("TLS needs both tls_cert and tls_key")
         if self.tls_client_ca is not None and self.tls_cert is None:
@@ -133,44 +98,19 @@ class ServerOptions:
             split_address(self.metrics_listen)
 
 
-def split_address(address: str) -> tuple[str, int]:
-    """Return host and port of HOST:PORT, brackets around IPv6 removed.
-
-    Raises:
-        ConfigError: it is not of that form.
-
-    >>> split_address("[::1]:50051")
-    ('::1', 50051)
-    """
-    host, colon, port = address.rpartition(":")
-    bracketed = host.startswith("[") and host.endswith("]")
-    host = host[1:-1] if bracketed else host
-    ok = colon and host and port.isascii() and port.isdigit() and int(port) <= 65535 and (bracketed or ":" not in host)
-    if not ok:
-        raise ConfigError(f"an address must be HOST:PORT, such as {DEFAULT_LISTEN} or [::1]:50051; got {address!r}")
-    return host, int(port)
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach `host`: "localhost" or a loopback address."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 logger = logging.getLogger(__name__)
 _KEEPALIVE_TIMEOUT_S = 20
 _HANDSHAKE_TIMEOUT_S = 20
+_MAX_CONNECTIONS = 4096  # of a process, at a time
+_IDLE_S = 300  # without a request, after which a connection is closed
+_AGE_S, _AGE_GRACE_S = 600, 300
 _MAX_DESCRIPTORS = 65_536
 _MAX_STREAMS = 100  # of one connection: bounds the data that a client who reads nothing can leave unread
 
 
 def channel_options(options: ServerOptions) -> list[tuple[str, int]]:
     """Return the channel arguments of a server with these options."""
-    chosen = [
+    return [
         ("grpc.so_reuseport", int(options.reuse_port)),  # on by default, which would hide that a port is in use
         ("grpc.max_receive_message_length", min(options.max_message_bytes, MAX_REQUEST_BYTES)),
         ("grpc.max_send_message_length", options.max_message_bytes),
@@ -179,14 +119,13 @@ def channel_options(options: ServerOptions) -> list[tuple[str, int]]:
         ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_S * 1000),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.min_ping_interval_without_data_ms", int(options.min_ping_interval_s * 1000)),
-        ("grpc.max_allowed_incoming_connections", options.max_connections),  # more are closed as they come
+        ("grpc.max_allowed_incoming_connections", _MAX_CONNECTIONS),  # more are closed as they come
         ("grpc.server_handshake_timeout_ms", _HANDSHAKE_TIMEOUT_S * 1000),
-        ("grpc.max_connection_idle_ms", int(options.max_connection_idle_s * 1000)),
+        ("grpc.max_connection_idle_ms", _IDLE_S * 1000),
+        # asked to reconnect, so that load balancers can move connections; then the requests have time to finish
+        ("grpc.max_connection_age_ms", _AGE_S * 1000),
+        ("grpc.max_connection_age_grace_ms", _AGE_GRACE_S * 1000),
     ]
-    if options.max_connection_age_s:
-        chosen.append(("grpc.max_connection_age_ms", int(options.max_connection_age_s * 1000)))
-        chosen.append(("grpc.max_connection_age_grace_ms", int(options.max_connection_age_grace_s * 1000)))
-    return chosen
 
 
 def probe(host: str, port: int, *, reuse_port: bool = False, option: str = "--listen") -> None:

@@ -18,8 +18,7 @@ from google.protobuf.message_factory import GetMessageClass
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import HiragError, InvalidQuery
 from hirag_dist.service.access_log import Context, RequestRecord
-from hirag_dist.service.auth.authentication import Authenticator
-from hirag_dist.service.auth.caller_registry import Caller
+from hirag_dist.service.callers import Authenticator, Caller
 from hirag_dist.service.load_shedding import LoadShedder
 from hirag_dist.wire._pb import query_pb2
 from hirag_dist.wire.error_status import (

@@ -1,14 +1,17 @@
-"""The gRPC server of one process: ports, health, metrics, drain at shutdown."""
+"""The gRPC server of one process: ports, certificates, health, metrics, drain at shutdown."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 import logging
+import ssl
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -16,23 +19,94 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 from prometheus_client import CollectorRegistry
 
-from hirag_dist.errors import BackendUnavailable
+from hirag_dist.errors import BackendUnavailable, ConfigError
 from hirag_dist.execution.tracing import make_provider
-from hirag_dist.service.access_log import AccessLog, RequestRecord
-from hirag_dist.service.auth.authentication import Authenticator, guarded_reflection
-from hirag_dist.service.auth.caller_registry import Caller, Callers, NoCallers, read_callers
-from hirag_dist.service.auth.tls import ServerTls
+from hirag_dist.service.access_log import AccessLog, RequestRecord, Tracing
+from hirag_dist.service.callers import Authenticator, Caller, Callers, NoCallers, guarded_reflection, read_callers
 from hirag_dist.service.catalogue import IndexCatalogue
 from hirag_dist.service.file_watch import Lapse, ReloadingValue
 from hirag_dist.service.index_source import IndexSource
 from hirag_dist.service.load_shedding import LoadShedder
 from hirag_dist.service.metrics import CatalogueMetrics, Metrics, ProcessFacts, timestamp
 from hirag_dist.service.metrics_server import serve_metrics
-from hirag_dist.service.options import ServerOptions, channel_options, probe, split_address
+from hirag_dist.service.options import ServerOptions, channel_options, probe
 from hirag_dist.service.request_gate import SERVICE_NAME, CallerQuotas, RequestGate, service_handler
 from hirag_dist.service.servicer import QueryServicer
-from hirag_dist.service.shutdown import finished_before, stop_signals
-from hirag_dist.service.tracing import Tracing
+from hirag_dist.service.supervisor import finished_before, stop_signals
+from hirag_dist.wire.addresses import join_address, split_address
+
+_ATTEMPTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Certificates:
+    """PEM texts of one version of the certificates.
+
+    Attributes:
+        cert, key: the server's chain and key.
+        client_ca: authority of clients' certificates; None requests none from clients.
+    """
+
+    cert: bytes
+    key: bytes
+    client_ca: bytes | None
+
+
+def read_certificates(cert: str, key: str, client_ca: str | None) -> Certificates:
+    """Return the content of the files, checked.
+
+    Raises:
+        ConfigError: a file cannot be read, is not PEM, or key and certificate do not belong together.
+    """
+    files = [name for name in (cert, key, client_ca) if name is not None]
+    try:
+        for _ in range(_ATTEMPTS):
+            texts = [Path(name).read_bytes() for name in files]
+            check = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            check.load_cert_chain(cert, key)  # ssl loads keys from files only
+            if client_ca is not None:
+                check.load_verify_locations(client_ca)
+            if texts == [Path(name).read_bytes() for name in files]:  # the checked content is the content that was read
+                ca = texts[2] if client_ca is not None else None
+                return Certificates(texts[0], texts[1], ca)
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        raise ConfigError(f"TLS cannot be set up from {', '.join(files)}: {error}") from error
+    raise ConfigError(f"TLS cannot be set up from {', '.join(files)}: they keep changing")
+
+
+class ServerTls:
+    """TLS credentials of the server. Connections after a renewal get the new certificates; older ones stay open.
+
+    Args:
+        options: with `tls_cert` and `tls_key`.
+        changed: called with each version of the certificates.
+
+    Raises:
+        ConfigError: as `read_certificates`.
+    """
+
+    def __init__(self, options: ServerOptions, changed: Callable[[Certificates], None] = lambda _: None) -> None:
+        cert, key, client_ca = str(options.tls_cert), str(options.tls_key), options.tls_client_ca
+        paths = [name for name in (cert, key, client_ca) if name is not None]
+        self.files = ReloadingValue(paths, lambda: read_certificates(cert, key, client_ca), changed)
+        self._presented = self.files.value
+        fetch: Any = self._fetch  # the stubs lack that it may return None
+        self.credentials: grpc.ServerCredentials = grpc.dynamic_ssl_server_credentials(
+            _configuration(self._presented), fetch, require_client_authentication=client_ca is not None
+        )
+
+    def _fetch(self) -> grpc.ServerCertificateConfiguration | None:
+        """Return certificates that gRPC does not have yet, else None. Called at each new connection, in any thread."""
+        newest = self.files.value
+        if newest is self._presented:
+            return None
+        self._presented = newest
+        return _configuration(newest)
+
+
+def _configuration(found: Certificates) -> grpc.ServerCertificateConfiguration:
+    return grpc.ssl_server_certificate_configuration([(found.key, found.cert)], found.client_ca)
+
 
 logger = logging.getLogger(__name__)
 _SAMPLE_S = 1.0  # interval of the gauges
@@ -135,12 +209,11 @@ class QueryServer:
         if options.reflection:
             names = (SERVICE_NAME, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME)
             server.add_generic_rpc_handlers(guarded_reflection(names, self._authenticator, self._observers))
-        address = f"[{host}]" if ":" in host else host
         try:
             if self._tls is None:
-                port = server.add_insecure_port(f"{address}:{port}")
+                port = server.add_insecure_port(join_address(host, port))
             else:
-                port = server.add_secure_port(f"{address}:{port}", self._tls.credentials)
+                port = server.add_secure_port(join_address(host, port), self._tls.credentials)
         except RuntimeError as error:  # taken between the probe and now
             raise BackendUnavailable(f"{options.listen} cannot be listened on; choose another with --listen") from error
         await server.start()
@@ -148,7 +221,7 @@ class QueryServer:
         watched: list[ReloadingValue[Any] | None] = [self._callers, None if self._tls is None else self._tls.files]
         self._watchers = [asyncio.create_task(each.watch(options.poll_s)) for each in watched if each is not None]
         self._watchers.append(asyncio.create_task(self._sample_metrics()))
-        return f"{address}:{port}"
+        return join_address(host, port)
 
     def observe(self, observer: Callable[[RequestRecord], None]) -> None:
         """Call `observer` with the record of each request when it has ended."""

@@ -4,25 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from google.protobuf.message import Message
+
 from hirag_dist.errors import InvalidQuery
 from hirag_dist.service.access_log import Context, RequestRecord
-from hirag_dist.service.auth.caller_registry import Caller
+from hirag_dist.service.callers import Caller
 from hirag_dist.service.engine import Engine
 from hirag_dist.service.index_source import IndexSource, ServedIndex, index_page
 from hirag_dist.service.load_shedding import LoadShedder
-from hirag_dist.service.lookups import Find, LookupMethods, LookupResponse
 from hirag_dist.service.request_gate import RequestGate
-from hirag_dist.types import MAP_REDUCE, AccessScope, Answer, Query, Retrieval
+from hirag_dist.types import (
+    DEFAULT_CHARS,
+    DEFAULT_MEMBERS,
+    DEFAULT_RELATIONS,
+    DEFAULT_SOURCES,
+    MAP_REDUCE,
+    Answer,
+    Query,
+    Retrieval,
+)
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire.convert import (
     LEVELS,
     answer_to_proto,
-    info_to_proto,
+    key_from_proto,
     query_from_proto,
     retrieval_fields,
     scope_from_proto,
@@ -32,13 +42,84 @@ from hirag_dist.wire.error_status import (
     RequestTooLarge,
     SlowReader,
 )
-from hirag_dist.wire.records import message_of
+from hirag_dist.wire.records import MODES, message_fields, message_of
+
+
+def _n_found(*groups: Sequence[Any]) -> int:
+    return sum(map(len, groups))
+
+
+@dataclass(frozen=True, slots=True)
+class _Lookup:
+    """An RPC that looks up a single item.
+
+    Attributes:
+        response: Class of the reply.
+        keys: Fields of the request with an id or a name.
+        find: Calls the engine; takes it, the request, the keys, and `scope` and `deadline_s` as keyword arguments.
+        count: Returns the number of entities, communities, relations and chunks that were found.
+    """
+
+    response: type[Any]
+    keys: tuple[str, ...]
+    find: Callable[..., Awaitable[Any]]
+    count: Callable[[Any], int]
+
+
+_LOOKUPS: Mapping[str, _Lookup] = {
+    "GetEntity": _Lookup(
+        pb.GetEntityResponse,
+        ("entity",),
+        lambda engine, request, entity, **options: engine.get_entity(
+            entity,
+            max_relations=request.max_relations or DEFAULT_RELATIONS,
+            max_sources=request.max_sources or DEFAULT_SOURCES,
+            **options,
+        ),
+        lambda found: (
+            1
+            + _n_found(found.relations, found.neighbours, found.ancestors)
+            + _n_found(found.members, found.communities, found.sources)
+        ),
+    ),
+    "FindPath": _Lookup(
+        pb.FindPathResponse,
+        ("source", "target"),
+        lambda engine, request, source, target, **options: engine.find_path(source, target, **options),
+        lambda found: _n_found(found.entities, found.triples),
+    ),
+    "GetCommunity": _Lookup(
+        pb.GetCommunityResponse,
+        ("community_id",),
+        lambda engine, request, community, **options: engine.get_community(
+            community, max_members=request.max_members or DEFAULT_MEMBERS, **options
+        ),
+        lambda found: 1 + _n_found(found.members, found.children) + (found.parent is not None),
+    ),
+    "GetDocument": _Lookup(
+        pb.GetDocumentResponse,
+        ("document_id",),
+        lambda engine, request, document, **options: engine.get_document(
+            document, start=request.start, max_chars=request.max_chars or DEFAULT_CHARS, **options
+        ),
+        lambda found: len(found.chunks),
+    ),
+}
+
+
+def _lookup_method(method: str) -> Callable[[QueryServicer, bytes, Context], Awaitable[bytes]]:
+    """Return the handler of a look-up."""
+
+    async def look_up(self: QueryServicer, request: bytes, context: Context) -> bytes:
+        return await self.look_up(method, request, context)
+
+    return look_up
+
 
 logger = logging.getLogger(__name__)
 MAX_QUESTION_CHARACTERS = 32_768  # embedding a longer question would delay the other requests
 _DEADLINE_MARGIN_S = 0.05  # subtracted from the deadline, so that a partial result reaches the caller in time
 _SMALLER = "omit_context, omit_source_text or a smaller top_n, top_m or top_c"  # options of a request
-_Response = pb.RetrieveResponse | pb.RetrieveStreamResponse | pb.AnswerResponse | LookupResponse
 
 
 @dataclass(slots=True)
@@ -68,10 +149,6 @@ class _Call:
             )
         return replace(query, reach=self.caller.reach)
 
-    def scope(self) -> AccessScope:
-        """Return the scope of a look-up, limited to what the caller may see."""
-        return scope_from_proto(self.request, self.caller.reach)
-
     def deadline_s(self) -> float | None:
         """Return the seconds that the engine may take; None without a deadline."""
         remaining = self.context.time_remaining()
@@ -84,12 +161,8 @@ class _Call:
 
     def record_answer(self, answer: Answer) -> None:
         """Record the model and the tokens of an answer."""
-        record = self.record
-        record.model, record.input_tokens, record.output_tokens = (
-            answer.model,
-            answer.input_tokens,
-            answer.output_tokens,
-        )
+        self.record.model = answer.model
+        self.record.input_tokens, self.record.output_tokens = answer.input_tokens, answer.output_tokens
 
     def fields(self, retrieval: Retrieval) -> dict[str, Any]:
         """Return the fields of a retrieval's message in a reply, and record its content."""
@@ -100,7 +173,7 @@ class _Call:
         return retrieval_fields(retrieval, omit_context=request.omit_context, omit_source_text=request.omit_source_text)
 
 
-class QueryServicer(LookupMethods):
+class QueryServicer:
     """Servicer of `hirag.query.v1.QueryService`.
 
     Args:
@@ -230,22 +303,33 @@ class QueryServicer(LookupMethods):
 
             async def work() -> bytes:
                 info = call.engine.describe(call.caller.reach, call.request.filter, call.request.as_of)
-                response: bytes = pb.DescribeIndexResponse(info=info_to_proto(info)).SerializeToString()
-                return response
+                response = message_of(
+                    pb.DescribeIndexResponse,
+                    info=message_fields(info, pb.IndexInfo),
+                    modes=[number for mode, number in MODES.items() if self._map_reduce or mode not in MAP_REDUCE],
+                )
+                return bytes(response.SerializeToString())
 
             return await self._indexes.runner.run(work())
 
-    async def look_up(
-        self, method: str, prepare: Callable[[Any, AccessScope], Find], request: bytes, context: Context
-    ) -> bytes:
-        """Return the reply of a look-up."""
+    GetEntity, FindPath, GetCommunity, GetDocument = map(_lookup_method, _LOOKUPS)
+
+    async def look_up(self, method: str, request: bytes, context: Context) -> bytes:
+        """Return the reply of a look-up.
+
+        Raises:
+            InvalidQuery: the id or name is blank or too long.
+        """
+        lookup = _LOOKUPS[method]
         async with self._call(method, request, context) as call:
-            find = prepare(call.request, call.scope())
+            keys = [key_from_proto(call.request, name) for name in lookup.keys]
+            scope = scope_from_proto(call.request, call.caller.reach)
 
             async def work() -> bytes:
-                reply = await find(call.engine, call.deadline_s())
-                call.record.items = reply.items
-                return self._serialized(reply.message, "a smaller max_relations, max_sources, max_members or max_chars")
+                found = await lookup.find(call.engine, call.request, *keys, scope=scope, deadline_s=call.deadline_s())
+                call.record.items = lookup.count(found)
+                reply = message_of(lookup.response, **message_fields(found, lookup.response))
+                return self._serialized(reply, "a smaller max_relations, max_sources, max_members or max_chars")
 
             async with self._slot(call):
                 return await self._indexes.runner.run(work())
@@ -287,13 +371,13 @@ class QueryServicer(LookupMethods):
                 f"nothing of the reply was read for {self._send_timeout_s:g} s, so the rest is dropped", "slow_reader"
             ) from None
 
-    def _serialized(self, response: _Response, smaller: str = _SMALLER) -> bytes:
+    def _serialized(self, response: Message, smaller: str = _SMALLER) -> bytes:
         """Return the bytes of a reply, if they fit into a message.
 
         Args:
             smaller: the options of a request with a smaller reply.
         """
-        message = response.SerializeToString()
+        message: bytes = response.SerializeToString()
         if len(message) > self._max_message_bytes:
             raise RequestTooLarge(
                 f"the reply has {len(message)} bytes, more than the {self._max_message_bytes} that a message may have; "

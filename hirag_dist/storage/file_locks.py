@@ -52,7 +52,7 @@ def sync_tree(root: Path, files: Iterable[Path]) -> None:
     deepest_first = sorted(folders, key=lambda folder: len(folder.parts), reverse=True)
     with ThreadPoolExecutor(_THREADS) as threads:
         for wave in (wanted, deepest_first):
-            list(threads.map(_sync_if_there, wave))
+            list(threads.map(_sync_each, [wave[at::_THREADS] for at in range(min(_THREADS, len(wave)))]))
 
 
 def append_durably(file: Path, data: bytes) -> int:
@@ -88,9 +88,10 @@ def link_or_copy(source: Path, target: Path) -> None:
         shutil.copyfile(source, target)
 
 
-def _sync_if_there(path: Path) -> None:
-    with suppress(FileNotFoundError):
-        sync(path)
+def _sync_each(paths: Iterable[Path]) -> None:
+    for path in paths:
+        with suppress(FileNotFoundError):
+            sync(path)
 
 
 class FileLock:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hirag_dist.core.access.filter import spans
+from hirag_dist.core.access import spans
 from hirag_dist.core.metadata.columns import FieldColumn
 from hirag_dist.core.metadata.dates import parse_period
 from hirag_dist.core.metadata.visibility import DERIVED, DIVISIBLE, WHOLE

@@ -1,7 +1,8 @@
 """Tables and matrices spilled to a temporary folder and memory-mapped: what is read, and what a snapshot is made from.
 
 A snapshot takes every table whole, in the order of its ids. Spilled tables are pages that the system may drop; in
-memory are a block of one column, small columns, and the columns that a table is sorted by.
+memory are a block of one column, and the columns that a table is sorted by. Tables of a few kilobytes stay in memory: a
+small build has hundreds, and a file for each would take longer than its content.
 
 A shuffle file has an entry for each piece, four little endian int64: offset, length, CRC-32 of the piece, and CRC-32 of
 these three. Then follows each piece as an Arrow IPC stream; an empty piece takes no bytes. In Parquet, with a row group
@@ -17,6 +18,7 @@ import uuid
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +86,7 @@ def _stream(table: pa.Table) -> pa.Buffer:
 
 _PREFIX, _LOCK, _NEW_LOCK = "hirag-publish-", "lock", "new-lock"
 _PIECE_BYTES = 1 << 30  # of one array of a column: below the reach of 32-bit offsets
+_SMALL_BYTES = 1 << 16  # of a table that stays in memory
 _MEMORY_BYTES = 1 << 16  # of one buffer of an array in memory
 _BLOCK_BYTES = 64 << 20  # sorted at a time
 _BLOCK_ROWS = 65_536
@@ -128,9 +131,17 @@ class SpillFile:
         Raises:
             StoreError: as `table`.
         """
+        pending, first, n_bytes = iter(parts), [schema.empty_table()], 0
+        for part in pending:
+            first.append(part)
+            n_bytes += part.nbytes
+            if n_bytes > _SMALL_BYTES:
+                break
+        else:
+            return pa.concat_tables(first).combine_chunks()
         columns = [_Column(self._folder, field.type, self._piece_bytes) for field in schema]
         with self._errors():
-            for part in parts:
+            for part in chain(first, pending):
                 for column, given in zip(columns, part.columns, strict=True):
                     for block in given.chunks:
                         column.append(block)
@@ -147,6 +158,8 @@ class SpillFile:
         Raises:
             StoreError: as `table`.
         """
+        if table.nbytes <= _SMALL_BYTES:
+            return table.take(pa.array(rows)).combine_chunks()
         with self._errors():
             columns = [self._rows(column, rows) for column in table.columns]
         pa.default_memory_pool().release_unused()

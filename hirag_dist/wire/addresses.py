@@ -8,6 +8,8 @@ from typing import Final
 from urllib.parse import quote, urlsplit
 from urllib.request import proxy_bypass
 
+from hirag_dist.errors import ConfigError
+
 DEFAULT_LISTEN = "127.0.0.1:50051"
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 
@@ -28,15 +30,43 @@ def proxy_options(target: str) -> list[tuple[str, int]]:
     ([('grpc.enable_http_proxy', 0)], [('grpc.enable_http_proxy', 0)], [('grpc.enable_http_proxy', 0)])
     """
     hosts = [urlsplit(f"//{address}").hostname or "" for address in _SCHEME.sub("", target).split(",")]
-    direct = all(_is_loopback(host) or proxy_bypass(host) for host in hosts)
+    direct = all(is_loopback(host) or proxy_bypass(host) for host in hosts)
     return [("grpc.enable_http_proxy", 0)] if direct else []
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can reach `host`: "localhost" or a loopback address."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Return host and port of HOST:PORT, brackets around IPv6 removed.
+
+    Raises:
+        ConfigError: it is not of that form.
+
+    >>> split_address("[::1]:50051")
+    ('::1', 50051)
+    """
+    host, colon, port = address.rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    host = host[1:-1] if bracketed else host
+    ok = colon and host and port.isascii() and port.isdigit() and int(port) <= 65535 and (bracketed or ":" not in host)
+    if not ok:
+        raise ConfigError(f"an address must be HOST:PORT, such as {DEFAULT_LISTEN} or [::1]:50051; got {address!r}")
+    return host, int(port)
+
+
+def join_address(host: str, port: int) -> str:
+    """Return HOST:PORT, with brackets around IPv6.
+
+    >>> join_address("::1", 50051)
+    '[::1]:50051'
+    """
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 SCHEME: Final = "hirag"

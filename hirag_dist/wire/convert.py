@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any, TypedDict, TypeVar
 
 from hirag_dist.errors import InvalidQuery
-from hirag_dist.types import AccessScope, Answer, IndexEntry, IndexInfo, Query, Retrieval
+from hirag_dist.types import AccessScope, Answer, Query, Retrieval
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire.records import MODE_NAMES, MODES, enum_names, message_fields, message_of, record_of
 
@@ -221,11 +221,6 @@ def retrieval_fields(
     return found
 
 
-def retrieval_from_proto(message: pb.Retrieval) -> Retrieval:
-    """Return the retrieval of a message; texts that were left out are empty."""
-    return record_of(Retrieval, message)
-
-
 def answer_to_proto(answer: Answer, retrieval: Mapping[str, Any] | None = None) -> pb.FinalAnswer:
     """Return the message that ends an answer.
 
@@ -242,22 +237,3 @@ def answer_from_proto(message: pb.FinalAnswer, retrieval: Retrieval) -> Answer:
     """Return the answer of a message; `retrieval` comes from the stream, unless the message has another."""
     answer = record_of(Answer, message)
     return answer if message.HasField("retrieval") else replace(answer, retrieval=retrieval)
-
-
-def info_to_proto(info: IndexInfo) -> pb.IndexInfo:
-    """Return the message for a snapshot's description.
-
-    Raises:
-        TypeError: a layer holds a value that is no number, text or boolean.
-    """
-    return message_of(pb.IndexInfo, **message_fields(info, pb.IndexInfo))
-
-
-def info_from_proto(message: pb.IndexInfo) -> IndexInfo:
-    """Return the description of a snapshot."""
-    return record_of(IndexInfo, message)
-
-
-def entry_from_proto(message: pb.IndexEntry) -> IndexEntry:
-    """Return an entry of the list of indexes."""
-    return record_of(IndexEntry, message)

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 import pytest
 
 from hirag_dist.application.drift import measure_drift
-from hirag_dist.core.drift.report import DriftReport
+from hirag_dist.core.drift import DriftReport
 from hirag_dist.storage.snapshot.reader import Snapshot
 from tests.altered_snapshots import altered
 from tests.toy_builds import LONG, Bench, rows

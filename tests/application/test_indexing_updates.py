@@ -15,7 +15,7 @@ from hirag_dist.application.index_result import IndexResult
 from hirag_dist.composition.build_records import last_build
 from hirag_dist.errors import SnapshotError
 from hirag_dist.indexing.stages.read import unit_of
-from hirag_dist.interop.exporters import graphrag_tables
+from hirag_dist.interop.exporters.graphrag import graphrag_tables
 from hirag_dist.storage.layout import CURRENT
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
 from hirag_dist.storage.store import Store
@@ -38,27 +38,13 @@ def tables_of(snapshot: Snapshot) -> dict[str, Any]:
     return {name: snapshot.table(name) for name in snapshot.manifest.counts}
 
 
-def stand_ins(snapshot: Snapshot) -> int:
-    return sum(origin == "stand-in" for origin in snapshot.table("reports", ["origin"])["origin"].to_pylist())
-
-
 @pytest.fixture
-def behind(index: RefusingIndex) -> Snapshot:
-    """Return an index whose update had no budget: its reports are stand-ins."""
-    index.build("engine.txt", "loom.txt")
-    result = index.build(*TEXTS)
-    assert result.update is not None
-    snapshot = open_snapshot(index.store)
-    assert stand_ins(snapshot)
-    return snapshot
-
-
-@pytest.fixture
-def imported(behind: Snapshot, index: RefusingIndex, tmp_path: Path) -> tuple[str, IndexResult]:
+def imported(index: RefusingIndex, tmp_path: Path) -> tuple[str, IndexResult]:
     """Return another index, of a graph that was exported."""
+    index.build("engine.txt", "loom.txt")
     folder, uri = tmp_path / "graphrag", str(tmp_path / "imported")
     folder.mkdir()
-    for name, table in graphrag_tables(tables_of(behind)).items():
+    for name, table in graphrag_tables(tables_of(open_snapshot(index.store))).items():
         pq.write_table(table, folder / f"{name}.parquet")
     return uri, run_import(read_import(str(folder), index.config), str(folder), uri, index.config)
 

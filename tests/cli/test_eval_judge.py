@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.built_in_builds import write_corpus
 from tests.scripted_endpoint import Asked, Endpoint, Script, run_command, write_config
 
 Run = Callable[..., tuple[int, Any]]
@@ -89,3 +90,43 @@ def test_both_orders_are_judged_once_and_a_second_run_asks_nobody(run: Run, serv
     assert (code, len(judge.asked), report["this_run"]["calls"]) == (0, 6, 0)
     assert report["results"] == before
     assert report["units"] == {"new": 0, "from_before": 6}
+
+
+def refusing(asked: Asked) -> str | int:
+    """The endpoint answers questions, and refuses whatever needs judgement, as `simulate-llm` does."""
+    return "It is told [S1]." if asked.task == "answer" else 400
+
+
+@pytest.mark.parametrize("kind", ["judge", "claims"])
+def test_a_judge_that_refuses_is_found_before_an_answer_is_paid(
+    kind: str, serve: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    endpoint = serve(refusing)
+    config_for(tmp_path, big=endpoint)
+    write_corpus(tmp_path / "corpus", 2)
+    built = ["index", "corpus", "--index", "index", "--executor", "inline"]
+    assert run_command(built, monkeypatch, capfd)[0] == 0
+    questions = [{"id": own_id, "question": text} for own_id, text in QUESTIONS.items()]
+    (tmp_path / "q.jsonl").write_text("\n".join(map(json.dumps, questions)))
+    command = ["eval", kind, "--index", "index", "--questions", "q.jsonl", "--modes", "local,naive", "--out", "out"]
+    code, said = run_command(command, monkeypatch, capfd)
+    assert code == 2
+    assert "No answer was made, because the model of role judge failed a trial: endpoint big (big)" in said["error"]
+    assert [asked.task for asked in endpoint.asked] == [kind]
+
+
+def test_a_judge_that_works_is_tried_once(
+    run: Run, serve: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    endpoint = serve(lambda asked: "It is told [S1]." if asked.task == "answer" else by_merit(asked))
+    config_for(tmp_path, big=endpoint)
+    write_corpus(tmp_path / "corpus", 2)
+    assert run_command(["index", "corpus", "--index", "index", "--executor", "inline"], monkeypatch, capfd)[0] == 0
+    (tmp_path / "q.jsonl").write_text(json.dumps({"id": "q1", "question": "What did Charles Babbage design?"}))
+    for _ in range(2):
+        code, report = run("--index", "index", "--questions", "q.jsonl", "--modes", "local,naive")
+        assert code == 0
+        assert report["results"]["verdicts"] == 10
+        tasks = [asked.task for asked in endpoint.asked]
+        assert tasks == ["judge", "answer", "answer", "judge"], "the trial first; both orders are one request"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.evaluation import read_questions
+from hirag_dist.evaluation.questions import read_questions
 from tests.scripted_endpoint import Asked, Endpoint, run_command, write_config
 
 Run = Callable[..., tuple[int, Any]]

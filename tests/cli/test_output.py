@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from hirag_dist.cli._output import replacing
 
 NOISE = """
 import os, sys
@@ -40,3 +43,17 @@ def test_stdout_holds_the_json_object_alone(argv: list[str], code: int, said: st
     assert said in json.loads(done.stdout)["error"]
     assert len(done.stdout.splitlines()) == 1
     assert said in done.stderr
+
+
+def test_a_file_is_replaced_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
+    file = tmp_path / "graph.graphml"
+    file.write_text("before")
+    with pytest.raises(UnicodeEncodeError), replacing(file) as new:
+        new.write_text("the first half \ud800")
+    assert file.read_text() == "before"
+    assert list(tmp_path.iterdir()) == [file]
+    with replacing(file) as new:
+        new.write_text("after")
+        assert file.read_text() == "before"
+    assert file.read_text() == "after"
+    assert list(tmp_path.iterdir()) == [file]

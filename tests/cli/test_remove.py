@@ -2,12 +2,86 @@
 
 from __future__ import annotations
 
+import json
+import uuid
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
+from pymilvus import MilvusClient
+from typer.testing import CliRunner
 
+from hirag_dist.cli._command_line import add_command
+from hirag_dist.config.model import VectorsConfig
+from hirag_dist.errors import IndexBusy
+from hirag_dist.retrieval.vector_index.milvus import collection_name, open_milvus_lite
+from hirag_dist.retrieval.vector_index.milvus.collection import resolved
+from hirag_dist.storage.layout import HISTORY
+from hirag_dist.storage.lock import BuildLock
+from hirag_dist.storage.snapshot.reader import open_snapshot
+from hirag_dist.storage.store import Store
 from tests.cli.update_commands import CommandBench, indexed_bench
 from tests.removal_builds import KEPT, REMOVED
+from tests.storage import snapshots
+
+app = typer.Typer()
+add_command(app, "prune")
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)  # where no hirag.yaml is
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(str(tmp_path / "index"))
+
+
+@pytest.fixture
+def ids(store: Store) -> list[str]:
+    """Two snapshots; the second one took over long ago."""
+    made = []
+    for _ in range(2):
+        made.append(snapshots.publish(store, snapshots.tiny_tables(uuid.uuid4().hex)).snapshot_id)
+        store.write_json(
+            HISTORY, {"history": [[own_id, 1_700_000_000 + at] for at, own_id in enumerate(made, start=1)]}
+        )
+    return made
+
+
+def run(store: Store, *options: str) -> dict[str, Any]:
+    result = CliRunner().invoke(app, ["--index", store.root, "--json", "--keep", "0", *options])
+    if result.exception is not None:
+        raise result.exception
+    return dict(json.loads(result.stdout))
+
+
+def test_snapshots_and_their_collections_in_lite_go(store: Store, ids: list[str]) -> None:
+    for own_id in ids:
+        open_milvus_lite(open_snapshot(store, own_id), VectorsConfig()).close()
+    said = run(store, "--dry-run")
+    assert said["dry_run"]
+    assert [one["snapshot"] for one in said["removed"]] == [ids[0]]
+    assert said["removed"][0]["retired_at"] == "2023-11-14T22:13:22+00:00"
+    assert said["collections"] == [collection_name(ids[0])]
+    assert store.names("snapshots") == sorted(ids)
+    assert run(store) == said | {"dry_run": False}
+    assert store.names("snapshots") == [ids[1]]
+    held = MilvusClient(str(Path(store.root) / "milvus" / "milvus.db"))
+    assert held.list_collections() == [resolved(held, collection_name(ids[1]))]
+    held.close()
+    assert run(store)["removed"] == run(store)["collections"] == []
+
+
+def test_not_while_a_build_runs(store: Store, ids: list[str]) -> None:
+    with BuildLock(store):
+        held = store.read_json("run.lock")
+        store.write_json("run.lock", held | {"host": "another"})
+        with pytest.raises(IndexBusy):
+            run(store)
+    assert store.names("snapshots") == sorted(ids)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Output of `status` about stages and updates."""
+"""Output of `status` about stages, updates and documents."""
 
 from __future__ import annotations
 
@@ -13,7 +13,32 @@ from hirag_dist.storage.snapshot.reader import read_current
 from hirag_dist.storage.snapshot.writer import make_current
 from hirag_dist.types import ChatRequest
 from tests.altered_snapshots import altered
+from tests.cli.update_commands import CommandBench, indexed_bench
 from tests.toy_builds import Bench, between, task_of
+
+
+@pytest.fixture
+def bench(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> CommandBench:
+    return indexed_bench(tmp_path, capfd)
+
+
+def run_in(bench: CommandBench, *arguments: str) -> tuple[int, str]:
+    """Run a command that takes no configuration."""
+    code = run([*arguments, "--index", bench.index])
+    said = bench.capfd.readouterr()
+    return code, " ".join((said.out + said.err).split())
+
+
+def test_documents_are_listed_and_removed(bench: CommandBench) -> None:
+    uri, own = next(iter(sorted(bench.ids().items())))
+    code, said = run_in(bench, "status", "--documents")
+    assert code == 0
+    assert said.startswith(f"{len(bench.ids())} documents")
+    assert own in said
+    code, said = run_in(bench, "status", "--documents", "--source", uri)
+    assert (code, said.split(" id path", 1)[0]) == (0, "1 document")
+    assert bench.run("remove", own)[0] == 0
+    assert uri not in bench.uris()
 
 
 def test_the_update_that_made_the_current_snapshot_and_its_debt(

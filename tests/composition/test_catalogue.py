@@ -13,7 +13,7 @@ from hirag_dist.config.model import Config
 from hirag_dist.config.service import ServiceConfig
 from hirag_dist.errors import ConfigError
 from hirag_dist.retrieval.engine import QueryEngine
-from hirag_dist.service.auth.caller_registry import Caller
+from hirag_dist.service.callers import Caller
 from hirag_dist.types import Answer, Query
 from hirag_dist.wire.error_status import IndexUnavailable
 from tests.built_in_builds import CONFIG, build

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import yaml
 
-from hirag_dist.cli.init import template
+from hirag_dist.cli.config import template
 from hirag_dist.config.model import Config
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pymilvus import MilvusClient
 
 from hirag_dist.config.model import VectorsConfig
-from hirag_dist.core.access.labels import PARTIAL, VISIBLE, patterns
+from hirag_dist.core.access import PARTIAL, VISIBLE, patterns
 from hirag_dist.protocols import VectorIndex
 from hirag_dist.retrieval.vector_index.memory import MemoryVectors
 from hirag_dist.retrieval.vector_index.milvus import MilvusVectors, collection_name, open_milvus, open_milvus_lite
@@ -19,7 +19,7 @@ from hirag_dist.retrieval.vector_index.milvus.fill import FilledCollection
 from hirag_dist.retrieval.vector_index.milvus.labels import LabelledRows, RowFilter, pattern_tenants
 from hirag_dist.retrieval.view.filtered_index import AccessControlledIndex
 from hirag_dist.retrieval.view.index import MappedIndex
-from hirag_dist.storage.access.label_files import read_label_sets
+from hirag_dist.storage.label_files import read_label_sets
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import AccessFilter
 from tests.labelled_builds import build

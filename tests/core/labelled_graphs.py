@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hirag_dist.core.access.labels import patterns
+from hirag_dist.core.access import patterns
 from hirag_dist.core.graph.csr import build_graph
 from hirag_dist.types import AccessFilter, CsrGraph
 

@@ -13,7 +13,8 @@ from typing import Any
 
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
-from hirag_dist.evaluation import Session, SessionOptions, WorkUnit, open_session
+from hirag_dist.evaluation.session import Session, SessionOptions, open_session
+from hirag_dist.evaluation.work_units import WorkUnit
 from hirag_dist.protocols import EventListener
 
 

@@ -4,10 +4,100 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
+from scipy import stats
 
-from hirag_dist.evaluation.board import Board, all_pairs, comparison, difference_table, mean_table
-from hirag_dist.evaluation.metrics.statistics import holm, wilcoxon
+from hirag_dist.evaluation.board import (
+    Board,
+    all_pairs,
+    bootstrap_means,
+    comparison,
+    difference_table,
+    holm,
+    mean_table,
+    wilcoxon,
+)
+from hirag_dist.types.index_info import Interval
+
+TABLE_6 = {
+    ("comprehensiveness", "podcasts"): (
+        "-0.06 -1.56 -4.1 -3.42 -6.2 -7.45 -8.17 -8.12 -8.85 -1.96 -0.23 -1.62 -0.56 -0.66 -1.97",
+        "1000 633 0 6 0 0 0 0 0 389 1000 633 1000 1000 389",
+    ),
+    ("comprehensiveness", "news"): (
+        "-2.03 -3.62 -5.07 -5.63 -6.3 -7.78 -8.34 -8.44 -8.27 -0.45 -1.54 -4.01 -0.86 -2.94 -3.68",
+        "170 2 0 0 0 0 0 0 0 777 371 0 777 16 2",
+    ),
+    ("empowerment", "podcasts"): (
+        "-4.3 -3.76 -2.2 -1.27 -3.71 -1.5 -0.55 -0.57 -4.1 -1.23 -2.54 -1.73 -1.78 0 -0.86",
+        "0 2 281 1000 3 936 1000 1000 0 1000 120 682 682 1000 1000",
+    ),
+}
+ROUNDED_Z, ROUNDED_P = 0.005, 0.0005
+
+
+@pytest.mark.parametrize("cell", TABLE_6, ids=" ".join)
+def test_p_values_follow_from_z_values_corrected_within_one_criterion(cell: tuple[str, str]) -> None:
+    z_values, thousandths = ([float(each) for each in column.split()] for column in TABLE_6[cell])
+    assert len(z_values) == len(thousandths) == 15
+
+    def corrected(shift: float) -> list[float]:
+        return holm([2 * float(stats.norm.sf(max(abs(z) + shift, 0.0))) for z in z_values])
+
+    for low, printed, high in zip(corrected(ROUNDED_Z), thousandths, corrected(-ROUNDED_Z), strict=True):
+        if printed:
+            assert low - ROUNDED_P <= printed / 1000 <= high + ROUNDED_P
+        else:
+            assert low < 0.001
+
+
+def test_the_interval_agrees_with_scipys() -> None:
+    values = np.random.default_rng(8).normal(size=60)
+    theirs = stats.bootstrap((values,), np.mean, method="percentile", random_state=3, n_resamples=9999)
+    (found,) = bootstrap_means(values[:, None])
+    low, high = theirs.confidence_interval
+    assert (found.low, found.high) == pytest.approx((low, high), abs=0.02)
+
+
+def test_columns_are_drawn_together() -> None:
+    """A column that is another one plus a constant has a difference without any spread, however wide both are."""
+    values = np.random.default_rng(2).random(40)
+    together = bootstrap_means(np.stack([values, values + 1, values + 1 - values], axis=1))
+    assert together[1].low == pytest.approx(together[0].low + 1)
+    assert together[2] == Interval(*[pytest.approx(1.0)] * 3)
+    assert together[2].beyond_zero
+    assert not bootstrap_means((values - values)[:, None])[0].beyond_zero
+
+
+def test_questions_without_a_value_count_for_nothing() -> None:
+    values = np.array([1.0, np.nan, 0.0, np.nan])
+    assert bootstrap_means(values[:, None])[0].value == 0.5
+    assert math.isnan(bootstrap_means([[np.nan], [np.nan]])[0].value)
+
+
+def test_a_table_without_two_dimensions_is_refused() -> None:
+    with pytest.raises(ValueError, match="two dimensions"):
+        bootstrap_means([1.0, 2.0])
+
+
+def test_signed_ranks_agree_with_scipy() -> None:
+    differences = np.random.default_rng(9).integers(-2, 4, 60).astype(float)
+    theirs = stats.wilcoxon(differences, method="asymptotic").pvalue
+    found = wilcoxon(np.append(differences, np.nan))
+    assert found is not None
+    assert found.p == pytest.approx(theirs)
+    assert found.z > 0
+    assert wilcoxon([0.0, 0.0]) == (0.0, 1.0)
+    assert wilcoxon([np.nan]) is None
+
+
+def test_holm_by_hand() -> None:
+    """0.005·4, 0.01·3, 0.03·2, 0.04·1: the last is raised to the one before it."""
+    assert holm([0.04, 0.005, 0.03, 0.01]) == pytest.approx([0.06, 0.02, 0.06, 0.03])
+    assert holm([0.9, 0.8]) == [1.0, 1.0]
+    assert holm([]) == []
+
 
 SCORES = {"a": [1.0, 1.0, 1.0, 1.0, 0.5, 0.0], "b": [0.0, 0.5, 0.5, 0.5, 0.5, 0.5], "c": [0.0] * 6}
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from hirag_dist.errors import InputError
-from hirag_dist.evaluation import Question, QuestionFields, Questions, questions, read_questions
+from hirag_dist.evaluation import questions
+from hirag_dist.evaluation.questions import Question, QuestionFields, Questions, read_questions
 
 
 def read(folder: Path, records: list[Any], fields: QuestionFields | None = None, limit: int | None = None) -> Questions:

@@ -14,7 +14,8 @@ import pytest
 
 from hirag_dist.core.prompts.reply_parsing import MalformedReply
 from hirag_dist.errors import BudgetReached, ConfigError, InvalidQuery, ModelUnavailable, RequestRejected
-from hirag_dist.evaluation import Outcomes, Session
+from hirag_dist.evaluation.session import Session
+from hirag_dist.evaluation.work_units import Outcomes
 from hirag_dist.execution.events import StageFailedEvent, StageFinished, StageStarted, TaskFinished
 from hirag_dist.testing.simulator import Simulator, SimulatorOptions
 from hirag_dist.testing.simulator.app import Endpoint

@@ -18,7 +18,7 @@ from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.executors import InlineExecutor
 from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.stage import ByKey, Services, Split, Tables
-from hirag_dist.execution.stage_store import stage_key
+from hirag_dist.execution.stage_results import stage_key
 from hirag_dist.execution.task import Task, TaskResult
 from hirag_dist.schemas import REJECTS
 from hirag_dist.storage.digest import WrittenFile

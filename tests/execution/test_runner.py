@@ -18,7 +18,7 @@ from hirag_dist.execution.events import StageFailedEvent, StageFinished, StageSt
 from hirag_dist.execution.executors import InlineExecutor
 from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.stage import ByKey, ByRows, Services, Split, Tables, Whole
-from hirag_dist.execution.stage_store import stage_key
+from hirag_dist.execution.stage_results import stage_key
 from hirag_dist.execution.task import Slice, Task, run_task
 from hirag_dist.llm.call import CallContext
 from hirag_dist.schemas import REJECTS

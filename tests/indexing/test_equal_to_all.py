@@ -70,7 +70,7 @@ def updated(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     """Return the snapshots of a random history."""
     keys: dict[str, Any] = {"update": {"max_ratio": 2} if request.param else {"max_ratio": 1000, "staleness": 0}}
     living = LivingBench(tmp_path_factory.mktemp("living"))
-    rng, now = random.Random(request.param), corpus(26)
+    rng, now = random.Random(request.param), corpus(16)
     living.index(now, script=untidy, **keys)
     found = []
     for step in range(2):

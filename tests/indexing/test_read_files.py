@@ -108,9 +108,8 @@ def step(corpus: Corpus, snapshot: Snapshot, rng: random.Random) -> Any:
     return lambda build: build.remove(DocumentSelection((gone,)))
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_a_history_gives_the_ids_that_reading_every_file_gives(tmp_path: Path, seed: int) -> None:
-    rng, corpus = random.Random(seed), Corpus(tmp_path / "corpus")
+def test_a_history_gives_the_ids_that_reading_every_file_gives(tmp_path: Path) -> None:
+    rng, corpus = random.Random(0), Corpus(tmp_path / "corpus")
     for number, text in enumerate(TEXTS):
         corpus.write(f"{'ab'[number % 2]}/{number}.txt", text)
     corpus.write("a/many.jsonl", records(TEXTS[:3], rng))
@@ -121,7 +120,7 @@ def test_a_history_gives_the_ids_that_reading_every_file_gives(tmp_path: Path, s
         bench.takes_copies = False
     results = [indexed(bench, corpus.folder, **keys) for bench in benches]
     n_unread = 0
-    for _ in range(10):
+    for _ in range(8):
         store, last = benches[1].store, results[1].manifest.snapshot_id
         store.delete(read_files_path(last))
         work = step(corpus, open_snapshot(store, last), rng)
@@ -130,7 +129,7 @@ def test_a_history_gives_the_ids_that_reading_every_file_gives(tmp_path: Path, s
         results = [bench.result for bench in benches]
         n_unread += results[0].unread_files
         assert results[1].unread_files == 0
-    assert n_unread > 20
+    assert n_unread > 15
 
 
 def outcome(bench: Bench, work: Any, **keys: Any) -> Any:

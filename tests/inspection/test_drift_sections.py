@@ -7,16 +7,17 @@ from dataclasses import replace
 import pyarrow as pa
 from lxml import html
 
-from hirag_dist.core.drift.measures import StaleTexts
-from hirag_dist.core.drift.report import (
+from hirag_dist.core.drift import (
     CommunityDrift,
     DriftReport,
     GroupSizes,
     LayerDrift,
     PartitionDrift,
+    StaleTexts,
     UpdateStaleness,
 )
-from hirag_dist.inspection import inspect_tables, outline, render_page
+from hirag_dist.inspection.page import outline, render_page
+from hirag_dist.inspection.summary import inspect_tables
 
 Tables = dict[str, pa.Table]
 GROUPS = PartitionDrift(GroupSizes(3, 1, 0), GroupSizes(4, 0, 0), 0.75, 0.5)

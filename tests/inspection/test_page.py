@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 from lxml import etree
 
-from hirag_dist.inspection import inspect_tables, outline, render_page
+from hirag_dist.inspection.page import outline, render_page
+from hirag_dist.inspection.summary import inspect_tables
 
 Tables = dict[str, pa.Table]
 

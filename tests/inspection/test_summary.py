@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from hirag_dist.inspection import Inspection, inspect_tables
+from hirag_dist.inspection.model import Inspection
+from hirag_dist.inspection.summary import inspect_tables
 
 Tables = dict[str, pa.Table]
 

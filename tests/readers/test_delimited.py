@@ -59,6 +59,30 @@ def test_tables_without_documents(read: Read, data: str, reason: str) -> None:
     assert reason in found.reason
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        "1,2.5,2024-01-31\n2,3.5,2024-02-01\n",
+        "17;The keeper lit the lamp at dusk.;;\n18;The boat came back in the morning.;;\n",
+        "1\thttps://example.org/a\t-3,5 %\ttrue\n",
+        "31/01/2024 10:15,12:30,ann@example.org\n",
+    ],
+)
+@pytest.mark.parametrize("field", [None, "text"])
+def test_a_table_without_a_header_is_told_to_get_one(read: Read, data: str, field: str | None) -> None:
+    (found,) = read("d.csv", data, text_field=field)
+    assert "put a line above it that names the columns" in found.reason
+
+
+@pytest.mark.parametrize(
+    "data", ["name,year\nAda,1815\n", "id,2019,2020\na,1,2\n", "Ada,Bob\nCleo,Dan\n", ",,x\n1,2,3\n"]
+)
+def test_a_header_without_a_text_is_still_a_header(read: Read, data: str) -> None:
+    (found,) = read("d.csv", data)
+    assert "no field named" in found.reason
+    assert "put a line above" not in found.reason
+
+
 def test_columns_by_option(read: Read) -> None:
     data = "a,b,c\none,two,three\n"
     (found,) = read("d.csv", data, text_field="b", title_field="a", label_field="c")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hirag_dist.cli._output import out
-from hirag_dist.cli._render import show_retrieval
+from hirag_dist.cli.query import show_retrieval
 from hirag_dist.composition.models import make_coordinator, make_pool
 from hirag_dist.config.model import Config
 from hirag_dist.config.model import RetrievalConfig as RetrievalConfig

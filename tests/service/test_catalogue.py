@@ -12,9 +12,9 @@ import pytest
 
 from hirag_dist.client import AsyncHiragClient, IndexNotFound, Overloaded
 from hirag_dist.errors import InvalidQuery, SnapshotCorrupt, StoreError
-from hirag_dist.service.auth.caller_registry import Caller
+from hirag_dist.service.callers import Caller
 from hirag_dist.service.catalogue import CatalogueLimits, IndexCatalogue, IndexDefinition
-from hirag_dist.service.engine import EngineRunner, InlineEngineRunner
+from hirag_dist.service.engine import EngineRunner
 from hirag_dist.service.hot_swap import SnapshotSwapper
 from hirag_dist.service.options import ServerOptions
 from hirag_dist.service.server import QueryServer
@@ -59,7 +59,7 @@ class Folders:
 
     def catalogue(self, default: str | None = None, **limits: Any) -> IndexCatalogue:
         chosen = CatalogueLimits(**{"poll_s": 3600.0} | limits)
-        return IndexCatalogue(self.listed, self.swapper, chosen, InlineEngineRunner(), default, clock=lambda: self.now)
+        return IndexCatalogue(self.listed, self.swapper, chosen, EngineRunner(), default, clock=lambda: self.now)
 
 
 async def ask(catalogue: IndexCatalogue, name: str, caller: Caller = ALL, left_s: float | None = None) -> str:
@@ -102,7 +102,7 @@ async def test_an_index_is_opened_once_before_the_catalogue_is_ready(folders: Fo
         await may_open.wait()
 
     limits = CatalogueLimits(poll_s=3600.0)
-    runner = InlineEngineRunner()
+    runner = EngineRunner()
     catalogue = IndexCatalogue(folders.listed, folders.swapper, limits, runner, "beta", open_once=open_once)
     starting = asyncio.create_task(catalogue.start())
     while len(tried) < 2:

@@ -10,10 +10,10 @@ from contextlib import aclosing
 
 import pytest
 
-from hirag_dist.service.engine import EngineRunner, InlineEngineRunner, ThreadEngineRunner
+from hirag_dist.service.engine import EngineRunner, ThreadEngineRunner
 
 
-@pytest.fixture(params=[InlineEngineRunner, ThreadEngineRunner])
+@pytest.fixture(params=[EngineRunner, ThreadEngineRunner])
 async def runner(request: pytest.FixtureRequest) -> AsyncIterator[EngineRunner]:
     made: EngineRunner = request.param()
     yield made

@@ -10,9 +10,9 @@ from typing import Any
 import grpc
 import numpy as np
 
+from hirag_dist.client.common import service_stub
 from hirag_dist.service.request_gate import SERVICE_NAME
 from hirag_dist.wire._pb import query_pb2 as pb
-from hirag_dist.wire._pb import query_pb2_grpc
 from tests.service import fakes
 
 METHODS = ("Retrieve", "RetrieveStream", "Answer", "DescribeIndex", "ListIndexes", "GetEntity", "FindPath", "Unknown")
@@ -61,7 +61,7 @@ async def test_hostile_messages_end_with_a_status_and_proper_questions_are_answe
         return await call.code(), await call.details() or ""
 
     async with fakes.channel(service) as channel:
-        stub = query_pb2_grpc.QueryServiceStub(channel)
+        stub = service_stub(channel)
         for seed in range(10):
             sent = enumerate(hostile(48, seed))
             ends = await asyncio.gather(*(status(channel, METHODS[at % len(METHODS)], data) for at, data in sent))

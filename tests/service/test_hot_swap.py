@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from hirag_dist.client.common import service_stub
 from hirag_dist.errors import SnapshotCorrupt, SnapshotNotFound, StoreError
 from hirag_dist.service.hot_swap import SnapshotSwapper
 from hirag_dist.wire._pb import query_pb2 as pb
-from hirag_dist.wire._pb import query_pb2_grpc
 from tests.service import fakes
 
 
@@ -156,7 +156,7 @@ async def test_no_request_fails_while_snapshots_change(store: Store, start: fake
         return asked
 
     async with fakes.channel(service) as channel:
-        stub = query_pb2_grpc.QueryServiceStub(channel)
+        stub = service_stub(channel)
         callers = [asyncio.create_task(ask(stub)) for _ in range(8)]
         for number in range(2, 12):
             store.current = f"s{number}"

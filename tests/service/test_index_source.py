@@ -5,10 +5,10 @@ from __future__ import annotations
 import grpc
 import pytest
 
+from hirag_dist.client.common import service_stub
 from hirag_dist.service.index_source import index_page
 from hirag_dist.types import IndexEntry
 from hirag_dist.wire._pb import query_pb2 as pb
-from hirag_dist.wire._pb import query_pb2_grpc
 from tests.service import fakes
 
 QUERY = pb.Query(question="Who lit the lamp?")
@@ -23,7 +23,7 @@ async def test_a_service_with_one_index_has_none_of_any_name(
     if method != "DescribeIndex":
         request.query.CopyFrom(QUERY)
     async with fakes.channel(service) as channel:
-        call = getattr(query_pb2_grpc.QueryServiceStub(channel), method)(request)
+        call = getattr(service_stub(channel), method)(request)
         with pytest.raises(
             grpc.aio.AioRpcError, match="index: there is no 'acme' among those that you may ask"
         ) as caught:

@@ -19,7 +19,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
-from hirag_dist.service.access_log import AccessLog, RequestRecord
+from hirag_dist.client.common import service_stub
+from hirag_dist.service.access_log import AccessLog, RequestRecord, Tracing
 from hirag_dist.service.hot_swap import SnapshotSwapper
 from hirag_dist.service.index_source import SingleIndex
 from hirag_dist.service.metrics import (
@@ -29,9 +30,7 @@ from hirag_dist.service.metrics import (
 from hirag_dist.service.metrics_server import serve_metrics
 from hirag_dist.service.options import ServerOptions
 from hirag_dist.service.server import serve
-from hirag_dist.service.tracing import Tracing
 from hirag_dist.wire._pb import query_pb2 as pb
-from hirag_dist.wire._pb import query_pb2_grpc
 from tests.service import fakes
 
 QUERY = pb.Query(question="Who lit the lamp?")
@@ -92,7 +91,7 @@ async def test_the_line_of_a_request(
     callers.add("few", quota_per_day=1, labels=["public"])
     service = await start(engine, callers_file=callers.path)
     async with fakes.channel(service) as channel:
-        stub = query_pb2_grpc.QueryServiceStub(channel)
+        stub = service_stub(channel)
         _ = [part async for part in stub.Answer(pb.AnswerRequest(query=QUERY), metadata=fakes.token("few"))]
         with pytest.raises(grpc.aio.AioRpcError):
             await stub.Retrieve(REQUEST, metadata=fakes.token("few"))
@@ -212,7 +211,7 @@ async def test_metrics_of_a_running_service(
     serving = asyncio.create_task(serve(SingleIndex(fakes.swapper_of(engine)), options, ready.set_result, stop))
     root = grpc.ssl_channel_credentials(Path(certificates["ca.pem"]).read_bytes())
     async with grpc.aio.secure_channel(await ready, root) as channel:
-        await query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST, metadata=fakes.token("new"))
+        await service_stub(channel).Retrieve(REQUEST, metadata=fakes.token("new"))
     (address,) = (record.getMessage().split()[-1] for record in caplog.records if "metrics on" in record.getMessage())
     read = await asyncio.to_thread(lambda: urllib.request.urlopen(address).read().decode())
     stop.set()
@@ -249,7 +248,7 @@ async def test_a_trace_goes_on_through_the_service(start: fakes.Start, engine: f
     service.server.observe(records.append)
     async with fakes.channel(service) as channel:
         metadata = (("traceparent", f"00-{TRACE}-{PARENT}-01"),)
-        await query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST, metadata=metadata)
+        await service_stub(channel).Retrieve(REQUEST, metadata=metadata)
     (root,) = (span for span in finished() if span.name.endswith("/Retrieve"))
     assert f"{root.context.trace_id:032x}" == TRACE
     assert [record.trace_id for record in records] == [TRACE]  # in the log too

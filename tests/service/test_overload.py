@@ -11,9 +11,9 @@ import pytest
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
+from hirag_dist.client.common import service_stub
 from hirag_dist.service import request_gate
 from hirag_dist.wire._pb import query_pb2 as pb
-from hirag_dist.wire._pb import query_pb2_grpc
 from tests.service import fakes
 
 QUERY = pb.Query(question="q")
@@ -37,7 +37,7 @@ async def test_a_place_is_not_kept_while_a_model_answers_or_a_stream_is_read(
     engine = fakes.FakeEngine()
     service = await start(engine, max_concurrent_retrievals=1)
     async with fakes.channel(service) as channel:
-        stub = query_pb2_grpc.QueryServiceStub(channel)
+        stub = service_stub(channel)
         engine.gate = asyncio.Event()
         answers = [stub.Answer(pb.AnswerRequest(query=QUERY)) for _ in range(3)]
         for answer in answers:  # each has its retrieval, and waits for its model
@@ -55,7 +55,7 @@ async def test_a_caller_has_a_quota(start: fakes.Start, engine: fakes.FakeEngine
     callers.add("few", quota_per_day=2)
     service = await start(engine, callers_file=callers.path)
     async with fakes.channel(service) as channel:
-        stub = query_pb2_grpc.QueryServiceStub(channel)
+        stub = service_stub(channel)
         for _ in range(2):
             await stub.Retrieve(REQUEST, metadata=fakes.token("few"))
         call = stub.Retrieve(REQUEST, metadata=fakes.token("few"))
@@ -77,7 +77,7 @@ async def test_who_asks_again_at_once_does_not_take_the_time_of_all(
 ) -> None:
     service = await start(engine, max_concurrent_requests=1)
     async with fakes.channel(service) as channel:
-        stub = query_pb2_grpc.QueryServiceStub(channel)
+        stub = service_stub(channel)
         engine.gate = asyncio.Event()
         first = asyncio.ensure_future(stub.Retrieve(REQUEST))
         await engine.started.wait()
@@ -94,10 +94,10 @@ async def test_a_stream_that_is_not_read_is_dropped_and_holds_up_nobody(start: f
     options = [("grpc.http2.lookahead_bytes", 64_000), ("grpc.http2.bdp_probe", 0), ("grpc.enable_retries", 0)]
     options.append(("grpc.max_receive_message_length", -1))
     async with grpc.aio.insecure_channel(service.address, options=options) as channel, fakes.channel(service) as other:
-        stub = query_pb2_grpc.QueryServiceStub(channel)
+        stub = service_stub(channel)
         lazy = aiter(stub.RetrieveStream(pb.RetrieveStreamRequest(query=QUERY)))
         await anext(lazy)
-        quick = query_pb2_grpc.QueryServiceStub(other)
+        quick = service_stub(other)
         request = pb.RetrieveRequest(query=QUERY, omit_context=True)
         while await quick.Retrieve(request).code() is not grpc.StatusCode.OK:  # until the lazy one is out
             pass
@@ -109,7 +109,7 @@ async def test_a_stream_that_is_not_read_is_dropped_and_holds_up_nobody(start: f
 async def test_a_question_has_a_longest_length(start: fakes.Start, engine: fakes.FakeEngine) -> None:
     service = await start(engine)
     async with fakes.channel(service) as channel:
-        stub = query_pb2_grpc.QueryServiceStub(channel)
+        stub = service_stub(channel)
         call = stub.Retrieve(pb.RetrieveRequest(query=pb.Query(question="q" * 40_000)))
         with pytest.raises(grpc.aio.AioRpcError, match="at most 32768 characters, got 40000") as caught:
             await call
@@ -126,7 +126,7 @@ async def test_nothing_of_a_strangers_request_is_read(
     monkeypatch.setattr(request_gate, "read_request", lambda method, raw: read.append(raw) or REQUEST)
     service = await start(engine, callers_file=callers.path)
     async with fakes.channel(service) as channel:
-        stub = query_pb2_grpc.QueryServiceStub(channel)
+        stub = service_stub(channel)
         assert await stub.Retrieve(REQUEST).code() is grpc.StatusCode.UNAUTHENTICATED
         assert not read
         assert (await stub.Retrieve(REQUEST, metadata=fakes.token("web"))).retrieval.local
@@ -139,7 +139,7 @@ async def test_a_worker_without_a_snapshot_charges_nobody(
     callers.add("few", quota_per_day=1)
     service = await start(engine, load=False, callers_file=callers.path)
     async with fakes.channel(service) as channel:
-        stub = query_pb2_grpc.QueryServiceStub(channel)
+        stub = service_stub(channel)
         for _ in range(3):
             code = await stub.Retrieve(REQUEST, metadata=fakes.token("few")).code()
             assert code is grpc.StatusCode.UNAVAILABLE

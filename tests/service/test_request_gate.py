@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hirag_dist.service.auth.caller_registry import Caller
+from hirag_dist.service.callers import Caller
 from hirag_dist.service.request_gate import DAY_S, CallerQuotas
 from hirag_dist.wire.error_status import QuotaExceeded
 

@@ -12,6 +12,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from hirag_dist.client.common import service_stub
 from hirag_dist.errors import SnapshotNotFound
 from hirag_dist.service.hot_swap import SnapshotSwapper
 from hirag_dist.service.index_source import SingleIndex
@@ -19,7 +20,6 @@ from hirag_dist.service.options import ServerOptions
 from hirag_dist.service.server import SERVICE_NAME, serve
 from hirag_dist.service.supervisor import reserve
 from hirag_dist.wire._pb import query_pb2 as pb
-from hirag_dist.wire._pb import query_pb2_grpc
 from tests.service import fakes
 
 REQUEST = pb.RetrieveRequest(query=pb.Query(question="q"))
@@ -67,13 +67,13 @@ async def test_what_is_at_work_finishes_before_the_end(start: fakes.Start, engin
     service = await start(engine)
     engine.gate = asyncio.Event()
     async with fakes.channel(service) as channel, fakes.channel(service) as other:
-        stub = query_pb2_grpc.QueryServiceStub(channel)
+        stub = service_stub(channel)
         unary = asyncio.ensure_future(stub.Retrieve(REQUEST))
         stream = aiter(stub.Answer(pb.AnswerRequest(query=REQUEST.query)))
         assert (await anext(stream)).retrieval.local
         await engine.started.wait()
         stopping = asyncio.create_task(service.server.stop(30))
-        await _refused(query_pb2_grpc.QueryServiceStub(other))
+        await _refused(service_stub(other))
         assert not stopping.done()
         engine.gate.set()
         assert (await unary).retrieval.local
@@ -97,7 +97,7 @@ async def test_the_drain_has_an_end(start: fakes.Start, engine: fakes.FakeEngine
     service = await start(engine)
     engine.gate = asyncio.Event()
     async with fakes.channel(service) as channel:
-        unary = asyncio.ensure_future(query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST))
+        unary = asyncio.ensure_future(service_stub(channel).Retrieve(REQUEST))
         await engine.started.wait()
         await service.server.stop(0.05)
         await engine.cancelled.wait()
@@ -123,7 +123,7 @@ async def test_a_signal_drains_and_ends(engine: fakes.FakeEngine) -> None:
     running = Running(fakes.swapper_of(engine), ServerOptions(listen="127.0.0.1:0"))
     engine.gate = asyncio.Event()
     async with grpc.aio.insecure_channel(await running.address()) as channel:
-        unary = asyncio.ensure_future(query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST))
+        unary = asyncio.ensure_future(service_stub(channel).Retrieve(REQUEST))
         await engine.started.wait()
         watch = aiter(health_pb2_grpc.HealthStub(channel).Watch(asked("")))
         assert (await anext(watch)).status == SERVING
@@ -143,7 +143,7 @@ async def test_a_service_that_is_leaving_still_answers(engine: fakes.FakeEngine)
         assert (await anext(watch)).status == SERVING
         os.kill(os.getpid(), signal.SIGTERM)
         assert (await anext(watch)).status == NOT_SERVING
-        assert (await query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST)).retrieval.local
+        assert (await service_stub(channel).Retrieve(REQUEST)).retrieval.local
         os.kill(os.getpid(), signal.SIGTERM)  # does not wait for balancers any more
         await running.done
 
@@ -166,7 +166,7 @@ async def test_one_of_several_processes_listens_once_it_can_answer(engine: fakes
             await asyncio.open_connection(host, port)
         opened.set()
         async with grpc.aio.insecure_channel(await running.address()) as channel:
-            assert (await query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST)).retrieval.local
+            assert (await service_stub(channel).Retrieve(REQUEST)).retrieval.local
         os.kill(os.getpid(), signal.SIGTERM)
         await running.done
     assert engine.closed.is_set()

@@ -9,9 +9,12 @@ import grpc
 import pytest
 
 from hirag_dist import errors
+from hirag_dist.client.common import service_stub
+from hirag_dist.retrieval.search import MODES
+from hirag_dist.types import MAP_REDUCE, Retrieval
 from hirag_dist.wire import convert as convert
 from hirag_dist.wire._pb import query_pb2 as pb
-from hirag_dist.wire._pb import query_pb2_grpc
+from hirag_dist.wire.records import MODE_NAMES, record_of
 from tests.service import fakes
 
 QUERY = pb.Query(question="Who lit the lamp?", top_n=5, vector=[0.5, 0.25, 0.0, 1.0])
@@ -30,7 +33,7 @@ async def service(start: fakes.Start, engine: fakes.FakeEngine) -> Any:
 @pytest.fixture
 async def stub(service: fakes.Service) -> Any:
     async with fakes.channel(service) as channel:
-        yield query_pb2_grpc.QueryServiceStub(channel)
+        yield service_stub(channel)
 
 
 async def test_a_stream_sends_each_level_before_the_next_is_ready(stub: Any, engine: fakes.FakeEngine) -> None:
@@ -43,7 +46,7 @@ async def test_a_stream_sends_each_level_before_the_next_is_ready(stub: Any, eng
     engine.gate.set()
     rest = [message async for message in messages]
     assert [message.level for message in rest] == [pb.LEVEL_GLOBAL, pb.LEVEL_BRIDGE, pb.LEVEL_SOURCES, pb.LEVEL_DONE]
-    assert convert.retrieval_from_proto(rest[-1].retrieval) == engine.whole
+    assert record_of(Retrieval, rest[-1].retrieval) == engine.whole
 
 
 async def test_answers_that_cost_a_call_for_each_part_are_given_where_that_is_allowed(
@@ -53,7 +56,7 @@ async def test_answers_that_cost_a_call_for_each_part_are_given_where_that_is_al
     for allowed in (False, True):
         service = await start(engine, map_reduce=allowed)
         async with fakes.channel(service) as channel:
-            call = query_pb2_grpc.QueryServiceStub(channel).Answer(request)
+            call = service_stub(channel).Answer(request)
             if allowed:
                 assert [part async for part in call][-1].HasField("answer")
                 continue
@@ -62,6 +65,16 @@ async def test_answers_that_cost_a_call_for_each_part_are_given_where_that_is_al
             assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
             assert engine.queries == []
     assert [query.mode for query in engine.queries] == ["graphrag-global"]
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+async def test_the_modes_that_the_service_accepts_are_told(
+    start: fakes.Start, engine: fakes.FakeEngine, allowed: bool
+) -> None:
+    service = await start(engine, map_reduce=allowed)
+    async with fakes.channel(service) as channel:
+        described = await service_stub(channel).DescribeIndex(pb.DescribeIndexRequest())
+    assert {MODE_NAMES[mode] for mode in described.modes} == {*MODES, *(MAP_REDUCE if allowed else ())}
 
 
 LOOKUPS = {
@@ -90,7 +103,7 @@ async def test_look_ups_pass_the_same_checks_as_retrievals(
     callers.add("reader", labels=["a"], quota_per_day=2)
     service = await start(engine, callers_file=callers.path)
     async with fakes.channel(service) as channel:
-        stub = query_pb2_grpc.QueryServiceStub(channel)
+        stub = service_stub(channel)
 
         async def code(caller: str = "web", request: Any = LOOKUPS[method], **options: Any) -> str:
             try:

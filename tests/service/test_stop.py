@@ -21,7 +21,7 @@ from hirag_dist.storage.store import Store
 
 STUCK = """
 import threading
-from hirag_dist.service.shutdown import exit_within
+from hirag_dist.service.supervisor import exit_within
 exit_within(0.2)
 threading.Thread(target=threading.Event().wait).start()  # as a call that never returns: Python waits for its thread
 """

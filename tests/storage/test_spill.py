@@ -46,7 +46,12 @@ def tables(n_parts: int, rng: np.random.Generator) -> list[pa.Table]:
 
 @pytest.mark.parametrize("by", [("layer", "name"), ("name",), ()])
 @pytest.mark.parametrize("piece_bytes", [1 << 30, 200, 1])
-def test_a_table_comes_as_if_sorted_in_memory(tmp_path: Path, by: tuple[str, ...], piece_bytes: int) -> None:
+@pytest.mark.parametrize("small_bytes", [0, 1_000, 1 << 30])
+def test_a_table_comes_as_if_sorted_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: tuple[str, ...], piece_bytes: int, small_bytes: int
+) -> None:
+    for name in ("_SMALL_BYTES", "_MEMORY_BYTES"):
+        monkeypatch.setattr(f"hirag_dist.storage.spill.{name}", small_bytes)
     parts = tables(40, np.random.default_rng(1))
     whole = pa.concat_tables(parts)
     expected = whole.sort_by([(name, "ascending") for name in by]) if by else whole
@@ -54,7 +59,7 @@ def test_a_table_comes_as_if_sorted_in_memory(tmp_path: Path, by: tuple[str, ...
     assert found.schema == SCHEMA
     assert found.to_pylist() == expected.to_pylist()
     pieces = found["text"].num_chunks
-    assert pieces == 1 if piece_bytes == 1 << 30 else pieces > 1
+    assert pieces == 1 if max(piece_bytes, small_bytes) == 1 << 30 else pieces > 1
     assert list(tmp_path.iterdir()) == []  # mapped, and gone with the last use
 
 

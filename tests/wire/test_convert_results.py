@@ -83,7 +83,7 @@ def over_the_wire(message: Any) -> Any:
 
 @given(RETRIEVAL)
 def test_a_retrieval_comes_back_equal(retrieval: Retrieval) -> None:
-    assert convert.retrieval_from_proto(over_the_wire(to_proto(retrieval))) == retrieval
+    assert record_of(Retrieval, over_the_wire(to_proto(retrieval))) == retrieval
 
 
 @given(RETRIEVAL, RETRIEVAL, st.booleans(), few(st.builds(Citation, *[TEXT] * 6, few(PLACE))), SMALL)
@@ -103,12 +103,12 @@ def test_an_index_description_comes_back_equal() -> None:
         Facet("draft", "bool", documents=1, distinct=1, values=((True, 1),)),
     )
     info: IndexInfo = replace(fakes.INFO, facets=facets, as_of_field="published")
-    assert convert.info_from_proto(over_the_wire(convert.info_to_proto(info))) == info
+    assert record_of(IndexInfo, over_the_wire(message_of(pb.IndexInfo, **message_fields(info, pb.IndexInfo)))) == info
 
 
 def test_lone_surrogates_of_a_snapshot_do_not_fail_a_result() -> None:
     broken = replace(fakes.WHOLE, local=(replace(fakes.LIGHTHOUSE, name="half \ud83d"),), context_refs={"E\ud83d": "x"})
-    back = convert.retrieval_from_proto(to_proto(broken))
+    back = record_of(Retrieval, to_proto(broken))
     assert "half" in back.local[0].name
     assert "\ufffd" in back.local[0].name
     assert back.communities == fakes.WHOLE.communities
@@ -128,7 +128,7 @@ def test_texts_can_be_left_out() -> None:
 
 def test_names_that_a_later_server_may_send_are_kept_readable() -> None:
     assert convert.level_from_proto(9) == "level 9"
-    assert convert.retrieval_from_proto(pb.Retrieval(mode=77)).mode == "mode 77"  # type: ignore[arg-type]
+    assert record_of(Retrieval, pb.Retrieval(mode=77)).mode == "mode 77"  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

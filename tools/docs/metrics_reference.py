@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 
 from hirag_dist.service.catalogue import CatalogueLimits, IndexCatalogue
-from hirag_dist.service.engine import InlineEngineRunner
+from hirag_dist.service.engine import EngineRunner
 from hirag_dist.service.metrics import CatalogueMetrics, Metrics, ProcessFacts, WorkerMetrics
 from hirag_dist.service.metrics_server import WatchMetrics
 from tools.docs.markdown import NOTICE, cell, table
@@ -84,7 +84,7 @@ def _no_indexes() -> IndexCatalogue:
     def none(*_: object) -> NoReturn:
         raise NotImplementedError
 
-    return IndexCatalogue(dict, none, CatalogueLimits(), InlineEngineRunner())
+    return IndexCatalogue(dict, none, CatalogueLimits(), EngineRunner())
 
 
 def _row(family: Metric, labels: Mapping[str, Sequence[str]]) -> tuple[str, str, str, str]:

@@ -115,7 +115,6 @@ async def _visit(browser: str, url: str, inspection: str) -> dict[str, bytes]:
             **await _answer(desktop, url),
             **await _filter(desktop, url),
             **await _walk(desktop, url),
-            **await _compare(desktop, url),
             **await _inspect(desktop, inspection),
             **await _on_a_phone(phone, url),
         }
@@ -193,15 +192,6 @@ async def _walk(page: Any, url: str) -> dict[str, bytes]:
     await page.press("#path-to", "Enter")
     await title.get_by_text("→").wait_for()
     return shown | {"page-path": await _picture(page)}
-
-
-async def _compare(page: Any, url: str) -> dict[str, bytes]:
-    """Two modes side by side."""
-    await page.goto(f"{url}#view=compare&mode=hirag&other=flat")
-    await page.fill("#question", QUESTION)
-    await page.press("#question", "Enter")
-    await page.locator("#status").get_by_text("The comparison is complete.").wait_for(state="attached")
-    return {"page-compare": await _picture(page)}
 
 
 async def _inspect(page: Any, inspection: str) -> dict[str, bytes]:

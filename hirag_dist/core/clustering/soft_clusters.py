@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.clustering.cluster_count import cut_height
 from hirag_dist.core.clustering.gaussian_mixture import sample_numbers
 from hirag_dist.core.clustering.kmeans import total_sums
 from hirag_dist.core.clustering.partition_tree import (
@@ -27,7 +26,7 @@ from hirag_dist.core.clustering.partition_tree import (
     largest_of_row,
     sample_size,
 )
-from hirag_dist.core.clustering.ward import row_tree, row_trees
+from hirag_dist.core.clustering.ward import cut_height, row_tree, row_trees
 from hirag_dist.protocols import Kernels
 from hirag_dist.types import FloatMatrix, FloatVector, GroupSums, IntVector, LabelledCell, Memberships
 

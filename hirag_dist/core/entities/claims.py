@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hirag_dist.core.prompts.lenient_json import json_object
-from hirag_dist.core.prompts.records import record_lines
+from hirag_dist.core.prompts.records import json_object, record_lines
 from hirag_dist.core.prompts.reply_limits import (
     MIN_DIVISIBLE_TOKENS,
     approximate_tokens,

@@ -15,8 +15,7 @@ import pyarrow.compute as pc
 
 from hirag_dist.core.entities.merging import SEPARATOR, inter_layer_relation, join_descriptions
 from hirag_dist.core.prompts.reply_parsing import SummaryReply
-from hirag_dist.core.text.ids import entity_id
-from hirag_dist.core.text.name_keys import name_keys
+from hirag_dist.core.text.ids import entity_id, name_keys
 from hirag_dist.core.text.normalize import name_key, one_line
 from hirag_dist.schemas import ENTITIES, RELATIONS
 

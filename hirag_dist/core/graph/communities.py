@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hirag_dist.core.graph.csr import by_lowest_node, components, heads, rows_of, subgraph, within
-from hirag_dist.core.sparse import shared_counts
+from hirag_dist.core.groupby import shared_counts
 from hirag_dist.core.text.ids import content_id, content_ids
 from hirag_dist.schemas import COMMUNITIES, REPORTS
 from hirag_dist.types import CsrGraph, IntVector

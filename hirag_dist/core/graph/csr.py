@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from hirag_dist.core.sparse import bounds_of
+from hirag_dist.core.groupby import bounds_of
 from hirag_dist.types import CsrGraph, IntVector
 
 _HASHED_ROWS = 1 << 20  # ids in one hash table, some 150 bytes each

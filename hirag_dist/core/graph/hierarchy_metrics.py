@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.graph.bfs import UNREACHED, hop_distances
 from hirag_dist.core.graph.csr import build_graph, by_lowest_node, heads, rows_of, subgraph
-from hirag_dist.core.sparse import shared_counts
+from hirag_dist.core.groupby import shared_counts
 from hirag_dist.types import CsrGraph, IntVector
 
 

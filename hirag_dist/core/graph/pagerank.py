@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.access.labels import HIDDEN
+from hirag_dist.core.access import HIDDEN
 from hirag_dist.core.cooperative import Steps, all_at_once
 from hirag_dist.core.graph.bfs import has_bit, set_bit
 from hirag_dist.core.numba_jit import compiled, read_only

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.access.labels import HIDDEN, PARTIAL
+from hirag_dist.core.access import HIDDEN, PARTIAL
 from hirag_dist.core.graph.bfs import clear_bit, has_bit, set_bit
 from hirag_dist.core.numba_jit import compiled
 from hirag_dist.types import AccessFilter

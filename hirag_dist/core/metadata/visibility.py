@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.access.labels import HIDDEN, PARTIAL, VISIBLE
+from hirag_dist.core.access import HIDDEN, PARTIAL, VISIBLE
 from hirag_dist.core.numba_jit import compiled, compiled_apart
 
 WHOLE, DIVISIBLE, DERIVED = 0, 1, 2

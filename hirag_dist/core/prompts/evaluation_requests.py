@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hirag_dist.core.prompts.evaluation_templates import CRITERIA
-from hirag_dist.core.prompts.lenient_json import json_object
+from hirag_dist.core.prompts.records import json_object
 from hirag_dist.core.prompts.reply_limits import EVALUATION_TOKENS
 from hirag_dist.core.prompts.reply_validation import MalformedReply, usable_text
 from hirag_dist.core.prompts.templates import Prompts, tagged

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from hirag_dist.core.prompts.lenient_json import json_objects
-from hirag_dist.core.prompts.records import record_lines
+from hirag_dist.core.prompts.records import json_objects, record_lines
 from hirag_dist.core.prompts.reply_limits import approximate_tokens as approximate_tokens
 from hirag_dist.core.prompts.reply_validation import MalformedReply, RepeatedReply, finished_text
 from hirag_dist.core.prompts.templates import DONE, FIELD

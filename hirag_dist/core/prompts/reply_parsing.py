@@ -12,15 +12,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from hirag_dist.core.prompts.lenient_json import items_of, json_object, scalar_text, text_of
 from hirag_dist.core.prompts.records import (
     FORM_LINES,
     graph_records,
+    items_of,
+    json_object,
     numbers_of,
     pairs_of,
     record_lines,
     report_records,
+    scalar_text,
     summary_records,
+    text_of,
 )
 from hirag_dist.core.prompts.records import EntityRecord as EntityRecord
 from hirag_dist.core.prompts.records import ExtractionReply as ExtractionReply
@@ -30,9 +33,7 @@ from hirag_dist.core.prompts.records import ReportFinding as ReportFinding
 from hirag_dist.core.prompts.records import ReportRecord as ReportRecord
 from hirag_dist.core.prompts.records import SameEntityReply as SameEntityReply
 from hirag_dist.core.prompts.records import SummaryReply as SummaryReply
-from hirag_dist.core.prompts.reply_validation import MalformedReply
-from hirag_dist.core.prompts.reply_validation import usable_text as usable_text
-from hirag_dist.core.prompts.schemas import (
+from hirag_dist.core.prompts.reply_limits import (
     DESCRIPTION_CHARS,
     EXPLANATION_CHARS,
     FINDING_CHARS,
@@ -43,6 +44,8 @@ from hirag_dist.core.prompts.schemas import (
     SUMMARY_CHARS,
     TITLE_CHARS,
 )
+from hirag_dist.core.prompts.reply_validation import MalformedReply
+from hirag_dist.core.prompts.reply_validation import usable_text as usable_text
 from hirag_dist.core.prompts.templates import DONE, FIELD
 from hirag_dist.core.text.language_check import other_language
 from hirag_dist.core.text.normalize import clean_name, cut_at_sentence, encodable, is_name, name_key, one_line, shorten

@@ -8,6 +8,7 @@ A community with more below it than a tree may hold is written afterwards, above
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -139,6 +140,7 @@ def report_outlines(
     max_lines: int,
     max_tree: int,
     ends: tuple[IntVector, IntVector] | None = None,
+    joined: Callable[[Iterable[pa.Table]], pa.Table] = pa.concat_tables,
 ) -> ReportOutlines:
     """Return the material of each community report: its most connected members and heaviest relations.
 
@@ -150,6 +152,7 @@ def report_outlines(
         max_lines: members, and relations, of one community at most.
         max_tree: communities that are written together, at most.
         ends: `relation_ends` of the relations, where they are known.
+        joined: returns tables one after another as one, in memory or mapped from a file.
     """
     n, n_communities = len(entity_ids), communities.num_rows
     entity_ids = pa.chunked_array([entity_ids.combine_chunks()])
@@ -172,33 +175,38 @@ def report_outlines(
     deeper = np.minimum(level[who] + 1, len(community_at) - 1)
     child = np.where(deeper > level[who], community_at[deeper, node], -1)
     placed = _distinct(tree[who] * n + node)
+    del named, at_ends, partly, who, deeper, community_at, source, target
     linked = _distinct(tree[links[0]] * max(relations.num_rows, 1) + links[1])
     in_tree, relation = linked // max(relations.num_rows, 1), linked % max(relations.num_rows, 1)
     names = communities["community_id"].combine_chunks()
     parent_tree = pa.array(tree[parent], mask=is_above | (parent < 0) | ~is_above[parent])
     members, shown_rows = owner[shown], rows[shown].astype(np.int64)
-    below, above = [OUTLINES.empty_table()], [OUTLINES.empty_table()]
-    for first in range(0, n_communities, _BLOCK_ROWS):  # the lists of all communities would take much memory twice
-        some = communities.slice(first, _BLOCK_ROWS)
-        last = first + some.num_rows
-        columns = [
-            names.take(pa.array(tree[first:last])),
-            some["community_id"],
-            some["level"],
-            some["parent_id"],
-            names.take(parent_tree.slice(first, some.num_rows)),
-            some["n_entities"],
-            _lists(members, shown_rows, entity_ids, first, last),
-            _lists(*links, relations["relation_id"], first, last),
-            _children(communities, parent, child, node, entity_ids, first, last),
-        ]
-        block = pa.table(columns, schema=OUTLINES)
-        below.append(block.filter(pa.array(~is_above[first:last])))
-        above.append(block.filter(pa.array(is_above[first:last])))
+    above = [OUTLINES.empty_table()]
+
+    def below() -> Iterator[pa.Table]:
+        yield OUTLINES.empty_table()
+        for first in range(0, n_communities, _BLOCK_ROWS):  # the lists of all communities take much memory
+            some = communities.slice(first, _BLOCK_ROWS)
+            last = first + some.num_rows
+            columns = [
+                names.take(pa.array(tree[first:last])),
+                some["community_id"],
+                some["level"],
+                some["parent_id"],
+                names.take(parent_tree.slice(first, some.num_rows)),
+                some["n_entities"],
+                _lists(members, shown_rows, entity_ids, first, last),
+                _lists(*links, relations["relation_id"], first, last),
+                _children(communities, parent, child, node, entity_ids, first, last),
+            ]
+            block = pa.table(columns, schema=OUTLINES)
+            above.append(block.filter(pa.array(is_above[first:last])))
+            yield block.filter(pa.array(~is_above[first:last]))
+
     in_order = np.concatenate([np.flatnonzero(~is_above), np.flatnonzero(is_above)])
     return ReportOutlines(
-        pa.concat_tables(below),
-        pa.concat_tables(above),
+        joined(below()),
+        joined(above),
         pa.table(
             [names.take(pa.array(placed // n)), _take(entity_ids, placed % n), pa.array(degree[placed % n])],
             schema=ENTITY_PLACES,

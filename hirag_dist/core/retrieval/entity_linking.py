@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.access.labels import Flags
+from hirag_dist.core.access import Flags
 from hirag_dist.core.numba_jit import compiled
 from hirag_dist.core.text.normalize import UNSPACED
 from hirag_dist.types import IntVector

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.access.filter import spans
+from hirag_dist.core.access import spans
 from hirag_dist.core.cooperative import Steps
 from hirag_dist.core.graph.pagerank import WalkGraph
 from hirag_dist.core.retrieval.bridge import Parallel, further_relations

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.prompts.lenient_json import json_object
+from hirag_dist.core.prompts.records import json_object
 from hirag_dist.core.prompts.reply_validation import MalformedReply, usable_text
 from hirag_dist.core.retrieval.citations import CitationReader
 from hirag_dist.core.retrieval.levels import CommunityIndex

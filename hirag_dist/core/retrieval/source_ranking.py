@@ -27,8 +27,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.access.filter import spans
-from hirag_dist.core.access.labels import HIDDEN
+from hirag_dist.core.access import HIDDEN, spans
 from hirag_dist.core.cooperative import Steps
 from hirag_dist.core.graph.pagerank import TOLERANCE, VisibleEdges, WalkBuffers, WalkGraph, pagerank_steps
 from hirag_dist.types import AccessFilter, FloatVector, IntVector

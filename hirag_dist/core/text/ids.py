@@ -1,4 +1,4 @@
-"""Identifiers: hashes of content, so that the same inputs give the same ids wherever they are computed."""
+"""Identifiers, hashes of content, so that equal inputs give equal ids wherever they are computed; keys of names."""
 
 from __future__ import annotations
 
@@ -10,6 +10,28 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+
+from hirag_dist.core.text.normalize import name_key
+
+_PLAIN = r"\A[A-Za-z0-9](?:[A-Za-z0-9 '&.,:;/+-]*[A-Za-z0-9])?\z"  # nothing that `name_key` changes but capitals
+
+
+def name_keys(names: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return `name_key` of each name. Plain ASCII names, most names of most texts, are lower-cased together.
+
+    >>> name_keys(pa.array(["The GHOST", " “Scrooge” "])).to_pylist()
+    ['the ghost', 'scrooge']
+    """
+    if isinstance(names, pa.ChunkedArray):
+        names = pa.concat_arrays([pa.array([], pa.string()), *names.chunks])
+    keys = pc.ascii_lower(names)
+    is_plain = pc.and_not(pc.match_substring_regex(names, _PLAIN), pc.match_substring(names, "  "))
+    others = pa.array(np.flatnonzero(~is_plain.to_numpy(zero_copy_only=False)))
+    if not len(others):
+        return keys
+    found = pa.array([name_key(name) for name in names.take(others).to_pylist()], pa.string())
+    return pc.replace_with_mask(keys, pc.invert(is_plain), found)
+
 
 _HEX = 24  # 96 bits: a collision among 10⁹ ids has a chance of 10⁻¹¹
 

@@ -7,7 +7,7 @@ scores the same way with 100, 50 and 0, and averages over its runs before it com
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, Final, NamedTuple
@@ -21,16 +21,17 @@ from hirag_dist.core.prompts.evaluation_templates import CRITERIA
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError, InputError
 from hirag_dist.evaluation.answer_collections import AnswerCollections, add_made, add_recorded
-from hirag_dist.evaluation.board import Board, all_pairs, p_text
+from hirag_dist.evaluation.board import Board, all_pairs, holm, p_text, wilcoxon
 from hirag_dist.evaluation.metrics.judge_replies import FIRST, SECOND, TIE, parse_verdicts
-from hirag_dist.evaluation.metrics.statistics import holm, wilcoxon
 from hirag_dist.evaluation.questions import Questions
 from hirag_dist.evaluation.session import Session
 from hirag_dist.evaluation.work_units import Findings, WorkUnit
 from hirag_dist.html import Bars, Cell, Section, Table, Text
-from hirag_dist.types import Rejected
+from hirag_dist.types import ChatReply, ChatRequest, Rejected
 
 ROLE: Final = "judge"
+TRIAL_QUESTION: Final = "What is two and two?"
+TRIAL_ANSWERS: Final = ("Two and two is four.", "Two and two is five.")
 SILENT: Final = "(This answer is empty.)"
 SHOWN: Final = {FIRST: "Answer 1", SECOND: "Answer 2", TIE: "Tie"}
 _SCORES: Final = {"Answer 1": 1.0, "Answer 2": 0.0, "Tie": 0.5}
@@ -220,12 +221,42 @@ class AnswerMaterial:
         return sets
 
 
+async def try_judge(session: Session, task: str, request: ChatRequest, accept: Callable[[ChatReply], object]) -> None:
+    """Have the judge do its task once, before answers are made that it would then refuse to read.
+
+    Args:
+        task: Name of its prompt.
+        request: A small request of the task.
+        accept: Parser of the reply.
+
+    Raises:
+        ConfigError: the judge gives no reply that can be used.
+    """
+
+    async def ask(request: ChatRequest) -> dict[str, Any] | Rejected:
+        found = await session.pool.ask(request, accept)
+        return found if isinstance(found, Rejected) else {}
+
+    unit = WorkUnit(f"trial of {task}", {"asks": session.asks(ROLE, task)}, request)
+    tried = await session.map("trial", [unit], ask)
+    if tried.letters:
+        raise ConfigError(
+            f"No answer was made, because the model of role {ROLE} failed a trial: "
+            f"{tried.letters[0].reason}. Set llm.roles.judge to a language model that can do it"
+        )
+
+
 async def judge_answers(session: Session, *, material: AnswerMaterial, judging: JudgingOptions) -> Findings:
     """Have answers judged, and return what is found.
 
     Raises:
+        ConfigError: answers would have to be made, and the judge fails a trial.
         InputError: there is nothing to compare.
     """
+    if material.modes:
+        form = "judge" if await session.structured(ROLE) else None
+        trial = judge_request(TRIAL_QUESTION, TRIAL_ANSWERS, judging.criteria, session.prompts, form=form)
+        await try_judge(session, "judge", trial, lambda reply: parse_verdicts(reply, judging.criteria))
     sets = await material.gather(session)
     pairs = pairs_of(sets, judging.against)
     results = win_rates(await judge(session, sets, pairs, judging), pairs, judging.criteria)

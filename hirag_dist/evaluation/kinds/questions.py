@@ -14,8 +14,8 @@ from typing import Any, Final
 from hirag_dist.core.prompts.evaluation_requests import listing_request, parse_list
 from hirag_dist.core.text.normalize import count_noun, one_line, shorten
 from hirag_dist.errors import InputError
+from hirag_dist.evaluation.kinds.claims import rouge_tokens
 from hirag_dist.evaluation.kinds.judge import ROLE
-from hirag_dist.evaluation.metrics.overlap import rouge_tokens
 from hirag_dist.evaluation.session import Session
 from hirag_dist.evaluation.work_units import Findings, WorkUnit
 from hirag_dist.html import Section, Table, Text

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from hirag_dist.core.prompts.lenient_json import json_object
+from hirag_dist.core.prompts.records import json_object
 from hirag_dist.core.prompts.reply_validation import MalformedReply, usable_text
 from hirag_dist.core.text.normalize import one_line
 from hirag_dist.types import ChatReply

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hirag_dist.core.access.labels import description_of
+from hirag_dist.core.access import description_of
 from hirag_dist.core.entities.merging import merge_groups
 from hirag_dist.core.entities.summaries import SUMMARY_MENTIONS
 from hirag_dist.core.graph.csr import rows_of

@@ -6,12 +6,11 @@ export adds (labels, spans, mentions, layers) is read back: of a snapshot, layer
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hirag_dist.core.text.normalize import count_noun, one_line
+from hirag_dist.core.text.normalize import one_line
 from hirag_dist.interop.importers.model import (
     LABEL_FIELDS,
     SourceChunk,
@@ -78,31 +77,23 @@ def read_graphrag(folder: Path, files: tuple[str, ...], communities: bool = Fals
         )
     )
     kind = "graphrag" if files == FILES else "graphrag-0.x"
-    source = SourceGraph(kind, [_document(row) for row in documents], [_chunk(row) for row in units], [], [])
-    above = Counter(row.get("layer") or 0 for row in entities)
-    for layer, count in sorted(above.items()):
-        if layer:
-            source.skip(
-                "entities",
-                count,
-                f"{count_noun(count, 'entity', 'entities')} of layer {layer}",
-                "layers above 0 are built again",
-            )
-    source.entities = [_entity(row) for row in entities if not row.get("layer")]
-    kinds = Counter(row.get("kind") or "extracted" for row in relations)
-    for sort, count in sorted(kinds.items()):
-        if sort != "extracted":
-            source.skip(
-                "relations", count, f"{count_noun(count, 'relation')} of kind {sort}", "layers above 0 are built again"
-            )
-    source.relations = [_relation(row) for row in relations if (row.get("kind") or "extracted") == "extracted"]
+    # What our own export has of the layers above 0 is no loss: an import builds them again.
+    source = SourceGraph(
+        kind,
+        [_document(row) for row in documents],
+        [_chunk(row) for row in units],
+        [_entity(row) for row in entities if not row.get("layer")],
+        [_relation(row) for row in relations if (row.get("kind") or "extracted") == "extracted"],
+    )
     prefix = "" if files == FILES else "create_final_"
     source.claims = [
         claim_of(row, text_of(row.get("id")) or f"in row {number}", text_of(row.get("text_unit_id")))
         for number, row in enumerate(_optional(folder / f"{prefix}covariates.parquet", _COVARIATES))
     ]
     if communities:
-        names = {text_of(row["id"]): _name(row) for row in entities if row.get("id") is not None}
+        names = {
+            text_of(row["id"]): "" if row.get("layer") else _name(row) for row in entities if row.get("id") is not None
+        }
         source.communities = _communities(folder, prefix, names)
         reports = _optional(folder / f"{prefix}community_reports.parquet", _REPORTS)
         found = (report_of(text_of(row["community"]), row) for row in reports)
@@ -118,7 +109,7 @@ def _communities(folder: Path, prefix: str, names: Mapping[str, str]) -> list[So
     """Return the communities with the names of their members: by ids, or, before 1.0, as the nodes' table has them.
 
     Args:
-        names: of entities, by id.
+        names: Names of entities, by id; empty for those of layers above 0, which are left out.
     """
     rows = _optional(folder / f"{prefix}communities.parquet", _COMMUNITIES)
     inside: dict[tuple[int | None, str], list[str]] = {}
@@ -131,7 +122,7 @@ def _communities(folder: Path, prefix: str, names: Mapping[str, str]) -> list[So
         level = whole_of(row["level"]) or 0
         ids = row.get("entity_ids")
         own = inside.get((level, key), []) if ids is None else [names.get(text_of(each), text_of(each)) for each in ids]
-        found.append(SourceCommunity(key, level, tuple(own), text_of(row.get("parent"))))
+        found.append(SourceCommunity(key, level, tuple(filter(None, own)), text_of(row.get("parent"))))
     return found
 
 

@@ -11,8 +11,8 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
+from hirag_dist.core.prompts.reply_limits import array_schema, integer_schema, object_schema, text_schema
 from hirag_dist.core.prompts.reply_validation import INVALID_JSON, LOOP_CHARS, is_stuck
-from hirag_dist.core.prompts.schemas import array_schema, integer_schema, object_schema, text_schema
 from hirag_dist.core.prompts.templates import reply_schema
 from hirag_dist.core.text.thinking import ThinkingReader, without_thinking
 from hirag_dist.core.windows import RATIO, reply_room

@@ -1,15 +1,23 @@
-"""Records, and the blocks that they are stored in: the unit of writing, reading, compression and checking.
+"""The files of a ledger by name, and the blocks of records in them: the unit of writing, compression and checking.
+
+ledger/
+  <host>-<pid>-<id>.log        an open log: blocks as they were written, in groups
+  <host>-<pid>-<id>.log-<id>   on an object store, where nothing is appended to: one group
+  <run>-<part>.seg             sealed: sorted by key; the parts of a run hold ranges of keys, one after another
 
 A block is a prefix (magic, counts, checksums), a head (key, time and size of each record: 32 bytes), and a body (the
-values one after another, zstd-compressed where that helps). Who looks for keys reads heads only. Logs and segments
-hold the same blocks: in a log the records come as they were written, in a segment they are sorted by key.
+values one after another, zstd-compressed where that helps). Who looks for keys reads heads only.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import os
+import re
+import socket
 import struct
+import uuid
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +27,58 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from hirag_dist.core.text.normalize import encodable
+from hirag_dist.storage.layout import LEDGER
 from hirag_dist.types import ChatReply
+
+_LOG = re.compile(r"(?P<host>.+)-\d+-[0-9a-f]+\.log(?P<object>-[0-9a-f]+)?")
+_SEGMENT = re.compile(r"(?P<run>[0-9a-f]{16})-(?P<part>\d{5})\.seg")
+
+
+@dataclass(frozen=True, slots=True)
+class LogName:
+    """The parts of a log's name.
+
+    Attributes:
+        whole: whether it is an object, which is never appended to.
+    """
+
+    host: str
+    whole: bool
+
+
+def new_log() -> str:
+    """Return a name that no log had before."""
+    return f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}.log"
+
+
+def new_run() -> str:
+    """Return an id that no run of segments had before."""
+    return uuid.uuid4().hex[:16]
+
+
+def segment_name(run: str, part: int) -> str:
+    """Return the name of a segment."""
+    return f"{run}-{part:05d}.seg"
+
+
+def log_name(name: str) -> LogName | None:
+    """Return the parts of a log's file name; None for other files."""
+    found = _LOG.fullmatch(name)
+    if found is None:
+        return None
+    return LogName(found["host"], found["object"] is not None)
+
+
+def run_of(name: str) -> str | None:
+    """Return the run of a segment, None where the file is none."""
+    found = _SEGMENT.fullmatch(name)
+    return found["run"] if found else None
+
+
+def path_of(name: str) -> str:
+    """Return where a file is in the store."""
+    return f"{LEDGER}/{name}"
+
 
 MAGIC = b"HLB1"
 PREFIX = struct.Struct("<4sIIIII")  # magic, records, bytes of the body raw, and stored, CRC of the head, of the body

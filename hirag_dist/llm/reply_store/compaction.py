@@ -15,15 +15,13 @@ from __future__ import annotations
 
 import heapq
 import logging
-import os
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from hirag_dist.llm.reply_store.block_format import Record
-from hirag_dist.llm.reply_store.file_names import LogName, log_name, new_run, path_of, run_of, segment_name
+from hirag_dist.llm.reply_store.block_format import LogName, Record, log_name, new_run, path_of, run_of, segment_name
 from hirag_dist.llm.reply_store.segment import BLOCK_BYTES, SegmentWriter, open_segment, write_segment
 from hirag_dist.llm.reply_store.write_ahead_log import scan_log
 from hirag_dist.storage.file_locks import FileLock
@@ -115,20 +113,19 @@ def _seal_logs(
 ) -> None:
     entries = store.entries(LEDGER)
     logs = [(name, kind, entry) for name, entry in entries.items() if (kind := log_name(name)) is not None]
-    finished = [(name, kind, entry.size) for name, kind, entry in logs if may_be_finished(kind, entry, now)]
-    n_bytes = sum(size for *_, size in finished)
-    old_format = any(kind.lines for _, kind, _ in finished)
-    if len(finished) < sizes.min_logs and n_bytes < sizes.min_log_bytes and not old_format:
+    finished = [(name, entry.size) for name, kind, entry in logs if may_be_finished(kind, entry, now)]
+    n_bytes = sum(size for _, size in finished)
+    if len(finished) < sizes.min_logs and n_bytes < sizes.min_log_bytes:
         return
     logger.info("the ledger: sealing up to %d logs, %.1f MB", len(finished), n_bytes / 1e6)
     batch = _Batch(store, check, sizes, done)
     with batch.holds:
-        for name, kind, size in finished:
+        for name, size in finished:
             hold = store.try_lock(path_of(name))
             if hold is None:
                 continue  # its writer lives
             batch.begin(hold)
-            for record in scan_log(store, name, kind, store.size(path_of(name)) or 0):
+            for record in scan_log(store, name):
                 batch.add(record)
             batch.end(name, size)
         batch.write()
@@ -136,21 +133,9 @@ def _seal_logs(
 
 def may_be_finished(kind: LogName, entry: StoreEntry, now: float) -> bool:
     """Return whether a log's writer may have ended; a running writer holds the file's lock, and that decides."""
-    if kind.whole:
+    if kind.whole or kind.host == socket.gethostname():
         return True
-    if kind.host != socket.gethostname():
-        return now - entry.modified > _IDLE_S  # locks do not reach across machines on every filesystem
-    return not (kind.lines and _runs(kind.pid))  # writers of the first format hold nothing
-
-
-def _runs(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+    return now - entry.modified > _IDLE_S  # locks do not reach across machines on every filesystem
 
 
 class _Batch:

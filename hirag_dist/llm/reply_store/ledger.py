@@ -11,8 +11,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hirag_dist.errors import StoreError
-from hirag_dist.llm.reply_store.block_format import Record, key_bytes, pack_block, pack_value, unpack_value
-from hirag_dist.llm.reply_store.file_names import log_name, new_log, new_run, path_of, run_of, segment_name
+from hirag_dist.llm.reply_store.block_format import (
+    Record,
+    key_bytes,
+    log_name,
+    new_log,
+    new_run,
+    pack_block,
+    pack_value,
+    path_of,
+    run_of,
+    segment_name,
+    unpack_value,
+)
 from hirag_dist.llm.reply_store.reader import LedgerReader
 from hirag_dist.llm.reply_store.segment import open_segment, write_segment
 from hirag_dist.llm.reply_store.write_ahead_log import scan_log
@@ -51,7 +62,7 @@ def ledger_size(store: Store) -> LedgerSize:
             records += open_segment(store, name, entry.size).n_records
         elif kind is not None:
             logs += 1
-            records += sum(1 for _ in scan_log(store, name, kind, entry.size))
+            records += sum(1 for _ in scan_log(store, name))
     return LedgerSize(records, sum(entry.size for entry in entries.values()), segments, logs)
 
 

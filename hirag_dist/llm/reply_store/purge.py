@@ -20,9 +20,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from hirag_dist.errors import StoreError
-from hirag_dist.llm.reply_store.block_format import Record
+from hirag_dist.llm.reply_store.block_format import Record, log_name, new_run, path_of, run_of, segment_name
 from hirag_dist.llm.reply_store.compaction import may_be_finished
-from hirag_dist.llm.reply_store.file_names import LogName, log_name, new_run, path_of, run_of, segment_name
 from hirag_dist.llm.reply_store.segment import Segment, open_segment, write_segment
 from hirag_dist.llm.reply_store.write_ahead_log import scan_log
 from hirag_dist.storage.layout import LEDGER, PURGED
@@ -103,7 +102,7 @@ def _records(store: Store, name: str, entry: StoreEntry) -> Iterator[Record]:
     if run_of(name) is not None:
         yield from open_segment(store, name, entry.size).scan(store, _READ_BYTES)
     elif kind is not None:
-        yield from scan_log(store, name, kind, entry.size)
+        yield from scan_log(store, name)
 
 
 def _purge_file(
@@ -127,7 +126,7 @@ def _purge_file(
             done.held.append(name)
         return []
     try:
-        return _purge_log(store, name, kind, keep, check, done)
+        return _purge_log(store, name, keep, check, done)
     finally:
         hold.release()
 
@@ -156,7 +155,6 @@ def _purge_segment(
 def _purge_log(
     store: Store,
     name: str,
-    kind: LogName,
     keep: Callable[[Record], bool],
     check: Callable[[], None],
     done: PurgeResult,
@@ -164,7 +162,7 @@ def _purge_log(
     """Replace a log, also one without a record to remove: its end, cut off by a crash, may hold one that is unread."""
     records: dict[bytes, Record] = {}
     n_dropped = 0
-    for record in scan_log(store, name, kind, store.size(path_of(name)) or 0):
+    for record in scan_log(store, name):
         if keep(record):
             known = records.get(record.key)
             records[record.key] = record if known is None else min(known, record)

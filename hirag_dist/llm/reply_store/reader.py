@@ -15,8 +15,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from hirag_dist.errors import StoreError
-from hirag_dist.llm.reply_store.block_format import Block, Record
-from hirag_dist.llm.reply_store.file_names import log_name, run_of
+from hirag_dist.llm.reply_store.block_format import Block, Record, log_name, run_of
 from hirag_dist.llm.reply_store.segment import FilterBank, Segment, open_segment
 from hirag_dist.llm.reply_store.write_ahead_log import LogIndex
 from hirag_dist.storage.layout import LEDGER
@@ -126,7 +125,7 @@ class LedgerReader:
                 if run_of(name) is not None:
                     segments[name] = self._files.segments.get(name) or open_segment(self._store, name, entry.size)
                 elif kind is not None and not (own and name.startswith(own)):
-                    logs[name] = self._files.logs.get(name) or LogIndex(name, kind)
+                    logs[name] = self._files.logs.get(name) or LogIndex(name)
                     logs[name].advance(self._store, entry.size)
             except StoreError as error:
                 raise self._or_gone(f"{LEDGER}/{name}", error) from error

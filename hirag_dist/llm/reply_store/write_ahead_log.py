@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterator
 
@@ -13,24 +12,20 @@ from hirag_dist.llm.reply_store.block_format import (
     DamagedBlock,
     Record,
     head_bytes,
-    key_bytes,
-    pack_value,
+    path_of,
     unpack_head,
 )
-from hirag_dist.llm.reply_store.file_names import LogName, path_of
 from hirag_dist.storage.store import Store
 
 logger = logging.getLogger(__name__)
 _HEAD_GUESS = 4 << 10  # the head of a full group takes 2 KiB
-_PIECE = 8 << 20
 
 
 class LogIndex:
     """The offsets of a log's records: about 150 bytes per record, for the few thousand that are not sealed yet."""
 
-    def __init__(self, name: str, kind: LogName) -> None:
+    def __init__(self, name: str) -> None:
         self.path = path_of(name)
-        self._lines = kind.lines
         self._read_to = 0
         self._spans: list[tuple[int, int]] = []
         self._of_key: dict[bytes, int | tuple[int, ...]] = {}  # key → numbers of its spans
@@ -40,31 +35,6 @@ class LogIndex:
 
     def advance(self, store: Store, size: int) -> None:
         """Take in what was added to the log up to `size`. What is cut off there is left for another time."""
-        if size > self._read_to:
-            (self._advance_lines if self._lines else self._advance_blocks)(store, size)
-
-    def spans(self, key: bytes) -> list[tuple[int, int]]:
-        """Return (offset, length) of what holds records of a key."""
-        numbers = self._of_key.get(key, ())
-        return [self._spans[number] for number in ((numbers,) if isinstance(numbers, int) else numbers)]
-
-    def read_block(self, store: Store, offset: int, length: int) -> Block:
-        """Return the bytes of a span; none if a crash left it unfinished, since it was never acknowledged.
-
-        Raises:
-            StoreError: it cannot be read.
-        """
-        data = store.read_range(self.path, offset, length)
-        if self._lines:
-            record = _of_line(data)
-            return Block.of([record] if record else [])
-        try:
-            return Block.unpack(data)
-        except DamagedBlock:
-            logger.warning("%d bytes of %s/%s are damaged and are passed over", length, store.uri, self.path)
-            return Block.of([])
-
-    def _advance_blocks(self, store: Store, size: int) -> None:
         at = self._read_to
         while at < size:
             try:
@@ -85,12 +55,23 @@ class LogIndex:
             at += head.n_bytes
         self._read_to = at
 
-    def _advance_lines(self, store: Store, size: int) -> None:
-        for offset, line in _lines(store, self.path, self._read_to, size):
-            record = _of_line(line)
-            if record is not None:
-                self._add(iter([record.key]), (offset, len(line)))
-            self._read_to = offset + len(line)
+    def spans(self, key: bytes) -> list[tuple[int, int]]:
+        """Return (offset, length) of what holds records of a key."""
+        numbers = self._of_key.get(key, ())
+        return [self._spans[number] for number in ((numbers,) if isinstance(numbers, int) else numbers)]
+
+    def read_block(self, store: Store, offset: int, length: int) -> Block:
+        """Return the bytes of a span; none if a crash left it unfinished, since it was never acknowledged.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        data = store.read_range(self.path, offset, length)
+        try:
+            return Block.unpack(data)
+        except DamagedBlock:
+            logger.warning("%d bytes of %s/%s are damaged and are passed over", length, store.uri, self.path)
+            return Block.of([])
 
     def _add(self, keys: Iterator[bytes], span: tuple[int, int]) -> None:
         number = len(self._spans)
@@ -103,19 +84,13 @@ class LogIndex:
                 self._of_key[key] = (*((known,) if isinstance(known, int) else known), number)
 
 
-def scan_log(store: Store, name: str, kind: LogName, size: int) -> Iterator[Record]:
+def scan_log(store: Store, name: str) -> Iterator[Record]:
     """Yield all records of a log as they come; what is cut off or damaged is passed over.
 
     Raises:
         StoreError: it cannot be read.
     """
     path = path_of(name)
-    if kind.lines:
-        for _, line in _lines(store, path, 0, size):
-            record = _of_line(line)
-            if record is not None:
-                yield record
-        return
     data = store.read_bytes(path)  # logs are sealed long before they are large
     at: int | None = 0
     while at is not None and at < len(data):
@@ -139,26 +114,3 @@ def _next_block(data: bytes, at: int) -> int | None:
         except DamagedBlock:
             at = data.find(MAGIC, at + 1)
     return None
-
-
-def _lines(store: Store, path: str, start: int, size: int) -> Iterator[tuple[int, bytes]]:
-    """Yield (offset, line) of every line that has its end, holding a few MiB at a time."""
-    rest = b""
-    at = start
-    while at < size:
-        piece = store.read_range(path, at, min(_PIECE, size - at))
-        offset = at - len(rest)
-        at += len(piece)
-        *whole, rest = (rest + piece).split(b"\n")
-        for line in whole:
-            yield offset, line + b"\n"
-            offset += len(line) + 1
-
-
-def _of_line(line: bytes) -> Record | None:
-    """Return the record of a line of the first format, None where it is damaged."""
-    try:
-        found = json.loads(line)
-        return Record(key_bytes(found["key"]), float(found.get("at", 0.0)), pack_value(found["value"]))
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return None

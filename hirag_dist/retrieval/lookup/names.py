@@ -7,8 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from hirag_dist.core.access.filter import visible_rows
-from hirag_dist.core.access.labels import Flags
+from hirag_dist.core.access import Flags, visible_rows
 from hirag_dist.core.retrieval.entity_linking import found_names, longest_names, similar_names, spelled_words, words
 from hirag_dist.core.text.ids import entity_id
 from hirag_dist.core.text.normalize import name_key, one_line

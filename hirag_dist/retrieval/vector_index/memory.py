@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.config.model import Config
-from hirag_dist.core.retrieval.vector_scoring import AT_ONCE, nearest_of_all
+from hirag_dist.core.retrieval.levels import AT_ONCE, nearest_of_all
 from hirag_dist.errors import ConfigError
 from hirag_dist.protocols import VectorIndex
 from hirag_dist.storage.snapshot.reader import Snapshot

@@ -16,13 +16,20 @@ from functools import cached_property, lru_cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.access.filter import visible_components, visible_relations, visible_scores, visible_weights
-from hirag_dist.core.access.labels import HIDDEN, AccessRule, Flags, sets_in_reach
+from hirag_dist.core.access import (
+    HIDDEN,
+    AccessRule,
+    Flags,
+    sets_in_reach,
+    visible_components,
+    visible_relations,
+    visible_scores,
+    visible_weights,
+)
 from hirag_dist.core.graph.pagerank import VisibleEdges
 from hirag_dist.core.metadata.columns import facets, matching_documents
 from hirag_dist.core.metadata.fields import Expression
-from hirag_dist.core.retrieval.levels import RankedCommunity
-from hirag_dist.core.retrieval.vector_scoring import exact_scores
+from hirag_dist.core.retrieval.levels import RankedCommunity, exact_scores
 from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.retrieval.view.visibility import (
     FilteredRows,
@@ -32,7 +39,7 @@ from hirag_dist.retrieval.view.visibility import (
     label_visibility,
 )
 from hirag_dist.storage import layout
-from hirag_dist.storage.access.label_files import LabelFiles, description_tokens, map_labels, read_label_sets
+from hirag_dist.storage.label_files import LabelFiles, description_tokens, map_labels, read_label_sets
 from hirag_dist.storage.metadata_files import MetadataFiles
 from hirag_dist.storage.snapshot.manifest import MISSING_REPORTS_COUNT
 from hirag_dist.storage.snapshot.reader import Snapshot

@@ -15,14 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.access.filter import visible_rows
+from hirag_dist.core.access import visible_rows
 from hirag_dist.core.entities.claim_text import ClaimItem
 from hirag_dist.core.graph.pagerank import VisibleEdges
 from hirag_dist.core.reports.material import main_members
 from hirag_dist.core.retrieval.entity_linking import NamePhrase, found_names, longest_phrases, rows_of, words
-from hirag_dist.core.retrieval.levels import RankedCommunity
+from hirag_dist.core.retrieval.levels import RankedCommunity, exact_scores, nearest_of_all
 from hirag_dist.core.retrieval.lexical import VisibleChunks, best_chunks, visible_chunks
-from hirag_dist.core.retrieval.vector_scoring import exact_scores, nearest_of_all
 from hirag_dist.core.text.normalize import shorten
 from hirag_dist.core.text.terms import terms
 from hirag_dist.storage.serving.mapped_files import MappedFiles, map_files

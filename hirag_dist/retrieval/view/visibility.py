@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.access.filter import read_only as read_only_filter
-from hirag_dist.core.access.labels import HIDDEN, PARTIAL, VISIBLE, Flags, description_of
+from hirag_dist.core.access import HIDDEN, PARTIAL, VISIBLE, Flags, description_of
+from hirag_dist.core.access import read_only as read_only_filter
 from hirag_dist.core.entities.mention_texts import (
     EntityMention,
     RelationMention,
@@ -30,7 +30,7 @@ from hirag_dist.core.graph.pagerank import VisibleEdges
 from hirag_dist.core.metadata.visibility import LabelStates, Provenance, row_states
 from hirag_dist.core.numba_jit import read_only
 from hirag_dist.retrieval.view.index import MappedIndex
-from hirag_dist.storage.access.label_files import LabelFiles, Mentions, map_mentions, map_statements
+from hirag_dist.storage.label_files import LabelFiles, Mentions, map_mentions, map_statements
 from hirag_dist.storage.metadata_files import MetadataFiles
 from hirag_dist.storage.serving.text_columns import TextColumns
 from hirag_dist.types import AccessFilter, IntVector

@@ -15,8 +15,8 @@ import grpc
 from aiohttp import web
 
 from hirag_dist.errors import ServiceError
-from hirag_dist.service.http_api.gateway import Gateway, GatewayCall
-from hirag_dist.service.http_api.openai_replies import CompletionReply, model_list, model_object
+from hirag_dist.service.http_api.gateway import Gateway, GatewayCall, StatusError, error_headers, error_of, http_status
+from hirag_dist.service.http_api.openai_replies import CompletionReply, ResponsesReply, model_list, model_object
 from hirag_dist.service.http_api.openai_requests import (
     Asked,
     BadRequest,
@@ -25,10 +25,14 @@ from hirag_dist.service.http_api.openai_requests import (
     resolve_model,
     responses_request,
 )
-from hirag_dist.service.http_api.openai_responses import ResponsesReply
-from hirag_dist.service.http_api.requests import REQUEST_ID_HEADER, ApiRequests, BodyTooLarge
-from hirag_dist.service.http_api.rpc_routes import TIMEOUT_HEADER, dump, timeout_s
-from hirag_dist.service.http_api.status_error import StatusError, error_headers, error_of, http_status
+from hirag_dist.service.http_api.rpc_routes import (
+    TIMEOUT_HEADER,
+    ApiRequests,
+    BodyTooLarge,
+    dump,
+    request_ids,
+    timeout_s,
+)
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire.records import MODE_NAMES
 
@@ -96,16 +100,7 @@ class OpenAiRoutes:
             async with aclosing(_parts(gateway, asked, call)) as parts:
                 if not asked.stream:
                     return _json_response(await _completion(parts, reply), call)
-                async with aclosing(_events(parts, reply, asked)) as events:
-                    first = await anext(events)  # an error before it has an HTTP status of its own
-                    response = web.StreamResponse(headers=_ids(call) | {"X-Accel-Buffering": "no"})
-                    response.content_type = "text/event-stream"
-                    response.charset = "utf-8"
-                    async with self._requests.reply(request, response):
-                        await self._requests.write(response, first)
-                        async for event in events:
-                            await self._requests.write(response, event)
-                return response
+                return await self._requests.stream(request, call, _events(parts, reply, asked))
 
     async def _json(self, request: web.Request) -> Mapping[str, Any]:
         if request.content_type != "application/json":
@@ -224,11 +219,7 @@ async def _unknown(request: web.Request) -> web.StreamResponse:
 
 
 def _json_response(value: Mapping[str, Any], call: GatewayCall) -> web.Response:
-    return web.Response(body=dump(value), content_type="application/json", headers=_ids(call))
-
-
-def _ids(call: GatewayCall) -> dict[str, str]:
-    return {REQUEST_ID_HEADER: call.request_id}
+    return web.Response(body=dump(value), content_type="application/json", headers=request_ids(call))
 
 
 _REQUEST, _SERVER, _RATE = "invalid_request_error", "server_error", "rate_limit_error"

@@ -1,12 +1,18 @@
-"""Every RPC of the service by POST /hirag.query.v1.QueryService/METHOD: JSON, and server-sent events for streams."""
+"""Every RPC of the service by POST /hirag.query.v1.QueryService/METHOD: JSON, and server-sent events for streams.
+
+`ApiRequests` is what it shares with the OpenAI-compatible API: bodies, deadlines, credentials, limits, slow clients.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import logging
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
+import re
+import uuid
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,19 +23,158 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
+from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import InvalidQuery
-from hirag_dist.service.http_api.gateway import GatewayCall
-from hirag_dist.service.http_api.requests import REQUEST_ID_HEADER, ApiRequests, BodyTooLarge
-from hirag_dist.service.http_api.status_error import StatusError, error_headers, error_of, http_status
+from hirag_dist.service.http_api.gateway import (
+    Gateway,
+    GatewayCall,
+    GatewayPool,
+    StatusError,
+    error_headers,
+    error_of,
+    http_status,
+)
 from hirag_dist.service.request_gate import SERVICE, SERVICE_NAME
-from hirag_dist.wire.error_status import DeadlinePassed
+from hirag_dist.service.web.options import PageOptions
+from hirag_dist.wire.error_status import DeadlinePassed, Overloaded
 
 logger = logging.getLogger(__name__)
+REQUEST_ID_HEADER = "X-Request-Id"
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_TRACE_HEADERS = ("traceparent", "tracestate")
+_MAX_HEADER = 4096
+_MAX_TIMEOUT_S = 600.0  # that a request may ask for
+_STALL_S = 15.0  # for which a client may read nothing of a reply
+_ENCODINGS = ("identity", "gzip", "deflate")  # aiohttp decompresses, in pieces of bounded size
+
+
+class BodyTooLarge(Exception):
+    """The body of a request is larger than accepted."""
+
+
+class ApiRequests:
+    """Reads requests and makes the calls of the gRPC service, with the credentials of each request.
+
+    Args:
+        options: limits.
+        gateways: Connections to the service.
+    """
+
+    def __init__(self, options: PageOptions, gateways: GatewayPool) -> None:
+        self._options = options
+        self._gateways = gateways
+        self._in_progress = 0
+
+    @property
+    def max_body_bytes(self) -> int:
+        """Size of a request at most, in bytes."""
+        return self._options.max_api_body_bytes
+
+    async def body(self, request: web.Request) -> bytes:
+        """Return the body of a request. It is read before the request counts: a slow upload blocks no other request.
+
+        Raises:
+            BodyTooLarge: it is longer than `max_api_body_bytes`, after decompression too.
+            StatusError: it did not arrive in time, or is compressed in a form that is not supported.
+        """
+        limit = self.max_body_bytes
+        encoding = request.headers.get("Content-Encoding", "identity")
+        if encoding.lower() not in _ENCODINGS:
+            raise StatusError(grpc.StatusCode.UNIMPLEMENTED, f"content encodings are {', '.join(_ENCODINGS)}")
+        too_large = BodyTooLarge(f"the request is longer than {limit} bytes")
+        if (request.content_length or 0) > limit:
+            raise too_large
+        parts = bytearray()
+        try:
+            async with asyncio.timeout(self._options.body_s):
+                async for part in request.content.iter_any():
+                    parts += part
+                    if len(parts) > limit:
+                        raise too_large
+        except TimeoutError as error:
+            raise error_of(DeadlinePassed(f"the request did not arrive within {self._options.body_s:g} s")) from error
+        return bytes(parts)
+
+    def call(self, request: web.Request, timeout_s: float | None = None) -> GatewayCall:
+        """Return deadline and metadata of the call for a request.
+
+        Without an Authorization header an invalid one is sent where the service has callers, so that the service
+        refuses the call instead of taking this server's own certificate for that of the caller.
+
+        Args:
+            request: from a client.
+            timeout_s: seconds that the client allows, None if it does not say.
+        """
+        limit = self._options.timeout_s if timeout_s is None else min(timeout_s, _MAX_TIMEOUT_S)
+        given = request.headers.get(REQUEST_ID_HEADER, "")
+        name = given if _REQUEST_ID.fullmatch(given) else f"http-{uuid.uuid4().hex}"
+        authorization = request.headers.get("Authorization")
+        if authorization is not None and not _is_plain(authorization):
+            authorization = "invalid"
+        if authorization is None and self._options.callers:
+            authorization = "Bearer"
+        trace = tuple(
+            (key, request.headers[key])
+            for key in _TRACE_HEADERS
+            if key in request.headers and _is_plain(request.headers[key])
+        )
+        return GatewayCall(limit, name, authorization, trace)
+
+    @contextmanager
+    def admitted(self) -> Iterator[Gateway]:
+        """Count a request while the block lasts, and lend the way to the service.
+
+        Raises:
+            StatusError: there are as many requests as this server accepts.
+        """
+        if self._in_progress >= self._options.max_api_requests:
+            raise error_of(
+                Overloaded(
+                    f"the HTTP server has {count_noun(self._in_progress, 'request')} in progress, as many as it "
+                    "accepts; ask again soon"
+                )
+            )
+        self._in_progress += 1
+        try:
+            with self._gateways.lease() as gateway:
+                yield gateway
+        finally:
+            self._in_progress -= 1
+
+    async def stream(
+        self, request: web.Request, call: GatewayCall, events: AsyncGenerator[bytes, None]
+    ) -> web.StreamResponse:
+        """Send events as they come; close the connection of a client that does not read.
+
+        An error before the first event is raised before the reply begins, and so has an HTTP status of its own.
+        """
+        async with aclosing(events):
+            event: bytes | None = await anext(events, b"")
+            response = web.StreamResponse(headers=request_ids(call) | {"X-Accel-Buffering": "no"})
+            response.content_type, response.charset = "text/event-stream", "utf-8"
+            await response.prepare(request)
+            try:
+                while event is not None:
+                    async with asyncio.timeout(_STALL_S):
+                        await response.write(event)
+                    event = await anext(events, None)
+                async with asyncio.timeout(_STALL_S):
+                    await response.write_eof()
+            except TimeoutError:
+                logger.warning("closed the connection of %s, which does not read", request.remote)
+                if request.transport is not None:
+                    request.transport.abort()
+        return response
+
+
+def _is_plain(value: str) -> bool:
+    return len(value) <= _MAX_HEADER and value.isascii() and value.isprintable()
+
 
 PREFIX = f"/{SERVICE_NAME}/"
 TIMEOUT_HEADER = "Connect-Timeout-Ms"
 _MAX_TIMEOUT_DIGITS = 10
-_JSON, _EVENTS = "application/json", "text/event-stream"
+_JSON = "application/json"
 _INTERNAL = "internal error; the log of the service has details"
 
 
@@ -94,24 +239,10 @@ class RpcRoutes:
         with self._requests.admitted() as gateway:
             if method.streams:
                 events = _events(method, gateway.stream(method.name, message, call))
-                return await self._send(request, call, events)
+                return await self._requests.stream(request, call, events)
             response = await gateway.unary(method.name, message, call)
         body = _response_json(method, response)
-        return web.Response(body=body, content_type=_JSON, headers=_ids(call))
-
-    async def _send(
-        self, request: web.Request, call: GatewayCall, events: AsyncGenerator[bytes, None]
-    ) -> web.StreamResponse:
-        async with aclosing(events):
-            first = await anext(events, b"")  # an error before it has an HTTP status of its own
-            response = web.StreamResponse(headers=_ids(call) | {"X-Accel-Buffering": "no"})
-            response.content_type = _EVENTS
-            response.charset = "utf-8"
-            async with self._requests.reply(request, response):
-                await self._requests.write(response, first)
-                async for event in events:
-                    await self._requests.write(response, event)
-        return response
+        return web.Response(body=body, content_type=_JSON, headers=request_ids(call))
 
 
 async def _events(method: _Method, responses: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
@@ -209,5 +340,6 @@ def _response_json(method: _Method, response: bytes) -> bytes:
     return dump(json_format.MessageToDict(message, always_print_fields_with_no_presence=True))
 
 
-def _ids(call: GatewayCall) -> dict[str, str]:
+def request_ids(call: GatewayCall) -> dict[str, str]:
+    """Return the header with the id of a request."""
     return {REQUEST_ID_HEADER: call.request_id}

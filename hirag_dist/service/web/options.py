@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hirag_dist.errors import ConfigError
-from hirag_dist.service.options import is_loopback, split_address
+from hirag_dist.wire.addresses import is_loopback, join_address, split_address
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
@@ -26,15 +26,12 @@ class PageOptions:
             `tls_client_ca`.
         callers: whether the service has a callers file; then the page rejects a question without a token, which would
             otherwise be asked with the page's own certificate.
-        max_connection_idle_s: seconds without a request after which a connection is closed.
         page: whether the page is served.
         origins: origins whose pages may call the APIs, such as https://chat.example.com; "*" is any, and needs callers.
         max_api_body_bytes: of a request to the APIs.
         max_api_requests: requests to the APIs at a time; more are rejected with 429.
-        timeout_s: seconds that a question may take at most.
-        max_timeout_s: largest timeout that a request to the APIs may ask for; without one it has `timeout_s`.
+        timeout_s: seconds that a question may take where its client does not say.
         body_s: seconds that a request may take to arrive.
-        stall_s: seconds for which a browser may read nothing of a reply before the connection is closed.
         drain_s: seconds that questions have to finish when the page stops.
         reuse_port: whether another process reserves the address for the page.
         poll_s: seconds between two checks of the certificates.
@@ -52,15 +49,12 @@ class PageOptions:
     client_cert: str | None = None
     client_key: str | None = None
     callers: bool = False
-    max_connection_idle_s: float = 75.0
     page: bool = True
     origins: tuple[str, ...] = ()
     max_api_body_bytes: int = 1024 * 1024
     max_api_requests: int = 320
     timeout_s: float = 120.0
-    max_timeout_s: float = 600.0
     body_s: float = 10.0
-    stall_s: float = 15.0
     drain_s: float = 5.0
     reuse_port: bool = False
     poll_s: float = 2.0
@@ -96,7 +90,7 @@ def reached_at(address: str) -> str:
     """
     host, port = split_address(address)
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return join_address(host, port)
 
 
 def url_of(options: PageOptions, port: int | None = None) -> str:
@@ -109,6 +103,5 @@ def url_of(options: PageOptions, port: int | None = None) -> str:
     'http://[::1]:8080/'
     """
     host, given = split_address(options.listen)
-    shown = f"[{host}]" if ":" in host else host
     scheme = "http" if options.tls_cert is None else "https"
-    return f"{scheme}://{shown}:{given if port is None else port}/"
+    return f"{scheme}://{join_address(host, given if port is None else port)}/"

@@ -16,15 +16,11 @@ from aiohttp import web
 from hirag_dist.client.common import ClientOptions
 from hirag_dist.errors import BackendUnavailable, ConfigError
 from hirag_dist.service.file_watch import ReloadingValue
-from hirag_dist.service.http_api.api import AccessChecks, HttpApi
-from hirag_dist.service.http_api.gateway import Gateway
-from hirag_dist.service.http_api.requests import ApiRequests
-from hirag_dist.service.options import split_address
-from hirag_dist.service.shutdown import stop_signals
-from hirag_dist.service.web.app import PageApp
-from hirag_dist.service.web.client_pool import ClientPool
+from hirag_dist.service.http_api.gateway import Gateway, GatewayPool
+from hirag_dist.service.supervisor import stop_signals
+from hirag_dist.service.web.app import PageApp, RequestChecks
 from hirag_dist.service.web.options import PageOptions, reached_at, url_of
-from hirag_dist.service.web.request_checks import RequestChecks
+from hirag_dist.wire.addresses import split_address
 
 
 class BrowserTls:
@@ -113,6 +109,7 @@ def expected_name(names: tuple[str, ...]) -> str | None:
 
 
 logger = logging.getLogger(__name__)
+_IDLE_S = 75.0  # without a request, after which a connection is closed
 _MIN_CONNECTIONS = 4  # of the APIs to the service
 _REQUESTS_PER_CONNECTION = 64  # the service accepts 100
 
@@ -136,8 +133,8 @@ class Page:
         self.url = ""
         self._options = options
         self._target = reached_at(target)
-        self._gateways: ClientPool[Gateway] = ClientPool()
-        self._guard = RequestChecks(options.names, secure=options.tls_cert is not None)
+        self._gateways = GatewayPool()
+        self._checks = RequestChecks(options)
         self._tls: BrowserTls | None = None
         self._runner: web.AppRunner | None = None
         self._certificates: ReloadingValue[Gateway] | None = None
@@ -145,17 +142,15 @@ class Page:
     async def __aenter__(self) -> Page:
         options = self._options
         host, port = split_address(options.listen)
-        self._guard.names |= {host.lower()}
+        self._checks.names |= {host.lower()}
         files = [options.tls_cert, options.tls_key, options.tls_client_ca, options.client_cert, options.client_key]
         self._certificates = ReloadingValue([path for path in files if path], self._connect, self._gateways.put)
-        checks = AccessChecks(self._guard.serves, options.origins, callers=options.callers)
-        api = HttpApi(ApiRequests(options, self._gateways), checks)
-        app = PageApp(options, self._guard, self._gateways, api).app()
+        app = PageApp(options, self._checks, self._gateways).app()
         runner = web.AppRunner(
             app,
             access_log=None,
             handler_cancellation=True,  # a disconnect cancels the request
-            keepalive_timeout=options.max_connection_idle_s,
+            keepalive_timeout=_IDLE_S,
             shutdown_timeout=options.drain_s,
         )
         await runner.setup()
@@ -212,7 +207,7 @@ class Page:
             self._tls = BrowserTls(latest)
         else:
             self._tls.renew(latest)  # last, when nothing can fail any more
-        self._guard.names |= {name.lower() for name in names}
+        self._checks.names |= {name.lower() for name in names}
         return gateway
 
     def _make_gateway(self, **tls: Any) -> Gateway:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from hirag_dist.core.access.labels import Flags
+from hirag_dist.core.access import Flags
 from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.retrieval.lexical import LexicalIndex
 from hirag_dist.errors import SnapshotCorrupt

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from hirag_dist.core.access.filter import visible_rows
+from hirag_dist.core.access import visible_rows
 from hirag_dist.core.entities.claim_text import ClaimItem
 from hirag_dist.schemas import CLAIMS
 from hirag_dist.storage import layout

@@ -25,7 +25,7 @@ from hirag_dist.core.graph.csr import component_labels
 from hirag_dist.core.reports.material import report_text
 from hirag_dist.core.retrieval.entity_linking import name_keys, sorted_names
 from hirag_dist.core.retrieval.levels import invert
-from hirag_dist.storage.access.label_files_writer import LABEL_SETS, LabelProvenanceTables, write_labels
+from hirag_dist.storage.label_files import LABEL_SETS, LabelProvenanceTables, write_labels
 from hirag_dist.storage.layout import ALIASES
 from hirag_dist.storage.metadata_files import write_metadata
 from hirag_dist.storage.serving.base_values import BaseFiles, BaseValues

@@ -157,10 +157,12 @@ class DescribeIndexRequest(_message.Message):
     def __init__(self, index: _Optional[str] = ..., filter: _Optional[str] = ..., as_of: _Optional[str] = ...) -> None: ...
 
 class DescribeIndexResponse(_message.Message):
-    __slots__ = ("info",)
+    __slots__ = ("info", "modes")
     INFO_FIELD_NUMBER: _ClassVar[int]
+    MODES_FIELD_NUMBER: _ClassVar[int]
     info: IndexInfo
-    def __init__(self, info: _Optional[_Union[IndexInfo, _Mapping]] = ...) -> None: ...
+    modes: _containers.RepeatedScalarFieldContainer[Mode]
+    def __init__(self, info: _Optional[_Union[IndexInfo, _Mapping]] = ..., modes: _Optional[_Iterable[_Union[Mode, str]]] = ...) -> None: ...
 
 class ListIndexesRequest(_message.Message):
     __slots__ = ("page_size", "page_token")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hirag_dist.core.clustering.anchored import loose_clusters, row_cosines
-from hirag_dist.core.drift.measures import compactness
+from hirag_dist.core.drift import compactness
 
 AXES = np.eye(4, dtype=np.float32)
 ROWS = np.repeat(AXES, 5, axis=0)

@@ -7,9 +7,66 @@ import pytest
 from scipy.cluster.hierarchy import ward
 from sklearn.metrics import adjusted_rand_score
 
-from hirag_dist.core.clustering.ward import MAX_LEAVES, row_tree, ward_tree
+from hirag_dist.core.clustering.ward import MAX_LEAVES, cut_height, height_of, row_tree, ward_tree
 from hirag_dist.types import FloatMatrix, IntVector
-from tests.core.planted_rows import blobs
+from tests.core.planted_rows import Rows, blobs
+
+
+def chosen(rows: Rows, target_size: int, n_cells: int = 1) -> int:
+    """Clusters over all cells, where rows lie in cells by turns."""
+    trees = [row_tree(rows[first::n_cells]) for first in range(n_cells)]
+    heights = np.concatenate([tree.heights for tree in trees])
+    height = cut_height(heights, np.ones(len(heights)), n_cells, len(rows), target_size, rows.shape[1])
+    return sum(int(tree.labels(height).max()) + 1 for tree in trees)
+
+
+@pytest.mark.parametrize("n_dims", [2, 64])
+def test_the_number_of_distinct_groups_is_found_within_a_factor_of_two(n_dims: int) -> None:
+    assert chosen(blobs(30, 20, n_dims, seed=n_dims, spread=0.02)[0], 20) == 30
+
+
+@pytest.mark.parametrize("target_size", [5, 60])
+def test_groups_of_another_size_than_is_wanted_do_not_decide(target_size: int) -> None:
+    assert chosen(blobs(30, 20, 8, seed=1, spread=0.02)[0], target_size) == pytest.approx(600 / target_size, rel=0.1)
+
+
+@pytest.mark.parametrize("n_dims", [2, 16])
+@pytest.mark.parametrize("n_rows", [100, 1500])
+def test_rows_without_groups_are_divided_by_the_target_size(n_dims: int, n_rows: int) -> None:
+    for seed in range(5):
+        rows = np.random.default_rng(seed).normal(size=(n_rows, n_dims)).astype(np.float32)
+        assert chosen(rows, 20) == n_rows / 20
+
+
+def test_trees_of_several_cells_are_cut_at_one_height() -> None:
+    """Each of four cells has rows of all 30 groups: by itself it would be divided into 600 / 4 / 5 clusters."""
+    rows = blobs(30, 20, 8, seed=1, spread=0.02)[0]
+    assert chosen(rows, 5, n_cells=4) == 120
+
+
+def test_heights_that_are_equal_are_cut_together() -> None:
+    heights, ones = np.array([0.0, 2.0, 2.0, 5.0]), np.ones(4)
+    assert [height_of(heights, ones, 1, number) for number in (1, 2, 3)] == [5, 2, 2]
+    assert height_of(heights, ones, 1, 5) < 0, "nothing is merged"
+    assert height_of(heights, ones / 2, 1, 1) == 2, "merges whose rows are half at home count half"
+    assert height_of(np.ones(1), np.ones(1), 3, 2) == 1, "a tree is a cluster at least"
+    assert height_of(np.zeros(0), np.zeros(0), 4, 2) < 0
+
+
+@pytest.mark.parametrize("n_rows", [1, 50])
+def test_copies_and_few_rows_are_one_cluster(n_rows: int) -> None:
+    assert chosen(np.ones((n_rows, 3), np.float32), 20) == 1
+    assert chosen(np.arange(3 * n_rows, dtype=np.float32).reshape(-1, 3), 200) == 1
+
+
+@pytest.mark.parametrize(("steepest", "expected"), [(2.4, 31), (2.8, 31), (4.5, 50)])
+def test_groups_that_are_not_distinct_are_cut_between_rise_and_steepest_place(steepest: float, expected: int) -> None:
+    """The slope exceeds its limit, 1.5, from 20 clusters on and is steepest at 50; 30 clusters are usual."""
+    numbers = np.arange(1, 601)
+    slopes = np.where((numbers < 20) | (numbers > 50), 0.6, np.interp(numbers, [20, 50], [1.6, steepest]))
+    heights = np.exp(-np.cumsum(slopes * np.diff(np.log(numbers), prepend=0)))[:-1]
+    height = cut_height(heights, np.ones(len(heights)), 1, 600, 20, 64)
+    assert np.count_nonzero(heights > height) + 1 == expected
 
 
 def labels_of(rows: FloatMatrix, n_clusters: int) -> IntVector:

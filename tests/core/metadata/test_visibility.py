@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hirag_dist.core.access.labels import HIDDEN, PARTIAL, VISIBLE
+from hirag_dist.core.access import HIDDEN, PARTIAL, VISIBLE
 from hirag_dist.core.metadata.visibility import (
     DERIVED,
     DIVISIBLE,

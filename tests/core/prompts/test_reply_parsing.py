@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hirag_dist.core.prompts.reply_limits import DESCRIPTION_CHARS, MAX_ITEMS
 from hirag_dist.core.prompts.reply_parsing import (
     COVER_STRENGTH,
     COVERED,
@@ -28,7 +29,6 @@ from hirag_dist.core.prompts.reply_parsing import (
     parse_text,
     usable_text,
 )
-from hirag_dist.core.prompts.schemas import DESCRIPTION_CHARS, MAX_ITEMS
 from hirag_dist.core.prompts.templates import FORMATS
 from hirag_dist.types import ChatReply
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.evaluation.evidence import Evidence
-from hirag_dist.evaluation.kinds.retrieval import findings, measured, retrieval_board
+from hirag_dist.evaluation.kinds.retrieval import Evidence, findings, measured, retrieval_board
 from hirag_dist.storage.snapshot.reader import Snapshot
 from tests.toy_builds import Bench, rows
 

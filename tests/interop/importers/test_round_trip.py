@@ -13,7 +13,7 @@ from hirag_dist import schemas
 from hirag_dist.core.entities.merging import inter_layer_relation, merge_entities, merge_relations
 from hirag_dist.core.entities.summaries import names_of, relate_equal_names
 from hirag_dist.core.text.ids import chunk_id, content_id, document_id, entity_id
-from hirag_dist.interop.exporters import graphrag_tables
+from hirag_dist.interop.exporters.graphrag import graphrag_tables
 from hirag_dist.interop.importers import ImportedGraph, read_working_folder
 
 TEXT = "Ray uses Arrow. Ray uses Arrow. Bob met Ray in 鲁迅's house."
@@ -94,6 +94,12 @@ def test_layer_0_comes_home(snapshot: dict[str, pa.Table], tmp_path: Path) -> No
         assert sorted_lists(getattr(graph, name)) == before
 
 
+def test_layers_that_are_built_again_are_no_loss(snapshot: dict[str, pa.Table], tmp_path: Path) -> None:
+    graph = there_and_back(snapshot, tmp_path)
+    assert graph.left_out == ()
+    assert graph.source_counts == {"documents": 1, "chunks": 3, "entities": 3, "relations": 2}
+
+
 def test_claims_come_home(snapshot: dict[str, pa.Table], tmp_path: Path) -> None:
     chunk = snapshot["chunks"]["chunk_id"][0].as_py()
     rows = [
@@ -140,3 +146,4 @@ def test_communities_come_home_without_their_summaries(snapshot: dict[str, pa.Ta
     assert found["entity_ids"] == sorted(each for each, layer in members.items() if layer == 0)
     (kept,) = graph.reports.to_pylist()
     assert kept == report | {"community_id": found["community_id"], "origin": "imported"}
+    assert graph.left_out == ()

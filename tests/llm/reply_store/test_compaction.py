@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import random
 import shutil
 import socket
@@ -113,21 +112,6 @@ class TestWhatItDoes:
         assert ledger_size(store).records == 30
 
 
-class TestOldFormat:
-    @pytest.mark.parametrize("suffix", ["", "-0a1b2c3d"])
-    def test_lines_are_taken_over_however_long_the_file(self, store: Store, suffix: str) -> None:
-        lines = [json.dumps({"key": key(n), "at": n / 8, "value": {"text": f"é{n}" * 50}}).encode() for n in range(200)]
-        store.append("ledger/a-host-of-old-99-0123abcd.jsonl" + suffix, b"\n".join([*lines, b'{"key": "cut of']))
-        os.utime(Path(store.root) / "ledger" / f"a-host-of-old-99-0123abcd.jsonl{suffix}", (0, 0))
-        done = compact(store, sizes=CompactionSizes(batch_bytes=4000))
-        assert (done.logs, names(store, "jsonl")) == (1, [])
-        assert done.segments_written > 3
-        view = LedgerReader(store)
-        view.refresh()
-        found = view.find([bytes.fromhex(key(n)) for n in range(200)])
-        assert [found[bytes.fromhex(key(n))].at for n in range(200)] == [n / 8 for n in range(200)]
-
-
 class TestLivingWriters:
     async def test_their_logs_are_left_alone_and_their_segments_merged(self, store: Store) -> None:
         writer = Ledger(store, log_records=64)
@@ -224,7 +208,6 @@ class Dying(Store):
 def planted(store: Store) -> None:
     for number in range(4):
         put_log(store, number, [record(n) for n in range(number * 20, number * 20 + 30)])
-    store.append("ledger/old-1-0.jsonl-1", json.dumps({"key": key("old"), "at": 1.0, "value": {}}).encode() + b"\n")
     for number in range(4):
         write_segment(store, f"{number:016x}-00000.seg", sorted(record(n) for n in range(100 + number, 200, 4)))
 

@@ -99,10 +99,10 @@ def assert_exact(index: MilvusVectors, snapshot: Snapshot) -> None:
     layers = snapshot.serving.array("entity_layers")
     for max_layer in (None, 0):
         n_rows = len(layers) if max_layer is None else int((layers <= max_layer).sum())
-        for seed in (5, 31, 100, 1000, 1003, 2000, 2001):
+        for seed in (5, 31, 1003, 2000):
             query = unit(seed)
             scores = vectors[:n_rows] @ query
-            for limit in (1, 20, 100):
+            for limit in (1, 100):
                 rows, similarities = asyncio.run(index.search(query, limit, max_layer))
                 assert rows.tolist() == np.argsort(-scores, kind="stable")[:limit].tolist()
                 assert similarities == pytest.approx(np.sort(scores)[::-1][:limit], abs=1e-6)
@@ -400,7 +400,7 @@ def test_numbers_of_labels_that_shift_leave_rows_as_they_are(
     for snapshot, index in ((base, old), (update, new)):
         exact = MemoryVectors(snapshot)
         for access in (None, *filters(snapshot)):
-            for row in (0, 9, 30, len(snapshot.entity_vectors) - 1):
+            for row in (0, len(snapshot.entity_vectors) - 1):
                 for limit, max_layer in ((7, None), (25, 0), (200, None)):
                     asked = snapshot.entity_vectors[row], limit, max_layer, access
                     rows, scores = asyncio.run(index.search(*asked))

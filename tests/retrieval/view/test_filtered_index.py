@@ -8,7 +8,7 @@ import weakref
 import numpy as np
 import pytest
 
-from hirag_dist.core.access.labels import HIDDEN, PARTIAL
+from hirag_dist.core.access import HIDDEN, PARTIAL
 from hirag_dist.core.retrieval.bridge import nearest_chunks
 from hirag_dist.retrieval.view.filtered_index import AccessControlledIndex, FilteredIndex
 from hirag_dist.retrieval.view.index import MappedIndex

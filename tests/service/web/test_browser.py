@@ -204,3 +204,14 @@ async def test_the_whole_of_it_by_keyboard(serve: Serve, visit: See) -> None:
         !(one.textContent.trim() || one.getAttribute("aria-label") || one.labels?.length)).length"""
     )
     assert unnamed == 0
+
+
+async def test_only_modes_that_the_service_accepts_are_offered(serve: Serve, visit: See) -> None:
+    costly = ["graphrag-global", "text-map-reduce"]
+    for allowed, path in ((False, ""), (True, ""), (False, "#view=ask&mode=graphrag-global")):
+        served = await serve(map_reduce=allowed)
+        page = (await visit(served.url + path)).page
+        await page.get_by_text("3 documents").wait_for()
+        offered = await page.locator("#mode option:enabled").evaluate_all("all => all.map((one) => one.value)")
+        assert [mode for mode in offered if mode in costly] == (costly if allowed else [])
+        assert (await page.locator("#mode").input_value()) in offered

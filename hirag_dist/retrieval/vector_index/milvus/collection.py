@@ -32,7 +32,7 @@ from hirag_dist.retrieval.vector_index.milvus.row_keys import (
     hashes_of_texts,
     hashes_of_vectors,
 )
-from hirag_dist.storage.access.label_files import read_label_sets
+from hirag_dist.storage.label_files import read_label_sets
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import IntVector
 

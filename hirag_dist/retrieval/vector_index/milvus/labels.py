@@ -16,9 +16,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.access.labels import PARTIAL, VISIBLE, LabelPatterns
+from hirag_dist.core.access import PARTIAL, VISIBLE, LabelPatterns
 from hirag_dist.retrieval.vector_index.milvus.row_keys import label_set_numbers, pattern_numbers
-from hirag_dist.storage.access.label_files import map_labels, read_label_sets
+from hirag_dist.storage.label_files import map_labels, read_label_sets
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import AccessFilter, FloatMatrix, IntVector
 

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hirag_dist.core.access.labels import LabelPatterns
+from hirag_dist.core.access import LabelPatterns
 from hirag_dist.types import IntVector
 
 _BLOCK_ROWS = 1024  # of vectors as 64-bit words: they stay in the processor's cache

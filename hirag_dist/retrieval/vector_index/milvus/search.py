@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.config.model import VectorsConfig
-from hirag_dist.core.access.filter import visible_rows
-from hirag_dist.core.retrieval.vector_scoring import SLACK, nearest
+from hirag_dist.core.access import visible_rows
+from hirag_dist.core.retrieval.levels import SLACK, nearest
 from hirag_dist.retrieval.question_embedding import MicroBatcher
 from hirag_dist.retrieval.vector_index.memory import MemoryVectors
 from hirag_dist.retrieval.vector_index.milvus.collection import (

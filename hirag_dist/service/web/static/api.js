@@ -66,7 +66,7 @@ function plain(value, name = "") {
     }));
   }
   if (typeof value !== "string") return value;
-  if (name === "mode" || name === "level") return value.replace(ENUMS, "").toLowerCase().replaceAll("_", "-");
+  if (name === "mode" || name === "modes" || name === "level") return value.replace(ENUMS, "").toLowerCase().replaceAll("_", "-");
   return NUMBERS.has(name) && /^-?\d+$/.test(value) ? Number(value) : value;
 }
 
@@ -87,7 +87,7 @@ export async function indexes() {
   }
 }
 
-/** {info: what the index holds}. */
+/** {info: what the index holds, modes: those that the service accepts}. */
 export async function describe() {
   const response = await post("DescribeIndex", scoped().index ? { index: scoped().index } : {});
   if (!response.ok) throw await refusal(response);

@@ -3,18 +3,17 @@
 import { tell } from "./advice.js";
 import { ask, describe, indexes, Trouble } from "./api.js";
 import { clearFilters, drawFilters, fields, request, setLabels, take } from "./asking.js";
-import { comparison } from "./compare.js";
 import { Conversation, standAlone } from "./conversation.js";
 import { answerText, copy } from "./copy.js";
 import { by, h, many } from "./dom.js";
 import { Explorer } from "./explore.js";
-import { copyModes } from "./modes.js";
+import { offerModes } from "./modes.js";
 import { Reader } from "./reader.js";
 import { beginResult, drawCited, drawResult } from "./result.js";
-import { go, keepToken, link, place, placed, scope, token } from "./session.js";
+import { go, keepToken, link, placed, scope, token } from "./session.js";
 import { drawTimings } from "./timings.js";
 
-const VIEWS = ["ask", "compare", "explore"];
+const VIEWS = ["ask", "explore"];
 let running = null; // the control of the question in progress
 let view = "ask";
 let last = null; // the turn that is shown
@@ -41,10 +40,7 @@ function tick() {
   by("progress").hidden = !doing;
 }
 
-copyModes(by("mode"), by("mode-one"), "hirag");
-copyModes(by("mode"), by("mode-other"), "naive");
 const conversation = new Conversation(by("turns"), show);
-const compared = comparison();
 const explorer = new Explorer({
   suggestions: () => (last?.retrieval ? [...last.retrieval.local, ...last.retrieval.key_entities].filter((one, at, all) => all.findIndex((other) => other.entity_id === one.entity_id) === at) : []),
   ask: (text) => {
@@ -62,7 +58,6 @@ function open(name, { step = false } = {}) {
   document.body.dataset.view = view;
   for (const one of VIEWS) by(`${one}-view`).hidden = one !== view;
   by("ask").hidden = view === "explore";
-  by("go").textContent = view === "compare" ? "Compare" : "Ask";
   for (const one of by("views").querySelectorAll("a")) {
     if (one.dataset.view === view) one.setAttribute("aria-current", "page");
     else one.removeAttribute("aria-current");
@@ -83,7 +78,6 @@ function follow() {
 async function run() {
   const typed = by("question").value;
   if (!typed.trim()) return;
-  if (view === "compare") return compareModes(typed);
   running?.abort();
   const mine = new AbortController();
   running = mine;
@@ -170,7 +164,7 @@ function drawAsked(turn) {
   by("asked").replaceChildren(
     h("h2", { dir: "auto", tabindex: "-1" }, turn.typed),
     alone ?? "",
-    h("p", { class: "acts" }, h("button", { type: "button", class: "act", onclick: sharing }, "Copy link"), h("a", { class: "act", href: place({ ...turn.fields, view: "compare", mode: turn.fields.mode || "hirag", other: "naive" }) }, "Compare modes"), h("button", { type: "button", class: "act", onclick: begin }, "New conversation")),
+    h("p", { class: "acts" }, h("button", { type: "button", class: "act", onclick: sharing }, "Copy link"), h("button", { type: "button", class: "act", onclick: begin }, "New conversation")),
   );
   by("asked").hidden = false;
 }
@@ -186,25 +180,6 @@ function begin() {
   by("question").placeholder = "What do you want to know?";
   go({ view: "ask" });
   by("question").focus();
-}
-
-async function compareModes(text) {
-  running?.abort();
-  const mine = new AbortController();
-  running = mine;
-  mine.signal.addEventListener("abort", () => compared.stop());
-  by("compare-about").hidden = true;
-  by("trouble").hidden = true;
-  go(fields("compare", text));
-  busy(true);
-  say("Asking in both modes …");
-  await compared.run([by("mode-one"), by("mode-other")].map((select) => request(text, select.value)));
-  if (running !== mine) return;
-  running = null;
-  busy(false);
-  say("The comparison is complete.");
-  const denied = compared.sides.find((side) => side.error?.kind === "Unauthenticated");
-  if (denied) failed(denied.error);
 }
 
 function busy(is) {
@@ -237,7 +212,8 @@ async function look() {
   chip.textContent = token() ? "token set" : "";
   drawIndexes(await indexes());
   try {
-    const { info } = await describe();
+    const { info, modes } = await describe();
+    offerModes(by("mode"), modes ?? []);
     const layers = info.layers.length > 1 ? `${info.layers.length} layers` : "one layer";
     const facts = [many(info.counts.documents ?? 0, "document"), many(info.counts.entities ?? 0, "entity", "entities"), many(info.counts.relations ?? 0, "relation"), layers, many(info.counts.communities ?? 0, "community", "communities")];
     by("index-facts").textContent = `${facts.join(" · ")}${info.complete ? "" : " · incomplete: parts could not be built"}`;
@@ -325,5 +301,5 @@ addEventListener("popstate", follow);
 take(placed());
 open(placed().view ?? "ask");
 if (view === "explore") explorer.open(placed());
-if (view === "ask" || view === "compare") by("question").focus();
+if (view === "ask") by("question").focus();
 look();

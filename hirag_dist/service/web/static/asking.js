@@ -50,9 +50,8 @@ export function request(text, mode) {
 
 /** The fields of an address for a question. */
 export function fields(view, text) {
-  const modes = view === "compare" ? { mode: by("mode-one").value, other: by("mode-other").value } : { mode: by("mode").value };
   const numbers = Object.fromEntries(NUMBERS.map((id) => [id, by(id).value.trim()]));
-  return { view, q: text, ...modes, ...numbers, answer: by("want-answer").checked ? "" : "0" };
+  return { view, q: text, mode: by("mode").value, ...numbers, answer: by("want-answer").checked ? "" : "0" };
 }
 
 /** Puts the fields of an address into the form. Nothing is asked: a link spends nothing. */
@@ -70,10 +69,7 @@ export function take(placed) {
     by("want-answer").checked = placed.answer !== "0";
     for (const id of NUMBERS) by(id).value = /^\d{1,5}$/.test(placed[id] ?? "") ? placed[id] : "";
   }
-  if (placed.view === "compare") {
-    choose(by("mode-one"), placed.mode);
-    choose(by("mode-other"), placed.other);
-  } else if (placed.mode !== undefined) choose(by("mode"), placed.mode);
+  if (placed.mode !== undefined) choose(by("mode"), placed.mode);
 }
 
 function choose(select, value) {

@@ -2,8 +2,8 @@
 
 export const SEARCHED = { hirag: ["local", "global", "bridge"], nobridge: ["local", "global"], local: ["local"], global: ["global"], bridge: ["bridge"], flat: ["local"], naive: [], "graphrag-local": ["local", "global"], "graphrag-global": ["global"], "text-map-reduce": [] };
 
-/** Fills a select with the modes of another one. */
-export function copyModes(from, to, chosen) {
-  to.replaceChildren(...Array.from(from.options, (option) => option.cloneNode(true)));
-  to.value = chosen;
+/** Offers in a select only the modes that the service accepts; all of them where it does not say, as an older one. */
+export function offerModes(select, accepted) {
+  for (const option of select.options) option.hidden = option.disabled = Boolean(option.value && accepted.length && !accepted.includes(option.value));
+  if (select.selectedOptions[0]?.disabled) select.value = Array.from(select.options).find((option) => !option.disabled).value;
 }

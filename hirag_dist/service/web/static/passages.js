@@ -4,8 +4,33 @@ import { h } from "./dom.js";
 
 const WORD = /[\p{L}\p{N}]+/gu;
 
+const MARKED = /^(?:(?:[-*•+–|>#]|\(?\d{1,3}[.)])(?:\s|$)|\|)/; // list items, tables, quotations, headings
+
+const beginsInside = (line) => /^[\p{Ll}\p{Lo}]/u.test(line);
+
+/** A text with a space for each line break inside a sentence, by the rules of `hirag_dist.core.text.line_breaks`. */
+function unwrapped(text) {
+  const lines = text.split("\n");
+  const bare = lines.map((line) => line.trim());
+  const inner = bare.filter((line, at) => at && line && bare[at - 1]);
+  const small = inner.filter(beginsInside).length;
+  if (!small) return text;
+  let [out, first] = ["", 0];
+  bare.forEach((line, at) => {
+    if (at === 0 || !line || !bare[at - 1]) first = at;
+    const next = bare.findIndex((one, place) => place > at && !one);
+    const block = bare.slice(first, next < 0 ? undefined : next);
+    const width = Math.max(...block.map((one) => one.length));
+    const wrapped = 8 * small >= inner.length && 2 * block.filter((one) => one.length > 0.75 * width).length >= block.length;
+    const goesOn = at > first && width >= 36 && width <= 110 && bare[at - 1].length > 0.6 * width && !/^[#|]/.test(bare[at - 1]) && !MARKED.test(line) && (wrapped || beginsInside(line));
+    out += (at ? (goesOn ? " " : "\n") : "") + lines[at];
+  });
+  return out;
+}
+
 /** Sentences of a text as {start, end} in UTF-16 units; without the white space around them. */
-export function sentences(text, locale = "en") {
+export function sentences(wrapped, locale = "en") {
+  const text = unwrapped(wrapped);
   const found = [];
   const cut = typeof Intl.Segmenter === "function" ? Array.from(new Intl.Segmenter(locale, { granularity: "sentence" }).segment(text), (one) => [one.index, one.segment]) : Array.from(text.matchAll(/[^.!?。！？\n]+[.!?。！？]*/g), (one) => [one.index, one[0]]);
   for (const [start, said] of cut) {

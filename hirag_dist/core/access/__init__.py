@@ -1,1 +1,0 @@
-"""Access labels: patterns, filters and connectivity under a filter."""

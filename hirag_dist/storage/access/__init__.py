@@ -1,1 +1,0 @@
-"""Access labels in the snapshot: writing, reading and filtered views."""

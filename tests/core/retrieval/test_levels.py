@@ -1,0 +1,104 @@
+"""Exact scores and the nearest of some rows (Eq. 12) against slower versions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from hirag_dist.core.retrieval.levels import exact_scores, nearest, nearest_of_all
+
+
+def made(kind: str, n: int, dim: int, rng: np.random.Generator) -> NDArray[np.float32]:
+    plain = rng.normal(size=(n, dim))
+    match kind:
+        case "close":  # all nearly the same, some twice
+            plain = plain[:1] + rng.integers(0, 2, (n, dim)) * 1e-7
+        case "sparse":
+            plain *= rng.random((n, dim)) < 0.1
+        case "whole":  # many ties
+            plain = rng.integers(-1, 2, (n, dim)).astype(np.float64)
+    lengths = np.linalg.norm(plain, axis=1, keepdims=True)
+    return (plain / np.where(lengths > 0, lengths, 1.0)).astype(np.float32)
+
+
+@settings(deadline=None, max_examples=300, derandomize=True)
+@given(
+    st.sampled_from(["unit", "close", "sparse", "whole"]),
+    st.integers(1, 300),
+    st.integers(1, 40),
+    st.integers(1, 40),
+    st.integers(0, 2**32),
+)
+def test_the_nearest_of_all_are_those_of_scoring_all(kind: str, n: int, dim: int, limit: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    vectors = made(kind, n, dim, rng)
+    query = made(kind, 1, dim, rng)[0]
+    end = int(rng.integers(0, n + 1))
+    rows, scores = nearest_of_all(vectors, query, limit, end)
+    wanted, wanted_scores = nearest(vectors, np.arange(end), query, limit)
+    assert rows.tolist() == wanted.tolist()
+    assert scores.tolist() == wanted_scores.tolist()
+
+
+@pytest.mark.parametrize("broken", [np.nan, np.inf, -np.inf])
+def test_a_vector_that_is_not_finite_disturbs_no_other(broken: float) -> None:
+    rng = np.random.default_rng(3)
+    vectors = made("unit", 200, 16, rng)
+    query = vectors[5].copy()
+    whole, _ = nearest(vectors, np.arange(200), query, 200)
+    vectors[77, 3] = broken
+    rows, _ = nearest_of_all(vectors, query, 10, 200)
+    assert [row for row in rows.tolist() if row != 77] == [row for row in whole.tolist() if row != 77][
+        : len(rows) - (77 in rows)
+    ]
+
+
+def test_a_question_without_direction_takes_the_first_rows() -> None:
+    vectors = made("unit", 50, 8, np.random.default_rng(4))
+    rows, scores = nearest_of_all(vectors, np.zeros(8, np.float32), 5, 50)
+    assert (rows.tolist(), scores.tolist()) == ([0, 1, 2, 3, 4], [0.0] * 5)
+
+
+def test_no_rows_have_no_scores() -> None:
+    vectors = np.zeros((0, 4), np.float32)
+    assert nearest_of_all(vectors, np.ones(4, np.float32), 5, 0)[0].tolist() == []
+
+
+@pytest.mark.parametrize("dim", [1, 7, 8, 9, 384])
+def test_scores_are_products_in_float64(dim: int) -> None:
+    rng = np.random.default_rng(dim)
+    vectors = rng.normal(size=(100, dim)).astype(np.float32)
+    query = rng.normal(size=dim).astype(np.float32)
+    rows = rng.permutation(100)[:30]
+    wanted = vectors[rows].astype(np.float64) @ query.astype(np.float64)
+    np.testing.assert_allclose(exact_scores(vectors, rows, query), wanted, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("limit", [1, 3, 10, 1000])
+def test_the_best_rows_come_first_and_ties_go_by_row(limit: int) -> None:
+    """Eq. 12."""
+    rng = np.random.default_rng(limit)
+    for _ in range(50):
+        n_scores = int(rng.integers(1, 60))
+        rows = rng.permutation(200)[:n_scores].astype(np.int64)
+        scores = rng.integers(0, 5, n_scores).astype(np.float32)
+        vectors = np.zeros((200, 1), np.float32)
+        vectors[rows, 0] = scores
+        found = nearest(vectors, rows, np.ones(1, np.float32), limit)[0].tolist()
+        by_score = sorted(zip((-scores).tolist(), rows.tolist(), strict=True))
+        assert found == [row for _, row in by_score[:limit]]
+
+
+def test_equal_vectors_have_equal_scores_wherever_they_lie() -> None:
+    rng = np.random.default_rng(5)
+    vectors = rng.standard_normal((5003, 384)).astype(np.float32)
+    vectors[[7, 2500, 5002]] = vectors[0]
+    query = rng.standard_normal(384).astype(np.float32)
+    rows = np.array([5002, 7, 0, 2500])
+    assert len(set(exact_scores(vectors, rows, query).tolist())) == 1
+    found, scores = nearest(vectors, rows, query, 3)
+    assert found.tolist() == [0, 7, 2500]
+    assert np.array_equal(scores, exact_scores(vectors, found, query))

@@ -1,0 +1,201 @@
+"""Gates of a drift report."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from sklearn.metrics import adjusted_rand_score
+
+from hirag_dist.core import drift as module
+from hirag_dist.core.drift import (
+    CommunityDrift,
+    DriftReport,
+    GroupSizes,
+    LayerDrift,
+    PartitionDrift,
+    StaleTexts,
+    UpdateStaleness,
+    adjusted_rand_index,
+    best_jaccard,
+    compactness,
+    groups_of,
+    groups_of_labels,
+    stale_reports,
+    stale_summaries,
+    weighted_jaccard,
+)
+from hirag_dist.schemas import REPORT_INPUTS, REPORTS, SUMMARIES
+from hirag_dist.types import FloatMatrix
+
+
+def unit_rows(n: int, dim: int, seed: int) -> FloatMatrix:
+    rows = np.random.default_rng(seed).standard_normal((n, dim))
+    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+
+def test_two_vectors_at_a_right_angle() -> None:
+    vectors = np.eye(2, dtype=np.float32)
+    assert compactness(vectors, np.array([0, 0])) == pytest.approx(np.sqrt(0.5))
+    assert compactness(vectors, np.array([0, 1])) == 1.0
+    assert compactness(vectors, np.array([-1, 3])) == 1.0, "rows in no cluster do not count"
+    assert compactness(vectors, np.array([-1, -1])) == 1.0
+
+
+@pytest.mark.parametrize("block_rows", [1, 7, 10_000])
+def test_the_mean_cosine_to_the_centroid(block_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_BLOCK_ROWS", block_rows)
+    vectors, labels = unit_rows(60, 5, seed=1), np.random.default_rng(2).integers(-1, 6, 60)
+    cosines = []
+    for row in np.flatnonzero(labels >= 0):
+        centroid = vectors[labels == labels[row]].astype(np.float64).mean(axis=0)
+        cosines.append(vectors[row] @ centroid / np.linalg.norm(centroid))
+    assert compactness(vectors, labels) == pytest.approx(np.mean(cosines), abs=1e-7)
+
+
+def test_best_jaccard_of_overlapping_groups() -> None:
+    # {0, 1, 2}, {2, 3} against {0, 1}, {2, 3, 4}: 2/3 and 2/3; the first also shares one of five with the second
+    groups = groups_of(np.array([0, 0, 0, 1, 1]), np.array([0, 1, 2, 2, 3]))
+    others = groups_of(np.array([0, 0, 1, 1, 1]), np.array([0, 1, 2, 3, 4]))
+    assert best_jaccard(groups, others).tolist() == [2 / 3, 2 / 3]
+    assert best_jaccard(others, groups).tolist() == [2 / 3, 2 / 3]
+
+
+def test_a_group_that_shares_no_row_counts_zero_by_its_size() -> None:
+    groups, others = groups_of_labels(np.array([0, 0, 0, 1])), groups_of_labels(np.array([0, 0, 0, -1]))
+    assert best_jaccard(groups, others).tolist() == [1.0, 0.0]
+    assert weighted_jaccard(groups, others) == 0.75
+    assert weighted_jaccard(others, groups) == 1.0
+
+
+def test_equal_groupings_agree_whatever_their_labels_are() -> None:
+    first, second = np.array([0, 1, 1, 2, -1]), np.array([2, 0, 0, 1, -1])
+    assert weighted_jaccard(groups_of_labels(first), groups_of_labels(second)) == 1.0
+    assert adjusted_rand_index(first, second) == 1.0
+
+
+def test_no_groups() -> None:
+    none, some = groups_of_labels(np.full(3, -1)), groups_of_labels(np.array([0, 0, 0]))
+    assert weighted_jaccard(none, none) == 1.0
+    assert weighted_jaccard(none, some) == 0.0
+    assert weighted_jaccard(some, none) == 0.0
+    assert adjusted_rand_index(np.zeros(0, np.int64), np.zeros(0, np.int64)) == 1.0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_adjusted_rand_index_is_that_of_scikit_learn(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    first, second = random.integers(0, 5, 200), random.integers(0, 7, 200)
+    second[:100] = first[:100] * 100  # numbers without a row
+    assert adjusted_rand_index(first, second) == pytest.approx(adjusted_rand_score(first, second), abs=1e-12)
+
+
+def summary(cluster: str, chars: int, covered: int, share: float, since: int) -> dict[str, Any]:
+    text = {"name": "n" * 2, "type": "t" * 2, "description": "d" * (chars - 4)}
+    cover = {"member_id": "m", "entity": 0, "description": "c" * 4, "strength": 1.0}
+    row = {"layer": 0, "cluster_id": cluster, "entities": [text], "covers": [cover] * covered, "origin": "model"}
+    counts = {"n_founded": 3, "n_turned": 0, "inputs": [], "sources": []}
+    return row | counts | {"stale_share": share, "stale_since": since}
+
+
+def report(community: str, chars: int) -> dict[str, Any]:
+    finding = {"summary": "s" * 4, "explanation": "e" * 4, "entity_ids": [], "relation_ids": []}
+    texts = {"title": "t" * 4, "summary": "s" * (chars - 20), "rating_explanation": "r" * 8}
+    more = {"rating": 1.0, "findings": [finding], "origin": "model", "n_dropped_references": 0}
+    return {"community_id": community, "level": 0} | texts | more
+
+
+def inputs(community: str, share: float, since: int) -> dict[str, Any]:
+    return {"community_id": community, "inputs": [], "sources": [], "stale_share": share, "stale_since": since}
+
+
+def test_summaries_count_by_the_tokens_of_their_entities_and_covers() -> None:
+    rows = [summary("a", 40, 0, 0.5, 2), summary("b", 72, 2, 0.125, 0)]  # 10 and 20 tokens
+    expected = StaleTexts(units=2, due=1, tokens=30, due_tokens=10, changed_tokens=8)  # 5 + 2.5, to the even
+    table = pa.Table.from_pylist(rows, SUMMARIES)
+    assert stale_summaries(table) == expected
+    parts = pa.concat_tables([table.slice(0, 1), table.slice(1)])
+    assert stale_summaries(parts) == expected, "as chunks of a longer array too"
+    assert expected.due_share == pytest.approx(1 / 3)
+    assert expected.changed_share == pytest.approx(8 / 30)
+
+
+def test_reports_are_found_by_community() -> None:
+    reports = pa.Table.from_pylist([report("x", 40), report("y", 80), report("members only", 400)], REPORTS)
+    rows = pa.Table.from_pylist([inputs("y", 1.0, 4), inputs("x", 0.0, 0), inputs("gone", 1.0, 4)], REPORT_INPUTS)
+    assert stale_reports(rows, reports) == StaleTexts(units=3, due=2, tokens=30, due_tokens=20, changed_tokens=20)
+
+
+def test_no_text_is_not_stale() -> None:
+    none = stale_summaries(SUMMARIES.empty_table())
+    assert none == StaleTexts(0, 0, 0, 0, 0)
+    assert (none.due_share, none.changed_share) == (0.0, 0.0)
+    assert stale_reports(REPORT_INPUTS.empty_table(), REPORTS.empty_table()) == none
+
+
+SAME = PartitionDrift(GroupSizes(3, 0, 0), GroupSizes(3, 0, 0), 1.0, 1.0)
+LAYER = LayerDrift(0, 12, 0, SAME, 0.5, 0.5)
+COMMUNITIES = CommunityDrift(12, 0, SAME, SAME, 0.8, 0.8)
+UPDATE = UpdateStaleness(1, "base", {"added": 1}, {}, StaleTexts(2, 0, 100, 0, 0), StaleTexts(2, 0, 100, 0, 0))
+REPORT = DriftReport("s", "cpu", "cpu", (LAYER,), COMMUNITIES, UPDATE)
+
+
+def failing(report: DriftReport) -> list[tuple[str, str]]:
+    return [(gate.name, gate.part) for gate in report.gates if not gate.holds]
+
+
+def test_all_gates_hold_where_nothing_drifted() -> None:
+    assert REPORT.holds
+    assert len(REPORT.gates) == 6
+    assert not any(gate.advice for gate in REPORT.gates)
+
+
+@pytest.mark.parametrize(
+    ("layer", "name"),
+    [
+        (replace(LAYER, compactness=0.474), "compactness ratio"),
+        (replace(LAYER, orphans=1), "orphans"),
+        (replace(LAYER, clusters=replace(SAME, sizes=GroupSizes(3, 0, 1))), "oversized clusters"),
+    ],
+)
+def test_gates_of_a_layer(layer: LayerDrift, name: str) -> None:
+    report = replace(REPORT, layers=(layer,))
+    assert failing(report) == [(name, "layer 0")]
+    assert [gate.advice.split("`")[1] for gate in report.gates if not gate.holds] == [
+        "hirag-dist index INPUT --rebuild"
+    ]
+
+
+def test_limits_themselves_hold() -> None:
+    layer = replace(LAYER, compactness=0.95, shadow_compactness=1.0)
+    large = replace(SAME, sizes=GroupSizes(3, 2, 1), shadow_sizes=GroupSizes(3, 0, 1))
+    communities = replace(COMMUNITIES, modularity=0.5 - 0.0049, shadow_modularity=0.5)
+    update = replace(UPDATE, summaries=StaleTexts(2, 1, 100, 20, 20))
+    assert replace(REPORT, layers=(layer, replace(LAYER, clusters=large)), communities=communities, update=update).holds
+
+
+@pytest.mark.parametrize(
+    ("communities", "name"),
+    [(replace(COMMUNITIES, modularity=0.79), "modularity gap"), (replace(COMMUNITIES, orphans=1), "orphans")],
+)
+def test_gates_of_communities(communities: CommunityDrift, name: str) -> None:
+    assert failing(replace(REPORT, communities=communities)) == [(name, "communities")]
+
+
+def test_a_gap_is_relative_to_the_shadow() -> None:
+    assert replace(COMMUNITIES, modularity=0.6).modularity_gap == pytest.approx(0.25)
+    assert replace(COMMUNITIES, modularity=0.9).modularity_gap == pytest.approx(-0.125), "better than the shadow"
+    assert replace(COMMUNITIES, modularity=0.0, shadow_modularity=0.0).modularity_gap == 0.0
+    assert replace(COMMUNITIES, modularity=-0.1, shadow_modularity=0.0).modularity_gap == pytest.approx(0.1)
+
+
+def test_a_stale_share_advises_to_refresh() -> None:
+    update = replace(UPDATE, reports=StaleTexts(2, 1, 100, 21, 21))
+    report = replace(REPORT, update=update)
+    assert update.stale_share == pytest.approx(0.105)
+    (gate,) = (gate for gate in report.gates if not gate.holds)
+    assert (gate.name, gate.value_text, gate.limit_text) == ("stale share", "10.5%", "≤ 10.0%")
+    assert "hirag-dist refresh" in gate.advice

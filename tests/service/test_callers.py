@@ -1,0 +1,394 @@
+"""The callers file: what may stand in it, and how its next version is taken up."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from hirag_dist.client.common import service_stub
+from hirag_dist.composition.logs import TextFormatter
+from hirag_dist.errors import ConfigError
+from hirag_dist.service.callers import Caller, Callers, NoCallers, is_name, read_callers
+from hirag_dist.service.file_watch import Lapse, ReloadingValue
+from hirag_dist.wire._pb import query_pb2 as pb
+from tests.service import fakes
+
+REQUEST = pb.RetrieveRequest(query=pb.Query(question="q"))
+NAMES = ("ca.pem", "server.pem", "server.key", "client.pem", "client.key")
+
+
+async def refused(call: Any) -> grpc.StatusCode:
+    """The status of a call that must fail."""
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        _ = [part async for part in call] if hasattr(call, "__aiter__") else await call
+    return caught.value.code()
+
+
+async def test_tokens(
+    start: fakes.Start, engine: fakes.FakeEngine, callers: fakes.CallersFile, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "hirag_dist.service.access_log")
+    caplog.handler.setFormatter(TextFormatter())
+    service = await start(engine, callers_file=callers.path)
+    async with fakes.channel(service) as channel:
+        stub = service_stub(channel)
+        reflect = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo
+        reflect_v1 = channel.stream_stream(
+            "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+            request_serializer=reflection_pb2.ServerReflectionRequest.SerializeToString,
+            response_deserializer=reflection_pb2.ServerReflectionResponse.FromString,
+        )
+        listing = [reflection_pb2.ServerReflectionRequest(list_services="")]
+        good = fakes.token("web")
+        assert (await stub.Retrieve(REQUEST, metadata=good)).retrieval.local
+        parts = [part async for part in stub.Answer(pb.AnswerRequest(query=REQUEST.query), metadata=good)]
+        assert parts[-1].answer.text
+        (listed,) = [reply async for reply in reflect(iter(listing), metadata=good)]
+        assert [reply async for reply in reflect_v1(iter(listing), metadata=good)] == [listed]
+        assert "caller=web" in caplog.text
+        caplog.clear()
+        for bad, reason in ((fakes.token("wrong"), "unknown_token"), ((), "no_token")):
+            for call in (
+                stub.Retrieve(REQUEST, metadata=bad),
+                stub.DescribeIndex(pb.DescribeIndexRequest(), metadata=bad),
+                stub.Answer(pb.AnswerRequest(query=REQUEST.query), metadata=bad),
+                stub.RetrieveStream(pb.RetrieveStreamRequest(query=REQUEST.query), metadata=bad),
+                reflect(iter(listing), metadata=bad),
+                reflect_v1(iter(listing), metadata=bad),
+            ):
+                assert await refused(call) is grpc.StatusCode.UNAUTHENTICATED
+            assert caplog.text.count("code=UNAUTHENTICATED") == 6
+            assert caplog.text.count(f"reason={reason}") == 6
+            caplog.clear()
+        health = health_pb2_grpc.HealthStub(channel)
+        assert (await health.Check(health_pb2.HealthCheckRequest())).status == health_pb2.HealthCheckResponse.SERVING
+    assert len(engine.queries) == 2
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["web-token", "Basic web-token", "Bearer ", "Bearer web-token2", "Bearer " + "x" * 5000],
+)
+async def test_what_is_no_token(
+    start: fakes.Start, engine: fakes.FakeEngine, callers: fakes.CallersFile, header: str
+) -> None:
+    service = await start(engine, callers_file=callers.path)
+    async with fakes.channel(service) as channel:
+        call = service_stub(channel).Retrieve(REQUEST, metadata=(("authorization", header),))
+        assert await refused(call) is grpc.StatusCode.UNAUTHENTICATED
+    assert not engine.queries
+
+
+async def test_a_caller_sees_by_its_labels(
+    start: fakes.Start, engine: fakes.FakeEngine, callers: fakes.CallersFile
+) -> None:
+    callers.add("some", labels=["public", "team:a"]).add("none")
+    service = await start(engine, callers_file=callers.path)
+    async with fakes.channel(service) as channel:
+        stub = service_stub(channel)
+        for name in ("web", "some", "none"):
+            await stub.Retrieve(REQUEST, metadata=fakes.token(name))
+            _ = [part async for part in stub.Answer(pb.AnswerRequest(query=REQUEST.query), metadata=fakes.token(name))]
+    held = [None, None, {"public", "team:a"}, {"public", "team:a"}, set(), set()]
+    assert [query.reach for query in engine.queries] == held
+
+
+@pytest.mark.parametrize("labels", [frozenset(), frozenset({"public"}), None])
+async def test_where_nobody_is_known_all_hold_the_same_labels(
+    start: fakes.Start, engine: fakes.FakeEngine, labels: frozenset[str] | None
+) -> None:
+    service = await start(engine, anonymous_labels=labels)
+    async with fakes.channel(service) as channel:
+        await service_stub(channel).Retrieve(REQUEST)
+    assert [query.reach for query in engine.queries] == [labels]
+
+
+async def eventually(stub: Any, metadata: Any, wanted: grpc.StatusCode) -> None:
+    """Ask until the status is the wanted one; the test's time-out ends it."""
+    while True:
+        call = stub.DescribeIndex(pb.DescribeIndexRequest(), metadata=metadata)
+        if await call.code() is wanted:
+            return
+
+
+def credentials(files: dict[str, str], *names: str) -> grpc.ChannelCredentials:
+    """A client's, from authority, key and certificate by their names."""
+    return grpc.ssl_channel_credentials(*(Path(files[name]).read_bytes() for name in names))
+
+
+MUTUAL = ("ca.pem", "client.key", "client.pem")
+
+
+async def mutual(start: fakes.Start, engine: fakes.FakeEngine, files: dict[str, str], **options: Any) -> Any:
+    return await start(
+        engine, tls_cert=files["server.pem"], tls_key=files["server.key"], tls_client_ca=files["ca.pem"], **options
+    )
+
+
+async def test_mutual_tls(
+    start: fakes.Start, engine: fakes.FakeEngine, certificates: dict[str, str], tmp_path: Path
+) -> None:
+    service = await mutual(start, engine, certificates)
+    async with grpc.aio.secure_channel(service.address, credentials(certificates, *MUTUAL)) as channel:
+        assert (await service_stub(channel).Retrieve(REQUEST)).retrieval.local
+    other = fakes.certificates(tmp_path)
+    mixed = other | {"ca.pem": certificates["ca.pem"]}
+    for wrong in (
+        credentials(certificates, "ca.pem"),  # no certificate
+        credentials(mixed, *MUTUAL),  # one of another authority
+        credentials(other, *MUTUAL),  # the service is not the one that the client trusts
+    ):
+        async with grpc.aio.secure_channel(service.address, wrong) as channel:
+            call = service_stub(channel).Retrieve(REQUEST, timeout=30)
+            assert await refused(call) is grpc.StatusCode.UNAVAILABLE
+    assert len(engine.queries) == 1
+
+
+async def test_a_certificate_says_who_calls(
+    start: fakes.Start, engine: fakes.FakeEngine, certificates: dict[str, str], callers: fakes.CallersFile
+) -> None:
+    callers.add("machine", certificates=["client"], labels=["public"])
+    service = await mutual(start, engine, certificates, callers_file=callers.path, poll_s=0.01)
+    async with grpc.aio.secure_channel(service.address, credentials(certificates, *MUTUAL)) as channel:
+        stub = service_stub(channel)
+        await stub.Retrieve(REQUEST)
+        await stub.Retrieve(REQUEST, metadata=fakes.token("web"))  # a token counts before a certificate
+        wrong = stub.Retrieve(REQUEST, metadata=fakes.token("wrong"))  # which does not make up for it
+        assert await refused(wrong) is grpc.StatusCode.UNAUTHENTICATED
+        callers.callers["machine"]["certificates"] = ["another"]
+        callers.write()
+        await eventually(stub, (), grpc.StatusCode.UNAUTHENTICATED)
+    assert [query.reach for query in engine.queries] == [{"public"}, None]
+
+
+async def test_new_connections_get_renewed_certificates(
+    start: fakes.Start, engine: fakes.FakeEngine, certificates: dict[str, str], tmp_path: Path
+) -> None:
+    used, renewed = tmp_path / "used", tmp_path / "renewed"
+    used.mkdir()
+    renewed.mkdir()
+    for name in NAMES:
+        (used / name).write_bytes(Path(certificates[name]).read_bytes())
+    after = fakes.certificates(renewed)
+    files = {name: str(used / name) for name in NAMES}
+    service = await mutual(start, engine, files, poll_s=0.01)
+    async with grpc.aio.secure_channel(service.address, credentials(certificates, *MUTUAL)) as before:
+        assert (await service_stub(before).Retrieve(REQUEST)).retrieval.local
+        for name in NAMES:
+            os.replace(after[name], used / name)
+        while True:  # until a client that trusts the new authority alone gets in, with a certificate of its own from it
+            async with grpc.aio.secure_channel(service.address, credentials(files, *MUTUAL)) as channel:
+                call = service_stub(channel).Retrieve(REQUEST, timeout=30)
+                if await call.code() is grpc.StatusCode.OK:
+                    break
+        async with grpc.aio.secure_channel(service.address, credentials(certificates, *MUTUAL)) as channel:
+            call = service_stub(channel).Retrieve(REQUEST, timeout=30)
+            assert await refused(call) is grpc.StatusCode.UNAVAILABLE
+        assert (await service_stub(before).Retrieve(REQUEST)).retrieval.local
+
+
+OPEN, OTHER = (hashlib.sha256(text).hexdigest() for text in (b"open sesame", b"other"))
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "callers.yaml"
+
+
+def read(path: Path, text: str) -> Callers:
+    path.write_text(text)
+    return read_callers(str(path))
+
+
+def test_all_that_a_caller_may_have(path: Path) -> None:
+    callers = read(
+        path,
+        f"""
+callers:
+  web:
+    tokens:
+      - sha256: "{OPEN.upper()}"
+        expires: 2026-12-31T00:00:00+01:00
+      - sha256: "{OTHER}"
+        expires: "2027-12-31T00:00:00Z"
+    labels: [public, "team:a"]
+    rate: {{per_second: 5, burst: 10}}
+    quota_per_day: 1000
+    max_concurrent: 4
+    indexes: [acme, "team-*"]
+  ops:
+    certificates: [ops.example]
+    labels: all
+    rate: {{per_second: 0.5}}
+""",
+    )
+    web = Caller("web", frozenset({"public", "team:a"}), 5.0, 10.0, 1000, 4, ("acme", "team-*"))
+    assert callers.tokens == {
+        bytes.fromhex(OPEN): (web, datetime(2026, 12, 30, 23, tzinfo=UTC)),
+        bytes.fromhex(OTHER): (web, datetime(2027, 12, 31, tzinfo=UTC)),
+    }
+    ops = Caller("ops", None, 0.5, 1.0, None, None, ())  # a burst below one request would let nothing through
+    assert callers.certificates == {"ops.example": ops}
+    assert callers.next_expiry(NOW) == datetime(2026, 12, 30, 23, tzinfo=UTC)
+    assert callers.next_expiry(datetime(2027, 6, 1, tzinfo=UTC)) == datetime(2027, 12, 31, tzinfo=UTC)
+    assert callers.next_expiry(datetime(2028, 6, 1, tzinfo=UTC)) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("callers: {}", "has no callers"),
+        (
+            "callers: {a: {labels: all}}",
+            "a has neither tokens nor certificates; `hirag-dist serve token a` makes",
+        ),
+        (
+            "callers: {a: {tokens: [{sha256: secret}]}}",
+            "tokens.0.sha256: give the SHA-256 of the token as 64",
+        ),
+        ("callers: {a: {certificates: [x]}, a: {certificates: [y]}}", "a occurs twice in line 1"),
+        ("callers: {a: {certificates: [x], labels: 7}}", "callers.a.labels: give a list of labels, or the word all$"),
+        ("callers: {a: {certificates: [x], rat: 7}}", "unknown key callers.a.rat; a caller has tokens, certificates,"),
+        ("callers: {a: {certificates: [x], rate: {per_second: 0}}}", "rate.per_second: .*greater than 0"),
+        ("callers: {a: {certificates: [x]}, b: {certificates: [x]}}", "a and b both have certificate 'x'"),
+        ("callers: {'a b': {certificates: [x]}}", "'a b' is not a valid caller name"),
+        ("a: [", "is not YAML: .* in line 1, column 5"),
+        (
+            f"callers: {{a: {{tokens: [{{sha256: '{OPEN}', expires: 2027-01-01T00:00:00}}]}}}}",
+            "give a time with its zone",
+        ),
+        (
+            f"callers: {{a: {{tokens: [{{sha256: '{OPEN}', expires: 2027-02-30T00:00:00Z}}]}}}}",
+            "a value that cannot be read .*day",
+        ),
+        (
+            f"callers: {{a: {{tokens: [{{sha256: '{OPEN}'}}]}}, b: {{tokens: [{{sha256: '{OPEN}'}}]}}}}",
+            "a and b have the same token",
+        ),
+    ],
+)
+def test_a_wrong_file(path: Path, text: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words) as caught:
+        read(path, text)
+    assert str(path) in str(caught.value)
+    assert "secret" not in str(caught.value)  # what was put where the hash belongs may be the token itself
+
+
+@pytest.mark.parametrize(
+    ("token", "known", "good"),
+    [("open sesame", True, True), ("other", True, False), ("open sesam", False, False), ("\ud800", False, False)],
+)
+def test_whose_token(token: str, known: bool, good: bool) -> None:
+    web = Caller("web")
+    callers = Callers({bytes.fromhex(OPEN): (web, NOW + timedelta(seconds=1)), bytes.fromhex(OTHER): (web, NOW)})
+    assert callers.of_token(token, NOW) == (web if known else None, good)
+
+
+def test_whose_certificate() -> None:
+    web, ops = Caller("web"), Caller("ops")
+    callers = Callers(certificates={"web.example": web, "web.internal": web, "ops.example": ops})
+    assert callers.of_certificate(["CN", "web.example"]) is web
+    assert callers.of_certificate(["web.example", "web.internal"]) is web
+    assert callers.of_certificate(["CN"]) is None
+    assert callers.of_certificate(["web.example", "ops.example"]) is None  # it would be a guess
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a\nb", "-a", "a" * 65, "ä", "a=b"])
+def test_what_is_no_name(name: str) -> None:
+    assert not is_name(name)
+
+
+def test_a_file_is_read_again_when_it_changes(path: Path) -> None:
+    path.write_text("one")
+    taken: list[str] = []
+    value = ReloadingValue([str(path)], path.read_text, taken.append)
+    assert not value.refresh()
+    path.write_text("another")
+    assert value.refresh()
+    assert value.value == "another"
+    assert not value.refresh()
+    replacement = path.with_suffix(".new")  # of the same size and time
+    replacement.write_text("renamed")
+    os.utime(replacement, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns))
+    replacement.replace(path)
+    assert value.refresh()
+    assert taken == ["one", "another", "renamed"]
+
+
+def test_a_link_that_moves_is_a_change(tmp_path: Path) -> None:
+    for version in ("v1", "v2"):  # as Kubernetes mounts a secret: file → ..data/file, ..data → a folder by its time
+        (tmp_path / version).mkdir()
+        (tmp_path / version / "file").write_text(version)
+        os.utime(tmp_path / version / "file", (1, 1))
+    (tmp_path / "..data").symlink_to("v1")
+    (tmp_path / "file").symlink_to("..data/file")
+    value = ReloadingValue([str(tmp_path / "file")], (tmp_path / "file").read_text)
+    assert value.value == "v1"
+    (tmp_path / "..next").symlink_to("v2")
+    (tmp_path / "..next").replace(tmp_path / "..data")
+    assert value.refresh()
+    assert value.value == "v2"
+
+
+def test_a_broken_version_leaves_the_old_one_and_is_logged_once(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path.write_text("callers: {a: {certificates: [x]}}")
+    value = ReloadingValue([str(path)], lambda: read_callers(str(path)))
+    for broken in ("callers: {a: {certificates: 7}}", None):
+        caplog.clear()
+        path.write_text(broken) if broken else path.unlink()
+        assert [value.refresh(), value.refresh()] == [False, False]
+        assert "x" in value.value.certificates
+        (record,) = caplog.records
+        assert "what was read before stays in force" in record.getMessage()
+    path.write_text("callers: {a: {certificates: [y]}}")
+    assert value.refresh()
+    assert "y" in value.value.certificates
+
+
+@pytest.mark.parametrize("gone", [None, "callers:\n"])
+def test_a_file_without_callers_refuses_all_of_them_after_a_while(
+    path: Path, gone: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    path.write_text("callers: {a: {certificates: [x]}}")
+    now = [0.0]
+    lapse = Lapse(NoCallers, Callers(), 60.0, "every caller is refused")
+    value = ReloadingValue([str(path)], lambda: read_callers(str(path)), lapse=lapse, clock=lambda: now[0])
+    path.unlink() if gone is None else path.write_text(gone)
+    assert not value.refresh()
+    assert value.failed
+    now[0] = 59.0
+    assert not value.refresh()
+    assert len(value.value) == 1
+    assert "stays in force for 60 s" in caplog.text
+    now[0] = 60.0
+    assert value.refresh()
+    assert len(value.value) == 0
+    assert "every caller is refused" in caplog.text
+    now[0] = 100.0
+    assert not value.refresh()
+    assert len(caplog.records) == 2, "each is logged once"
+    path.write_text("callers: {a: {certificates: [x]}}")
+    assert value.refresh()
+    assert len(value.value) == 1
+    assert not value.failed
+
+
+def test_whatever_loading_raises_the_watching_goes_on(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path.write_text("1")
+    value = ReloadingValue([str(path)], lambda: 1 / int(path.read_text()))
+    path.write_text("0")
+    assert [value.refresh(), value.refresh()] == [False, False]
+    (record,) = caplog.records
+    assert "ZeroDivisionError" in record.getMessage()
+    path.write_text("2")
+    assert value.refresh()
+    assert value.value == 0.5
