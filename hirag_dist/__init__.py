@@ -18,6 +18,7 @@ from hirag_dist._version import __version__
 TYPE_CHECKING = False  # as of typing, which is not imported: Ctrl-C works only once the command line has begun
 
 if TYPE_CHECKING:
+    from hirag_dist.api import load_config
     from hirag_dist.api.build import (
         add_documents,
         build_index,
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
         refresh_index,
         remove_documents,
     )
-    from hirag_dist.api.config import load_config
     from hirag_dist.api.index import AsyncIndex, Index, open_index, open_index_async
     from hirag_dist.application.index_result import IndexResult
     from hirag_dist.client import AsyncHiragClient, HiragClient
@@ -72,7 +72,7 @@ _MODULES = {
         "refresh_index",
         "remove_documents",
     ),
-    "hirag_dist.api.config": ("load_config",),
+    "hirag_dist.api": ("load_config",),
     "hirag_dist.api.index": ("AsyncIndex", "Index", "open_index", "open_index_async"),
     "hirag_dist.client": ("AsyncHiragClient", "HiragClient"),
     "hirag_dist.application.index_result": ("IndexResult",),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import json
-import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -26,8 +25,7 @@ from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire.records import MODES
 from tests.service import fakes
 
-_STATUS = {400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 413: "TOO_LARGE", 429: "RESOURCE_EXHAUSTED"}
-_STATUS |= {500: "INTERNAL", 501: "UNIMPLEMENTED", 503: "UNAVAILABLE", 504: "DEADLINE_EXCEEDED"}
+_STATUS = {200: "OK", 401: "UNAUTHENTICATED", 429: "RESOURCE_EXHAUSTED"}
 
 
 @dataclass
@@ -45,12 +43,11 @@ class Reply:
     """The reply that a caller gets.
 
     Attributes:
-        status: name of the gRPC status, or TOO_LARGE.
+        status: name of the gRPC status.
         text: everything that was sent.
         found: ids of the entities and chunks of a retrieval, best first.
         answer: text of an answer.
         cited: references of the answer.
-        retry_after_s: when to ask again, None if the reply does not say.
     """
 
     status: str
@@ -58,7 +55,6 @@ class Reply:
     found: tuple[str, ...] = ()
     answer: str = ""
     cited: tuple[str, ...] = ()
-    retry_after_s: float | None = None
 
 
 @dataclass
@@ -68,7 +64,6 @@ class Question:
     text: str = "Who lit the lamp?"
     mode: str = "hirag"
     token: str | None = None
-    timeout_s: float | None = None
     labels: tuple[str, ...] = ()
 
     @property
@@ -78,8 +73,7 @@ class Question:
     @property
     def headers(self) -> dict[str, str]:
         token = {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
-        timeout = {} if self.timeout_s is None else {"Connect-Timeout-Ms": str(math.ceil(self.timeout_s * 1000))}
-        return {"Content-Type": "application/json"} | token | timeout
+        return {"Content-Type": "application/json"} | token
 
 
 @asynccontextmanager
@@ -105,21 +99,15 @@ class Interface:
     Attributes:
         name: for the names of tests.
         retrieves: whether there is a retrieval without an answer.
-        says_when: whether the reply to an overloaded service says when to ask again.
     """
 
     name: ClassVar[str]
     retrieves: ClassVar[bool] = True
-    says_when: ClassVar[bool] = True
 
     async def retrieve(self, served: Served, asked: Question) -> Reply:
         raise NotImplementedError
 
     async def answer(self, served: Served, asked: Question) -> Reply:
-        raise NotImplementedError
-
-    async def send(self, served: Served, body: bytes) -> Reply:
-        """Send a request with this body, instead of a question."""
         raise NotImplementedError
 
 
@@ -134,19 +122,15 @@ class Grpc(Interface):
         request = pb.AnswerRequest(query=asked.query)
         return await self._call(served, "Answer", request.SerializeToString(), asked, pb.AnswerResponse)
 
-    async def send(self, served: Served, body: bytes) -> Reply:
-        return await self._call(served, "Retrieve", body, Question(), pb.RetrieveResponse)
-
     async def _call(self, served: Served, method: str, raw: bytes, asked: Question, form: Any) -> Reply:
         call = served.channel.unary_stream(f"/{SERVICE_NAME}/{method}")
         token = () if asked.token is None else (("authorization", f"Bearer {asked.token}"),)
         messages: list[Any] = []
         try:
-            async for message in call(raw, timeout=asked.timeout_s, metadata=token):
+            async for message in call(raw, metadata=token):
                 messages.append(form.FromString(message))
         except grpc.RpcError as error:
-            explained = error_of_call(error)
-            return Reply(explained.code.name, f"{messages}{error}", retry_after_s=explained.retry_after_s)
+            return Reply(error_of_call(error).code.name, f"{messages}{error}")
         text = "".join(message.SerializeToString().decode("utf-8", "replace") for message in messages)
         if method == "Retrieve":
             found = messages[0].retrieval
@@ -160,8 +144,7 @@ class _Http(Interface):
         """Return the reply without its contents, and the JSON objects of its lines."""
         async with served.http.post(f"{served.url}{path}", data=io.BytesIO(body), headers=asked.headers) as response:
             text = (await response.read()).decode()
-            after = response.headers.get("Retry-After")
-            reply = Reply(_status(response.status), text, retry_after_s=None if after is None else float(after))
+            reply = Reply(_STATUS.get(response.status, str(response.status)), text)
         lines = [line.removeprefix("data: ") for line in text.split("\n")]
         return reply, [json.loads(line) for line in lines if line.startswith("{")]
 
@@ -186,9 +169,6 @@ class Json(_Http):
             reply.answer, reply.cited = final["text"], tuple(each["ref"] for each in final["citations"])
         return reply
 
-    async def send(self, served: Served, body: bytes) -> Reply:
-        return (await self._post(served, f"{SERVICE_NAME}/Retrieve", Question(), body))[0]
-
     def _body(self, asked: Question) -> bytes:
         query = {"question": asked.text, "mode": f"MODE_{asked.mode.upper().replace('-', '_')}"}
         return json.dumps({"query": query | {"labels": asked.labels}}).encode()
@@ -204,9 +184,6 @@ class OpenAi(_Http):
             reply.answer = found["choices"][0]["message"]["content"]
             reply.cited = tuple(each["ref"] for each in found["hirag"]["citations"])
         return reply
-
-    async def send(self, served: Served, body: bytes) -> Reply:
-        return (await self._post(served, "v1/chat/completions", Question(), body))[0]
 
     def _body(self, asked: Question, **more: Any) -> bytes:
         messages = [{"role": "user", "content": asked.text}]
@@ -240,7 +217,3 @@ def callers_file(folder: Path, **callers: Any) -> fakes.CallersFile:
 
 def _ids(entities: Any, sources: Any) -> tuple[str, ...]:
     return tuple(each.entity_id for each in entities) + tuple(each.chunk_id for each in sources)
-
-
-def _status(status: int) -> str:
-    return "OK" if status == 200 else _STATUS.get(status, str(status))

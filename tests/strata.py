@@ -40,15 +40,15 @@ LONGEST = (
     "milvus",
     "e2e",
     "deploy",
-    "retrieval/test_engine.py",  # these two compile nearly all there is to compile: in a fresh clone half a minute
-    "indexing/test_updates.py",
-    "llm",  # until then, files that need nothing of it
+    "llm",  # files that need no compiled code, while commands of the e2e tests compile nearly all that there is
     "readers",
-    "storage/test",
-    "execution",
     "core/prompts",
     "core/text",
+    "storage/test",
+    "execution",
     "core/entities",
+    "retrieval/test_engine.py",
+    "indexing/test_updates.py",
     "application",
     "indexing",
     "contracts",

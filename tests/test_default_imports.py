@@ -8,16 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from hirag_dist.cli._command_line import COMMANDS
-
-TOOLS = ("hirag_dist.testing", "hirag_dist.evaluation", "hirag_dist.inspection", "hirag_dist.html", "jinja2")
-USERS = ("eval", "inspect", "simulate-llm")
-OTHERS = {module.partition(".")[0] for name, (module, _) in COMMANDS.items() if name not in USERS}
-PROGRAMS = {
-    "package": "from hirag_dist import build_index, open_index",
-    "service": "import hirag_dist.service.server",
-    "commands": f"import {', '.join(f'hirag_dist.cli.{module}' for module in sorted(OTHERS))}",
-}
 BUILDS = ("hirag_dist.indexing", "hirag_dist.readers", "hirag_dist.compute", "hirag_dist.execution.ray")
 ASK = f"""
 import hirag_dist.api.index, hirag_dist.cli.query
@@ -47,11 +37,3 @@ def test_the_query_image_has_every_package_that_its_commands_import() -> None:
     }
     code = f"import sys\nfor name in {sorted(blocked)}: sys.modules[name] = None\n{ASK}{SERVE}"
     subprocess.run([sys.executable, "-c", code], timeout=120, check=True)
-
-
-@pytest.mark.parametrize("program", PROGRAMS)
-@pytest.mark.integration
-def test_tools_stay_out_of_the_default_imports(program: str) -> None:
-    code = f"import sys\n{PROGRAMS[program]}\nprint(*(name for name in sys.modules if name.startswith({TOOLS})))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
-    assert done.stdout.split() == []

@@ -1,9 +1,8 @@
-"""One gate for every interface: visibility, tokens, quotas, overload, deadlines and wrong requests are alike in all."""
+"""One gate for every interface: visibility, tokens, quotas and what is logged are alike in all."""
 
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -13,10 +12,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from hirag_dist.errors import BackendUnavailable, ModelUnavailable
 from hirag_dist.service.access_log import RequestRecord
-from hirag_dist.service.request_gate import SERVICE_NAME
-from hirag_dist.wire.error_status import Overloaded, QuotaExceeded
 from tests.interfaces import INTERFACES, Interface, Question, Reply, Served, callers_file, serving
 from tests.leaky_builds import HIDDEN, QUESTIONS, Indexes, corpus
 from tests.service import fakes
@@ -98,20 +94,6 @@ async def test_equal_questions_of_a_caller_have_equal_results(leaky: Served, cal
         assert found != {()}
 
 
-async def test_look_ups_hide_what_a_caller_may_not_see(leaky: Served) -> None:
-    """A hidden entity and an absent one have the same reply over HTTP too."""
-    replies = {}
-    for caller, name in (("ada", f"{HIDDEN}aa"), ("ada", "absent"), ("bob", f"{HIDDEN}aa")):
-        path, body = f"{leaky.url}{SERVICE_NAME}/GetEntity", {"entity": name}
-        async with leaky.http.post(path, json=body, headers=Question(token=f"{caller}-token").headers) as response:
-            text = (await response.text()).replace(name, "NAME")
-            replies[caller, name] = response.status, re.sub(r"http-\w+|\"value\":\"[^\"]*\"", "", text)
-    assert replies["bob", f"{HIDDEN}aa"][0] == 200
-    hidden, absent = replies["ada", f"{HIDDEN}aa"], replies["ada", "absent"]
-    assert hidden[0] == absent[0] == 404
-    assert HIDDEN not in hidden[1].casefold()
-
-
 @each_interface
 async def test_tokens(interface: Interface, tmp_path: Path) -> None:
     callers = callers_file(tmp_path, ada=[]).add("old", expires="2020-01-01T00:00:00Z")
@@ -147,101 +129,6 @@ async def test_every_request_is_counted_and_logged_by_the_service(interface: Int
         ("Answer", "", "UNAUTHENTICATED"),
     ]
     assert (records[0].labels, records[0].snapshot, records[1].reason) == (2, "s1", "unknown_token")
-
-
-@each_interface
-async def test_more_requests_than_the_service_accepts(interface: Interface) -> None:
-    engine = fakes.FakeEngine()
-    engine.gate = asyncio.Event()
-    async with serving(engine, max_concurrent_requests=1) as served:
-        first = asyncio.create_task(interface.answer(served, Question()))
-        await engine.started.wait()
-        reply = await interface.answer(served, Question())
-        assert reply.status == "RESOURCE_EXHAUSTED"
-        assert "Lighthouse" not in reply.text
-        if interface.says_when:
-            assert 0 < (reply.retry_after_s or 0) <= 1
-        engine.gate.set()
-        assert (await first).status == "OK"
-
-
-@each_interface
-@pytest.mark.parametrize(
-    ("error", "status", "after_s"),
-    [
-        (Overloaded("busy", retry_after_s=2.0), "RESOURCE_EXHAUSTED", 2.0),
-        (QuotaExceeded("spent", retry_after_s=3600.0), "RESOURCE_EXHAUSTED", 3600.0),
-        (BackendUnavailable("no Milvus"), "UNAVAILABLE", None),
-        (ModelUnavailable("out"), "UNAVAILABLE", 1.0),
-        (RuntimeError("secret path /etc/x"), "INTERNAL", None),
-    ],
-)
-async def test_errors_before_there_is_a_result(
-    interface: Interface, one: Served, engine: fakes.FakeEngine, error: Exception, status: str, after_s: float | None
-) -> None:
-
-    async def fails(query: Any, *, deadline_s: float | None = None) -> Any:
-        raise error
-        yield
-
-    engine.answer_stream = fails  # type: ignore[method-assign]
-    reply = await interface.answer(one, Question(timeout_s=1.5))
-    assert reply.status == status
-    assert "/etc/x" not in reply.text
-    if interface.says_when or isinstance(error, QuotaExceeded):
-        assert reply.retry_after_s == after_s
-
-
-@each_interface
-async def test_deadlines(interface: Interface, one: Served, engine: fakes.FakeEngine) -> None:
-    engine.gate = asyncio.Event()
-    reply = await interface.answer(one, Question(timeout_s=0.6))
-    late = {"openai-stream": "TIMEOUT"}  # the retrieval was sent: the stream breaks off
-    assert reply.status == late.get(interface.name, "DEADLINE_EXCEEDED")
-    assert fakes.ANSWER.text not in reply.text
-    assert engine.deadlines[0] is not None
-    assert engine.deadlines[0] <= 0.6
-    if interface.retrieves:
-        partial = await interface.retrieve(one, Question(timeout_s=0.6))
-        assert (partial.status, partial.found) in (("OK", ("e1",)), ("DEADLINE_EXCEEDED", ()))
-
-
-@each_interface
-async def test_questions_that_are_too_long_or_blank(
-    interface: Interface, one: Served, engine: fakes.FakeEngine
-) -> None:
-    too_long = () if interface.name.startswith("openai") else ("x" * 40_000,)  # there the question in it is looked for
-    for text in (*too_long, " ", "\n"):
-        for reply in await both(interface, one, Question(text)):
-            assert reply.status == "INVALID_ARGUMENT"
-    assert (await interface.answer(one, Question(labels=("a",) * 65))).status == "INVALID_ARGUMENT"
-    assert not engine.queries
-
-
-@each_interface
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"",
-        b"{",
-        b'{"question": "\xff\xfe", "query": {"question": "\xff"}, "model": "hirag"}',
-        b'{"question": "\\ud800", "query": {"question": "\\ud800"}}',
-        b"[" * 20_000,
-        b'{"a":' * 10_000 + b"1" + b"}" * 10_000,
-    ],
-    ids=range(6),
-)
-async def test_malformed_requests(interface: Interface, body: bytes, one: Served, engine: fakes.FakeEngine) -> None:
-    reply = await interface.send(one, body)
-    assert reply.status == "INVALID_ARGUMENT"
-    assert not engine.queries
-    assert "Traceback" not in reply.text
-
-
-@each_interface
-async def test_requests_that_are_too_large(interface: Interface, one: Served) -> None:
-    reply = await interface.send(one, b" " * (2 << 20))
-    assert reply.status == ("RESOURCE_EXHAUSTED" if interface.name == "grpc" else "TOO_LARGE")
 
 
 INJECTED = (

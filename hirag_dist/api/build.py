@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar, Unpack
 
-from hirag_dist.api.config import ConfigLike, as_config
+from hirag_dist.api import ConfigLike, as_config
 from hirag_dist.application.build import BuildOptions, refresh_within, run_add, run_build, run_reembed, run_remove
 from hirag_dist.application.index_result import IndexResult
 from hirag_dist.composition.build_records import recorded_embedder, recorded_speeds

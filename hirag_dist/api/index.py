@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 from hirag_dist._loop_thread import LoopThread, call, stream
-from hirag_dist.api.config import ConfigLike, as_config
+from hirag_dist.api import ConfigLike, as_config
 from hirag_dist.composition.models import check_prices, make_coordinator, with_windows
 from hirag_dist.composition.query import make_engine
 from hirag_dist.errors import HiragError

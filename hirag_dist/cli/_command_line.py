@@ -33,7 +33,7 @@ COMMANDS = {  # command → "module" or "module.function" in this package, and i
     "add": ("index.add", "Add documents to an index and publish it."),
     "remove": ("remove", "Remove documents from an index and publish it without them."),
     "refresh": ("index.refresh", "Write the summaries and reports that updates have put off."),
-    "watch": ("watch", "Follow a folder or an object-store prefix, and update the index as it changes."),
+    "watch": ("index.watch", "Follow a folder or an object-store prefix, and update the index as it changes."),
     "import": (
         "export.import_graph",
         "Import a graph that another tool extracted, build its hierarchy and publish an index.",
@@ -54,7 +54,7 @@ COMMANDS = {  # command → "module" or "module.function" in this package, and i
     "export": ("export", "Write GraphML, or Parquet tables with GraphRAG's names and columns."),
     "prune": ("remove.prune", "Remove old snapshots of an index and what was derived from them."),
     "simulate-llm": (
-        "simulate",
+        "serve.simulate",
         "Simulate a language model behind an OpenAI-compatible endpoint, for tests and rehearsals.",
     ),
     "config": ("config", "Show or validate the effective configuration, or print its JSON Schema."),

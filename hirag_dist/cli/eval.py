@@ -26,7 +26,7 @@ from hirag_dist.cli._options import (
 )
 from hirag_dist.cli._output import emit, out
 from hirag_dist.cli._progress import ProgressBars
-from hirag_dist.cli._section_table import show_section
+from hirag_dist.cli.inspect import show_section
 from hirag_dist.config.model import Config, RetrievalConfig
 from hirag_dist.core.prompts.evaluation_templates import CRITERIA
 from hirag_dist.core.text.normalize import count_noun
@@ -35,10 +35,9 @@ from hirag_dist.evaluation.answer_collections import answer_sources
 from hirag_dist.evaluation.kinds.claims import count_claims
 from hirag_dist.evaluation.kinds.coverage import evaluate_coverage
 from hirag_dist.evaluation.kinds.judge import AnswerMaterial, JudgingOptions, criteria_of, judge_answers, require_llm
-from hirag_dist.evaluation.kinds.qa import ScoringRules, evaluate_answers, score_recorded
+from hirag_dist.evaluation.kinds.qa import DEFINITIONS, REFUSALS, ScoringRules, evaluate_answers, score_recorded
 from hirag_dist.evaluation.kinds.questions import GenerationOptions, describe_corpus, make_questions, question_findings
 from hirag_dist.evaluation.kinds.retrieval import evaluate_retrieval
-from hirag_dist.evaluation.metrics.exact_match_f1 import DEFINITIONS, REFUSALS
 from hirag_dist.evaluation.questions import QuestionFields, Questions, read_questions
 from hirag_dist.evaluation.report import write_report
 from hirag_dist.evaluation.session import Session, SessionOptions, open_session

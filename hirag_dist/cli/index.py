@@ -1,29 +1,35 @@
-"""`hirag-dist index`, `add`, `refresh` and `retry`: build, update or repair an index and publish a snapshot."""
+"""`hirag-dist index`, `add`, `refresh`, `retry` and `watch`: build, update or repair an index and publish it."""
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
 from hirag_dist.api.build import add_documents, build_index, plan_reembedding, reembed_index, refresh_index, run_with
+from hirag_dist.application.build import BuildOptions
+from hirag_dist.application.index_result import IndexResult
 from hirag_dist.application.retry import LetterSelection, run_drop, run_retry
-from hirag_dist.cli._bill import reembedding_line
+from hirag_dist.cli._bill import reembedding_line, update_lines
 from hirag_dist.cli._build import conclude
 from hirag_dist.cli._options import (
+    ExecutorOptions,
     FieldOptions,
     FreshOption,
     IndexOption,
     InputsArgument,
+    MaxUsdOption,
     OptionalInputsArgument,
     WriteOptions,
     refuse_idle,
     required_inputs,
 )
-from hirag_dist.cli._output import emit, err, out
+from hirag_dist.cli._output import emit, err, out, seconds
 from hirag_dist.cli._progress import ProgressBars
 from hirag_dist.core.text.normalize import count_noun
-from hirag_dist.errors import ConfigError
+from hirag_dist.errors import ConfigError, HiragError
 from hirag_dist.execution.build_progress import PHASES
 from hirag_dist.storage.store import Store
 
@@ -146,3 +152,66 @@ def _drop(index: str, selection: LetterSelection, wait_s: float, json: bool) -> 
         err.print("The last build did not finish: run it again with `hirag-dist index`, or with `hirag-dist retry`.")
     elif not manifest.complete:
         raise typer.Exit(3)
+
+
+_MIN_EVERY_S = 0.1
+
+
+def watch(
+    inputs: InputsArgument,
+    index: IndexOption,
+    fields: FieldOptions,
+    options: ExecutorOptions,
+    every: Annotated[
+        str, typer.Option(metavar="DURATION", help="Time between two listings of INPUT: 30s, 10m, 1h.")
+    ] = "60s",
+    max_usd: MaxUsdOption = None,
+    metrics: Annotated[
+        str | None, typer.Option("--metrics", metavar="HOST:PORT", help="Serve Prometheus metrics on /metrics.")
+    ] = None,
+) -> None:
+    """Follow INPUT and update the index as files are added, changed and removed.
+
+    Each update is `hirag-dist index INPUT`: documents that are gone from INPUT are removed from the index. The first
+    round compares all of INPUT with the index, so the command can be stopped or killed at any moment and started again.
+    A later change is applied by the round after the one that finds it, as files may still be copied.
+    A round that fails (an endpoint or a folder out of reach) is tried again later. Ctrl-C and SIGTERM end the command;
+    an interrupted update is continued by the next start. With --json each round is one JSON object on a line.
+    """
+    from hirag_dist.application.watch import make_watch
+    from hirag_dist.service.metrics_server import WatchMetrics, serve_metrics
+
+    every_s, counted = seconds(every, "--every"), WatchMetrics()
+    if every_s < _MIN_EVERY_S:
+        raise ConfigError(f"Invalid --every: {every}; expected at least {_MIN_EVERY_S}s")
+
+    def notify(outcome: IndexResult | HiragError) -> None:
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        if isinstance(outcome, HiragError):
+            said = f"{outcome}; it is tried again"
+            emit({"at": at, "error": said}) if options.json else out.print(f"{at} failed: {said}", markup=False)
+            return
+        report = outcome.to_dict()
+        if options.json:
+            emit({"at": at} | report)
+            return
+        lines = [f"{at} snapshot {outcome.snapshot_id}, {count_noun(report['counts']['documents'], 'document')}."]
+        if outcome.up_to_date:
+            lines.append("No document changed.")
+        elif report["update"] is not None:
+            lines += update_lines(report["update"])
+        elif outcome.rebuilt_because:
+            lines.append(f"Built from nothing: {outcome.rebuilt_because}.")
+        if not outcome.complete:
+            lines.append(f"{count_noun(outcome.dead_letters, 'dead letter')}, see `hirag-dist status`.")
+        out.print(" ".join(lines), markup=False)
+
+    followed = make_watch(inputs, index, options.load(fields.keys), BuildOptions(max_usd=max_usd), notify, counted)
+    served = nullcontext() if metrics is None else serve_metrics(metrics, counted.registry, lambda: True)
+    try:
+        with served as address:
+            if address is not None:
+                err.print(f"Metrics: http://{address}/metrics")
+            followed.run(every_s)
+    except KeyboardInterrupt:
+        err.print("The watch has ended; an interrupted update is continued by the next start.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -24,13 +24,13 @@ from hirag_dist.cli._bill import (
 from hirag_dist.cli._build import layer_table
 from hirag_dist.cli._options import IndexOption, JsonOption, SnapshotOption
 from hirag_dist.cli._output import conclude_reading, emit, out, replacing, table
-from hirag_dist.cli._section_table import show_section
 from hirag_dist.compute.kernels import make_kernels, resolve_kernels
 from hirag_dist.core.drift import DriftReport, UpdateStaleness
 from hirag_dist.core.graph.bfs import hop_distances
 from hirag_dist.core.graph.hierarchy_metrics import PathLengthSample
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError, HiragError, StoreError
+from hirag_dist.html import Formatted, Table
 from hirag_dist.indexing.update_summary import known_bill, usage_table
 from hirag_dist.inspection.model import Inspection
 from hirag_dist.inspection.page import drift_sections, outline, render_page, resolved_section, update_section
@@ -40,6 +40,7 @@ from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.storage.snapshot.token_ratio import tokens_per_corpus_token
 from hirag_dist.storage.store import Store
 from hirag_dist.types import CsrGraph, IntVector
+from hirag_dist.types.index_info import Interval
 
 logger = logging.getLogger(__name__)
 CHECK_FAILED = 6  # exit code
@@ -194,3 +195,30 @@ def _show_drift(report: DriftReport) -> None:
 def _show_update(state: UpdateStaleness) -> None:
     out.print(f"{update_line(state.number, state.documents, state.other_changes)} {debt_line({'debt': state.debt})}")
     show_section(replace(update_section(state), title="Texts that are due", note=""))
+
+
+def show_section(section: Table) -> None:
+    """Print a table of a page and its note; columns of numbers that do not fit are left out."""
+    rows = [[_cell(cell, section.form) for cell in row] for row in section.rows]
+    right = [
+        place
+        for place in range(len(section.columns))
+        if rows
+        and not any(isinstance(row[place], str) and not isinstance(row[place], Formatted) for row in section.rows)
+    ]
+    spare = [place for place in reversed(range(1, len(section.columns))) if place in right]
+    out.print(table(section.title, section.columns, rows, right=right, spare=spare))
+    if section.note:
+        out.print(section.note, style="dim", markup=False)
+
+
+def _cell(cell: Any, form: str) -> Any:
+    if isinstance(cell, Interval):
+        if cell.value != cell.value:
+            return None
+        rough = ".0%" if form.endswith("%") else form
+        low, high = (format(each, rough) for each in (cell.low, cell.high))
+        return f"{format(cell.value, form)} ({low} to {high})"
+    if isinstance(cell, float):
+        return format(cell, form) if cell == cell else None
+    return cell

@@ -1,12 +1,13 @@
-"""`hirag-dist serve`: the gRPC service and its browser page."""
+"""`hirag-dist serve` and `simulate-llm`: the gRPC service with its browser page, and a simulated model."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import secrets
 import threading
 from datetime import UTC, datetime, timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -17,6 +18,7 @@ from hirag_dist.errors import ConfigError
 
 _LATE_S = 5.0  # seconds without an answer, after which the command says why
 _TOKEN_BYTES = 32  # of randomness
+_LIMITS, _LATENCY, _FAULTS = "Limits", "Latency", "Faults"
 
 
 def _serve(
@@ -113,3 +115,49 @@ def _token(
 serve = typer.Typer(invoke_without_command=True)
 serve.callback()(flattened(_serve))
 serve.command("token")(flattened(_token))
+
+
+def _rate(help: str) -> Any:
+    return typer.Option(metavar="SHARE", help=help, rich_help_panel=_FAULTS)
+
+
+def simulate(
+    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Address to listen on; port 0 takes a free one.")] = (
+        "127.0.0.1:8000"
+    ),
+    seed: Annotated[int, typer.Option(help="Seed of all random choices.")] = 0,
+    dim: Annotated[int, typer.Option(help="Size of the embedding vectors.")] = 384,
+    rpm: Annotated[float | None, typer.Option(help="Requests per minute before 429.", rich_help_panel=_LIMITS)] = None,
+    tpm: Annotated[float | None, typer.Option(help="Tokens per minute before 429.", rich_help_panel=_LIMITS)] = None,
+    burst_s: Annotated[
+        float, typer.Option(help="Size of a burst, in seconds of the limit.", rich_help_panel=_LIMITS)
+    ] = 60.0,
+    max_concurrent: Annotated[
+        int | None, typer.Option(help="Calls at a time before 429.", rich_help_panel=_LIMITS)
+    ] = None,
+    limit_headers: Annotated[
+        bool,
+        typer.Option(
+            "--limit-headers/--no-limit-headers",
+            help="Send the limits in headers: x-ratelimit-*, Retry-After.",
+            rich_help_panel=_LIMITS,
+        ),
+    ] = True,
+    latency_ms: Annotated[float, typer.Option(help="Mean latency of a reply.", rich_help_panel=_LATENCY)] = 0.0,
+    jitter: Annotated[
+        float, typer.Option(help="Share of the latency that varies, 0 to 1.", rich_help_panel=_LATENCY)
+    ] = 0.0,
+    fail_rate: Annotated[float, _rate("Share of calls answered with 500, 502, 503 or 529.")] = 0.0,
+    malformed_rate: Annotated[float, _rate("Share of chat replies in the wrong format.")] = 0.0,
+    truncate_rate: Annotated[float, _rate("Share of chat replies cut off, finish_reason length.")] = 0.0,
+    hang_rate: Annotated[float, _rate("Share of calls that are never answered.")] = 0.0,
+) -> None:
+    """Simulate a language model, for tests, rehearsals and throughput benchmarks. GET /stats counts calls."""
+    options = dict(locals())  # the parameters have the names of the fields of SimulatorOptions
+    from hirag_dist.testing.simulator import SimulatorOptions, run_simulator
+
+    emit(asyncio.run(run_simulator(SimulatorOptions(**options), _announce_model)))
+
+
+def _announce_model(base_url: str) -> None:
+    err.print(f"Simulating a model at {base_url} (any API key, any model name). Ctrl-C stops it and prints its counts.")

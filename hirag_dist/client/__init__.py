@@ -7,9 +7,8 @@ Errors of the service are raised here with the same classes as in process (`hira
 service has are a `ServiceError`. All of them can be imported from here.
 """
 
-from hirag_dist.client.asynchronous import AsyncHiragClient
+from hirag_dist.client.clients import AsyncHiragClient, HiragClient
 from hirag_dist.client.common import CallOptions, ClientOptions
-from hirag_dist.client.synchronous import HiragClient
 from hirag_dist.errors import (
     ConfigError,
     HiragError,

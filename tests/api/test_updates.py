@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 import hirag_dist as hd
-from hirag_dist.config.model import UpdateConfig
-from tests.removal_builds import KEPT, REMOVED, removal_bench
+from tests.removal_builds import KEPT, REMOVED
 
 CONFIG: dict[str, Any] = {"execution": {"executor": "inline"}, "clustering": {"target_size": 4}}
 
@@ -39,20 +38,6 @@ def test_documents_are_added_and_removed(index: str, tmp_path: Path) -> None:
     assert again.up_to_date
     rebuilt = hd.build_index(tmp_path / "corpus", index, config=CONFIG, rebuild=True)
     assert rebuilt.update is None
-
-
-def test_a_refresh_pays_what_an_update_put_off(tmp_path: Path) -> None:
-    with removal_bench(tmp_path / "bench") as bench:
-        config = bench.config.model_copy(update={"update": UpdateConfig(max_ratio=0)})
-        index = hd.build_index(write(tmp_path / "corpus", KEPT), tmp_path / "index", config=config).index_uri
-        debt = hd.add_documents(write(tmp_path / "more", REMOVED), index, config=config).update
-        assert debt is not None
-        assert debt.debt_tokens > 0
-        events: list[object] = []
-        paid = hd.refresh_index(index, config=config, progress=events.append).update
-        assert paid is not None
-        assert paid.debt_tokens == 0
-        assert events
 
 
 def test_wrong_arguments(index: str, tmp_path: Path) -> None:

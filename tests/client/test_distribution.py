@@ -80,16 +80,6 @@ def project(path: Path) -> Any:
     return tomllib.loads(path.read_text(encoding="utf-8"))["project"]
 
 
-def test_the_dependencies_are_grpc_and_protobuf_within_the_bounds_of_the_whole() -> None:
-    light, whole = project(FOLDER / "pyproject.toml"), project(ROOT / "pyproject.toml")
-    assert {one.split(">")[0] for one in light["dependencies"]} == {"grpcio", "protobuf"}
-    assert set(light["dependencies"]) <= set(whole["dependencies"])
-    for name, requirements in light["optional-dependencies"].items():
-        assert requirements == whole["optional-dependencies"][name]
-    for name in ("LICENSE", "NOTICE"):
-        assert (FOLDER / name).read_bytes() == (ROOT / name).read_bytes()
-
-
 @pytest.mark.integration
 def test_the_wheel_holds_modules_of_the_package_and_no_others(wheel: Path) -> None:
     said, files = metadata(wheel), modules(wheel)

@@ -162,7 +162,7 @@ def test_a_retry_killed_anywhere_goes_on(
     assert forked.build(**job, index=index)["snapshot"] != whole
     model.dislikes = ""
     deaths = 0
-    for write in count(2, 3):
+    for write in count(2, 5):
         said = forked.build(**job, index=index, at_write=write, retry=True)
         if "snapshot" in said:
             break

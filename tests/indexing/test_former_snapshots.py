@@ -30,13 +30,6 @@ def test_a_document_that_is_added_and_removed_again_costs_nothing(living: Living
     assert [own for own, _ in record_current(living.bench.store)][-1] == with_it.manifest.snapshot_id
 
 
-def test_an_edit_that_is_undone_costs_nothing(living: LivingBench) -> None:
-    first = living.index(corpus(12))
-    living.index(corpus(12) | {"00.txt": MORE["x.txt"]})
-    assert living.index(corpus(12)).manifest.snapshot_id == first.manifest.snapshot_id
-    assert not living.n_asked
-
-
 def test_a_file_that_is_unreadable_now_is_a_dead_letter_of_a_new_snapshot(living: LivingBench) -> None:
     first = living.index(corpus(12))
     living.index(corpus(12) | MORE)

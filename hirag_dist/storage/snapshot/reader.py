@@ -352,8 +352,10 @@ def _check_files(store: Store, folder: str, manifest: Manifest, full_check: bool
             raise SnapshotCorrupt(f"{store.uri}/{folder}/{name} {wrong}; build again or serve another snapshot")
         if full_check or entry.bytes <= HASHED_BYTES:
             hashed.append(name)
+    is_small = store.local is not None and sum(manifest.files[name].bytes for name in hashed) <= HASHED_BYTES
     with ThreadPoolExecutor(_THREADS) as threads:
-        hashes = threads.map(lambda name: store.sha256(f"{folder}/{name}"), hashed)
+        on_each = map if is_small else threads.map  # to give a thread a small file takes longer than to hash it
+        hashes = on_each(lambda name: store.sha256(f"{folder}/{name}"), hashed)
         for name, sha256 in zip(hashed, hashes, strict=True):
             if sha256 != manifest.files[name].sha256:
                 raise SnapshotCorrupt(

@@ -1,9 +1,10 @@
-"""The asynchronous client."""
+"""The clients: the asynchronous one, and the synchronous one, which is that in a thread with an event loop."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+import weakref
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from types import TracebackType
@@ -11,6 +12,7 @@ from typing import Any, Self, Unpack
 
 import grpc
 
+from hirag_dist._loop_thread import LoopThread, call, stream
 from hirag_dist.client.common import (
     LIST_PAGE_SIZE,
     SERVICE_NAME,
@@ -44,8 +46,8 @@ from hirag_dist.types import (
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire.addresses import DEFAULT_LISTEN
 from hirag_dist.wire.convert import level_from_proto
+from hirag_dist.wire.error_status import SERVING, HealthCheckRequest
 from hirag_dist.wire.records import record_of
-from hirag_dist.wire.status_details import SERVING, HealthCheckRequest
 
 
 class AsyncHiragClient:
@@ -280,3 +282,48 @@ class AsyncHiragClient:
     def _check_open(self) -> None:
         if self._closed:
             raise RuntimeError("this client is closed; make another")
+
+
+class HiragClient:
+    """Client of a running service; usable from several threads, and as a context manager.
+
+    Calls, options and errors are those of `AsyncHiragClient`.
+
+    Args:
+        target: HOST:PORT, http://HOST:PORT, or https://HOST:PORT with TLS.
+        options: fields of `ClientOptions`: token or token_file, root_certificates, certificate, key, timeout_s, …
+    """
+
+    def __init__(self, target: str = DEFAULT_LISTEN, **options: Any) -> None:
+        async def client() -> AsyncHiragClient:
+            return AsyncHiragClient(target, **options)
+
+        self._loop = LoopThread("hirag-dist-client", lambda: RuntimeError("this client is closed; make another"))
+        weakref.finalize(self, self._loop.close)  # also at the end of the process
+        self._inner = self._loop.run(client())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection. Calls in progress end with ServiceError."""
+        if self._loop.running:
+            self._loop.run(self._inner.close())
+            self._loop.close()
+
+    retrieve = call(AsyncHiragClient.retrieve)
+    retrieve_stream = stream(AsyncHiragClient.retrieve_stream)
+    answer = call(AsyncHiragClient.answer)
+    answer_stream = stream(AsyncHiragClient.answer_stream)
+    describe = call(AsyncHiragClient.describe)
+    list_indexes = call(AsyncHiragClient.list_indexes)
+    get_entity = call(AsyncHiragClient.get_entity)
+    find_path = call(AsyncHiragClient.find_path)
+    get_community = call(AsyncHiragClient.get_community)
+    get_document = call(AsyncHiragClient.get_document)
+    wait_ready = call(AsyncHiragClient.wait_ready)

@@ -1,1 +1,0 @@
-"""Statistics and metrics of evaluations, as plain functions."""

@@ -1,1 +1,0 @@
-"""An index in the forms that other tools read: GraphML, and Microsoft GraphRAG's tables."""
