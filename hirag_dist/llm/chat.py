@@ -172,7 +172,7 @@ class EndpointPool:
                 if answer.is_new:
                     self._note_refused(request, reason)
                     if model.paid:
-                        self._retried.limiter.on_refused(model.endpoint)
+                        self._retried.limiter.of(model.endpoint).on_refused()
                 if request.divisible and isinstance(refusal, CutOffReply) and is_short_of_limit(asked, reply):
                     return rejected(f"{reason}, before the limit of {asked.max_tokens}", attempt + 1, too_long=True)
                 if is_incomplete(refusal):
