@@ -197,7 +197,8 @@ def plan_reembedding(index: str | Path, *, config: ConfigLike = None) -> Reembed
     """
     loaded = settle_embedder(as_config(config), None)
     snapshot = open_current(Store(str(index)))
-    recorded = snapshot.manifest.notes.get("update", {}).get("decisive", {})
+    note = snapshot.manifest.update
+    recorded = {} if note is None else note.decisive
     if embedder_and_dim(loaded) == (recorded.get("embedder"), recorded.get("dim")):
         return ReembeddingEstimate(snapshot.manifest.snapshot_id)
     return estimate_reembedding(snapshot, loaded)

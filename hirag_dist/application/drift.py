@@ -107,7 +107,7 @@ def update_state(snapshot: Snapshot) -> UpdateStaleness | None:
 
     Memory: the texts of all summaries and reports.
     """
-    note = snapshot.manifest.notes.get("update")
+    note = snapshot.manifest.update
     if note is None or not snapshot.manifest.files.keys() & {f"{SUMMARIES}.parquet", f"{REPORT_INPUTS}.parquet"}:
         return None
     staleness = ["stale_share", "stale_since"]
@@ -117,13 +117,13 @@ def update_state(snapshot: Snapshot) -> UpdateStaleness | None:
         there = pc.is_in(inputs["community_id"], value_set=reports["community_id"].combine_chunks())
         inputs = inputs.filter(there)
     return UpdateStaleness(
-        number=int(note.get("number", 0)),
-        base=note.get("base"),
-        documents=dict(note.get("documents", {})),
-        debt={kind: dict(part) for kind, part in note.get("debt", {}).items()},
+        number=note.number,
+        base=note.base,
+        documents=dict(note.documents),
+        debt={kind: part.model_dump() for kind, part in note.debt.items()},
         summaries=stale_summaries(snapshot.table(SUMMARIES, ["entities", "covers", *staleness])),
         reports=stale_reports(inputs, reports),
-        other_changes=tuple(note.get("other_changes", ())),
+        other_changes=note.other_changes,
     )
 
 

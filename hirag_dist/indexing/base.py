@@ -24,13 +24,13 @@ from hirag_dist.indexing.stages.resolve import ProposePairs
 from hirag_dist.schemas import ENTITIES
 from hirag_dist.storage.layout import MENTIONS, REPORT_INPUTS, SUMMARIES
 from hirag_dist.storage.snapshot.fallback import in_place_of_current, whole_snapshots
+from hirag_dist.storage.snapshot.manifest import UpdateNote
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
 from hirag_dist.storage.spill import SpillFile
 from hirag_dist.storage.store import Store
 from hirag_dist.types import FloatMatrix, IntVector
 
 logger = logging.getLogger(__name__)
-NOTES = "update"  # key of the manifest's notes
 _STATE = (MENTIONS, SUMMARIES, REPORT_INPUTS)
 _NOT_DECISIVE = (
     "config.max_reject_ratio",
@@ -54,12 +54,12 @@ class UpdateBase:
 
     Attributes:
         opened: the snapshot; None for nothing, whose tables are all empty.
-        notes: `notes["update"]` of its manifest; none for nothing.
+        note: what the update that made it noted; of nothing, a note before the first update.
         spill: Folder from which large tables are mapped; None: they are in memory.
     """
 
     opened: Snapshot | None = None
-    notes: Mapping[str, Any] = field(default_factory=dict)
+    note: UpdateNote = field(default_factory=lambda: UpdateNote(number=-1))
     spill: SpillFile | None = None
     _tables: dict[str, pa.Table] = field(default_factory=dict, repr=False, compare=False)
 
@@ -82,12 +82,12 @@ class UpdateBase:
     @property
     def number(self) -> int:
         """Number of updates since it was built from nothing; −1 of nothing."""
-        return int(self.notes.get("number", -1))
+        return self.note.number
 
     @property
     def embedder(self) -> tuple[str, int]:
         """Identity of the embedder of its vectors, and their dimensions."""
-        decisive = self.notes["decisive"]
+        decisive = self.note.decisive
         return str(decisive["embedder"]), int(decisive["dim"])
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
@@ -273,12 +273,12 @@ def open_base(store: Store, snapshot_id: str, decisive: Mapping[str, Any]) -> tu
 
 def _as_base(snapshot: Snapshot, decisive: Mapping[str, Any]) -> tuple[UpdateBase | None, str]:
     manifest = snapshot.manifest
-    notes = manifest.notes.get(NOTES)
-    if not isinstance(notes, Mapping) or any(name not in manifest.counts for name in _STATE):
+    note = manifest.update
+    if note is None or not note.decisive or any(name not in manifest.counts for name in _STATE):
         return None, "it was built by an earlier version or imported, and holds no state for updates"
-    base = UpdateBase(snapshot, notes)
+    base = UpdateBase(snapshot, note)
     embedder, dim = base.embedder
-    changes = differences(notes["decisive"], {**decisive, "embedder": embedder, "dim": dim})
+    changes = differences(note.decisive, {**decisive, "embedder": embedder, "dim": dim})
     if changes:
         return None, f"the configuration changed: {in_short(changes)}"
     return base, ""
@@ -309,8 +309,8 @@ def check_embedder(snapshot: Snapshot, decisive: Mapping[str, Any]) -> None:
 
 def open_configured(snapshot: Snapshot, config: Config) -> tuple[UpdateBase | None, str]:
     """Return a snapshot as the base of an update, or None and the reason, as far as that is known without a call."""
-    known = snapshot.manifest.notes.get(NOTES)
-    decisive = dict(known.get("decisive", {})) if isinstance(known, Mapping) else {}
+    note = snapshot.manifest.update
+    decisive = {} if note is None else dict(note.decisive)
     return _as_base(snapshot, decisive | {"config": content_config(config)})
 
 

@@ -165,7 +165,7 @@ def changed_documents(context: BuildContext, base: UpdateBase, found: ReadInput)
     former: dict[str, set[int]] = {}
     for at in np.flatnonzero(is_lost & is_replaced).tolist():
         former.setdefault(home[at], set()).add(int(keys[at]))
-    earlier = base.notes.get("replaced", {})
+    earlier = base.note.replaced
     removed_keys = {int(key) for key in keys[is_lost & ~is_replaced]}
     for place in set(_places(gone)) - replaced:
         removed_keys |= set(earlier.get(place, ()))
@@ -200,7 +200,7 @@ def extraction_tokens(base: UpdateBase, chunks: pa.Table) -> int:
     costs = base.table(EXTRACTION_COSTS)
     costs = costs.filter(pc.is_in(costs["chunk_id"], value_set=chunks["chunk_id"].combine_chunks()))
     recorded = pc.is_in(chunks["chunk_id"], value_set=costs["chunk_id"].combine_chunks()).to_numpy()
-    others = chunks["n_tokens"].to_numpy()[~recorded].sum() * float(base.notes["extraction_per_token"])
+    others = chunks["n_tokens"].to_numpy()[~recorded].sum() * base.note.extraction_per_token
     return int(costs["tokens"].to_numpy().sum()) + int(others)
 
 

@@ -246,7 +246,7 @@ def estimate_build(
     known, reason = (None, "") if snapshot is None else open_configured(snapshot, config)
     base = UpdateBase() if known is None else known
     if not base.is_nothing and vectors is not None:
-        check_embedder(base.snapshot, base.notes["decisive"] | {"embedder": vectors[0], "dim": vectors[1]})
+        check_embedder(base.snapshot, {**base.note.decisive, "embedder": vectors[0], "dim": vectors[1]})
     planned = _with_kept(base, read_planned(inputs, config), everything=add)
     changed = _changed(base, planned)
     made = CostEstimate(
@@ -426,7 +426,7 @@ def _corpus_tokens(base: UpdateBase) -> int:
 def _due_texts(base: UpdateBase, changed: _Changes, config: Config) -> Mapping[str, DueEstimate]:
     """Return summaries and reports that become due, with their tokens, before any bound."""
     counts = base.snapshot.manifest.counts
-    replies = base.notes["reply_tokens"]
+    replies = base.note.reply_tokens
     moved = counts["mentions"] / max(_corpus_tokens(base), 1) * changed.moved_tokens
     layers = base.table("layers").to_pylist()
     clustered = sum(int(row["n_entities"]) for row in layers if row["n_clusters"])
@@ -511,7 +511,7 @@ def _works_of_update(
     roles, counts = config.llm.roles, base.snapshot.manifest.counts
     if changed.chunks:
         yield from _extraction(base, changed.chunks, changed.tokens, config, prompts)
-    summary, report = base.notes["reply_tokens"]
+    summary, report = base.note.reply_tokens
     for stage, target, text, reply, per_call in (
         ("summarise", roles.summarise, made.summaries, summary, summaries_per_call(config)),
         ("reports", roles.report, made.reports, report, reports_per_call(config)),
@@ -533,7 +533,7 @@ def _extraction(base: UpdateBase, n_chunks: int, n_tokens: int, config: Config, 
     guess = sum(
         work.input_tokens + work.output_tokens for work in read(base.snapshot.manifest.counts["chunks"], before)
     )
-    scale = float(base.notes["extraction_per_token"]) * before / guess if guess else 0.0
+    scale = base.note.extraction_per_token * before / guess if guess else 0.0
     scale = scale or 1.0  # nothing is known of a base without chunks
     return tuple(
         replace(work, input_tokens=work.input_tokens * scale, output_tokens=work.output_tokens * scale)

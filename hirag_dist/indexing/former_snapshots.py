@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 from hirag_dist.config.model import Config
 from hirag_dist.errors import SnapshotError
 from hirag_dist.execution.dataset import Dataset, DatasetStore
-from hirag_dist.indexing.base import NOTES, UpdateBase
+from hirag_dist.indexing.base import UpdateBase
 from hirag_dist.indexing.changed_documents import DocumentCounts
 from hirag_dist.indexing.metadata import NO_METADATA, DocumentMetadata
 from hirag_dist.indexing.update_summary import TextCounts, UpdateSummary
@@ -86,14 +85,13 @@ def former_snapshot(
     Args:
         opened: returns a snapshot as the base of an update, None where it cannot be one.
     """
-    store, notes, limit = base.snapshot.store, base.notes, debt_tokens(base.notes)
+    store, note, limit = base.snapshot.store, base.note, base.note.debt_tokens
     for _ in range(_MAX_GENERATIONS):
-        before = notes["base"]
-        manifest = None if before is None else _manifest(store, before)
-        if manifest is None or NOTES not in manifest.notes:
+        manifest = None if note.base is None else _manifest(store, note.base)
+        if manifest is None or manifest.update is None:
             return None
-        notes = manifest.notes[NOTES]
-        is_usable = manifest.complete and debt_tokens(notes) <= limit
+        note = manifest.update
+        is_usable = manifest.complete and note.debt_tokens <= limit
         if is_usable and manifest.counts["documents"] == wanted.count:
             found = opened(manifest.snapshot_id)
             if found is not None and found.embedder == base.embedder and wanted.same(found):
@@ -114,14 +112,9 @@ def returning_summary(base: UpdateBase, former: UpdateBase, documents: DocumentC
     """Return the summary of an update whose result is a former snapshot: all texts are kept, nothing is paid."""
     counts = {}
     for name, table in (("summaries", SUMMARIES), ("reports", REPORT_INPUTS)):
-        debt = former.notes["debt"][name]
+        debt = former.note.debt[name]
         n_texts = former.snapshot.manifest.counts[table]
-        counts[name] = TextCounts(0, n_texts - debt["units"], debt["units"], debt["stand_ins"], debt["tokens"])
+        counts[name] = TextCounts(0, n_texts - debt.units, debt.units, debt.stand_ins, debt.tokens)
     return UpdateSummary(
         base.snapshot_id, former.number, documents, counts["summaries"], counts["reports"], 0, 0, None, returned=True
     )
-
-
-def debt_tokens(notes: Mapping[str, Any]) -> int:
-    """Return the tokens of the summaries and reports that are put off in a snapshot."""
-    return sum(int(part["tokens"]) for part in notes["debt"].values())

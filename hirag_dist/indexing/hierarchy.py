@@ -111,7 +111,7 @@ def write_hierarchy(
     rejects, counts = Dataset(REJECTS), TextCounts()
     former = former_relations(base)
     hints: dict[str, str] = {}
-    meta_types = None if base.is_nothing else MetaTypes(tuple(base.notes["meta_types"]))
+    meta_types = None if base.is_nothing else MetaTypes(base.note.meta_types)
     while True:
         number, top = len(states), layers[-1]
         before = former_records.get(number)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -35,15 +35,13 @@ from hirag_dist.indexing.stages.communities import ENTITY_ORDER, RELATION_KINDS,
 from hirag_dist.indexing.stages.embed import EmbedChunks, vector_matrix
 from hirag_dist.indexing.stages.read import METADATA, ReadDocuments
 from hirag_dist.indexing.summaries import UpdateSettings
-from hirag_dist.indexing.update_summary import EARLIER_BILL, TextCounts, UpdateSummary, bill_rows
+from hirag_dist.indexing.update_summary import TextCounts, UpdateSummary, bill_rows
 from hirag_dist.schemas import DOCUMENTS, REJECTS, REPORT_INPUTS
 from hirag_dist.storage.layout import DROPPED
+from hirag_dist.storage.snapshot.manifest import UpdateNote
 from hirag_dist.types import FloatMatrix
 
 logger = logging.getLogger(__name__)
-CLUSTERED_WITH: Final = "clustered_with"  # in a note `update`: embedder of the hierarchy, where vectors are another's
-_KEPT_NOTES = ("meta_types", "extraction_per_token", "reply_tokens", CLUSTERED_WITH)
-_REPLY_TOKENS = (350.0, 600.0)  # of a summary and of a report, where a build gives no average
 
 
 @dataclass(frozen=True)
@@ -141,7 +139,7 @@ def next_snapshot(
     chunk_vectors, refused_chunks = _chunk_vectors(context, base, changed)
     context = _with_kernels(context)
     hierarchy = write_hierarchy(context, base, layer, changed.documents.chunks, budget, settings)
-    graph = find_communities(context, base, layer, hierarchy, int(base.notes.get("changed_since_detection", 0)))
+    graph = find_communities(context, base, layer, hierarchy, base.note.changed_since_detection)
     reports = _reports(context, base, layer, graph, budget, settings)
     summary = UpdateSummary(
         None if base.is_nothing else base.snapshot_id,
@@ -157,11 +155,13 @@ def next_snapshot(
     state = None
     if layer.mentions is not None and layer.relation_mentions is not None:
         stats = context.datasets.read(graph.detected.stats).to_pylist()[0]
-        notes = update_notes(base, summary, stats["changed_since_cold"], decisive)
-        notes["replaced"] = _still_used(replaced, hierarchy.state, reports.state)
-        if base.is_nothing:
-            notes |= _averages(context, summary, hierarchy, changed.documents.chunks)
-        state = UpdateState(layer.mentions, layer.relation_mentions, layer.costs, hierarchy.state, reports.state, notes)
+        note = update_note(base, summary, stats["changed_since_cold"], decisive).model_copy(
+            update={
+                "replaced": _still_used(replaced, hierarchy.state, reports.state),
+                **(_averages(context, base, summary, hierarchy, changed.documents.chunks) if base.is_nothing else {}),
+            }
+        )
+        state = UpdateState(layer.mentions, layer.relation_mentions, layer.costs, hierarchy.state, reports.state, note)
     labelled = None
     rejects = changed.documents.rejects + layer.rejects + hierarchy.rejects + reports.rejects + refused_chunks
     if settings.has_provenance:
@@ -230,14 +230,13 @@ def _settings(context: BuildContext, base: UpdateBase, changed: ChangedDocuments
     removed = set(changed.removed_keys.tolist())
     labels = context.datasets.read(changed.documents.documents, ["labels"])["labels"]
     labelled = bool(pc.sum(pc.list_value_length(labels)).as_py())
-    summary, report = base.notes.get("reply_tokens", _REPLY_TOKENS)
     return UpdateSettings(
         number=base.number + 1,
         staleness=config.staleness,
         removed_keys=np.array(sorted(removed), np.int64),
         labelled=labelled,
         has_provenance=labelled or bool(changed.documents.metadata),
-        reply_tokens=(float(summary), float(report)),
+        reply_tokens=base.note.reply_tokens,
     )
 
 
@@ -256,7 +255,7 @@ def _budget(context: BuildContext, base: UpdateBase, changed: ChangedDocuments, 
 
 def _replaced_texts(base: UpdateBase, changed: ChangedDocuments) -> dict[str, list[int]]:
     """Return the keys of former texts of documents, by place, of this update and of earlier ones."""
-    found = {place: set(keys) for place, keys in base.notes.get("replaced", {}).items()}
+    found = {place: set(keys) for place, keys in base.note.replaced.items()}
     for place, keys in changed.replaced_keys.items():
         found.setdefault(place, set()).update(keys)
     return {place: sorted(keys) for place, keys in found.items()}
@@ -273,48 +272,48 @@ def _still_used(replaced: Mapping[str, list[int]], *states: pa.Table) -> dict[st
     return {place: keys for place, keys in kept.items() if keys}
 
 
-def _averages(context: BuildContext, summary: UpdateSummary, hierarchy: Hierarchy, chunks: Dataset) -> dict[str, Any]:
+def _averages(
+    context: BuildContext, base: UpdateBase, summary: UpdateSummary, hierarchy: Hierarchy, chunks: Dataset
+) -> dict[str, Any]:
     """Return what a build from nothing notes for updates: its meta types, and the averages that they estimate by."""
     bill = context.runner.bill
     n_tokens = pc.sum(context.datasets.read(chunks, ["n_tokens"])["n_tokens"]).as_py() or 1
-    summary_tokens = _reply_tokens(bill, "summarise layer", hierarchy.state.num_rows, _REPLY_TOKENS[0])
-    report_tokens = _reply_tokens(bill, "reports", summary.reports.written, _REPLY_TOKENS[1])
+    summary_tokens = _reply_tokens(bill, "summarise layer", hierarchy.state.num_rows, base.note.reply_tokens[0])
+    report_tokens = _reply_tokens(bill, "reports", summary.reports.written, base.note.reply_tokens[1])
     return {
-        "meta_types": list(hierarchy.meta_types or _configured_types(context)),
+        "meta_types": tuple(hierarchy.meta_types or _configured_types(context)),
         "extraction_per_token": summary.extraction_tokens / n_tokens,
-        "reply_tokens": [summary_tokens, report_tokens],
+        "reply_tokens": (summary_tokens, report_tokens),
     }
 
 
-def update_notes(
+def update_note(
     base: UpdateBase, summary: UpdateSummary, changed_since_detection: int, decisive: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return the note `update` of the manifest after an update.
+) -> UpdateNote:
+    """Return the note of the manifest after an update.
 
     Args:
         changed_since_detection: entities that changed since communities were last detected without a base.
         decisive: `Build.decisive`, for the next update.
     """
-    kept = {name: base.notes[name] for name in _KEPT_NOTES if name in base.notes}
-    return kept | {
-        "number": summary.number,
-        "base": summary.base,
-        "documents": asdict(summary.documents),
-        "other_changes": list(summary.other_changes),
-        "changed_since_detection": changed_since_detection,
-        "debt": summary.debt(),
-        "summaries": vars(summary.summaries),
-        "reports": vars(summary.reports),
-        "cost": summary.cost(),
-        "decisive": decisive,
-        **_earlier_bill(base),
-    }
-
-
-def _earlier_bill(base: UpdateBase) -> dict[str, Any]:
-    """Return the note of what was paid before this update; empty where that is not known."""
-    rows = None if base.is_nothing else bill_rows(base.snapshot)
-    return {} if rows is None else {EARLIER_BILL: rows}
+    earlier_bill = None if base.is_nothing else bill_rows(base.snapshot)
+    return UpdateNote(
+        number=summary.number,
+        base=summary.base,
+        documents=asdict(summary.documents),
+        other_changes=summary.other_changes,
+        debt=summary.debt(),
+        summaries=vars(summary.summaries),
+        reports=vars(summary.reports),
+        cost=summary.cost(),
+        decisive=decisive,
+        changed_since_detection=changed_since_detection,
+        meta_types=base.note.meta_types,
+        extraction_per_token=base.note.extraction_per_token,
+        reply_tokens=base.note.reply_tokens,
+        clustered_with=base.note.clustered_with,
+        earlier_bill=None if earlier_bill is None else tuple(earlier_bill),
+    )
 
 
 def _reply_tokens(bill: UsageBill, prefix: str, n_units: int, default: float) -> float:

@@ -45,7 +45,7 @@ from hirag_dist.indexing.next_snapshot import (
 from hirag_dist.indexing.places import added_places, places_within
 from hirag_dist.indexing.publish import SnapshotContents, publish, publish_vectors
 from hirag_dist.indexing.read_files import NO_FILES, file_table, files_beside, files_of_kept, load_read_files
-from hirag_dist.indexing.reembed import embed_again, reembedded_notes, reembedded_summary
+from hirag_dist.indexing.reembed import embed_again, reembedded_note, reembedded_summary
 from hirag_dist.indexing.reports import report_choice
 from hirag_dist.indexing.stages.read import METADATA, ReadDocuments, unit_of
 from hirag_dist.indexing.update_summary import UpdateSummary
@@ -205,7 +205,7 @@ class Build:
             vectors,
             embedder=models.embedder_name or models.embedder,
             dim=models.dim,
-            update=reembedded_notes(base, models.embedder, models.dim),
+            update=reembedded_note(base, models.embedder, models.dim),
         )
         result = self._go_live(manifest)
         with suppress(StoreError):  # the snapshot is published; what is left goes with the next update

@@ -44,7 +44,7 @@ from hirag_dist.storage.layout import (
     UPDATE_TABLES,
 )
 from hirag_dist.storage.snapshot.fallback import open_current
-from hirag_dist.storage.snapshot.manifest import MISSING_REPORTS, Manifest
+from hirag_dist.storage.snapshot.manifest import MISSING_REPORTS, UPDATE, Manifest, UpdateNote
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
 from hirag_dist.storage.snapshot.writer import write_snapshot
 from hirag_dist.storage.spill import SpillFile, spill_file
@@ -160,7 +160,7 @@ class UpdateState:
         mentions, relation_mentions: that layer 0 was merged from.
         extraction_costs: EXTRACTION_COSTS of the chunks whose cost is known.
         summaries, report_inputs: SUMMARIES sorted by (layer, cluster), REPORT_INPUTS sorted by community.
-        notes: for the manifest.
+        note: for the manifest.
     """
 
     mentions: Dataset | pa.Table
@@ -168,7 +168,7 @@ class UpdateState:
     extraction_costs: Dataset
     summaries: pa.Table
     report_inputs: pa.Table
-    notes: Mapping[str, Any]
+    note: UpdateNote
 
 
 def publish(
@@ -230,7 +230,7 @@ def publish(
                 ),
             }
             | _report_notes(tables, choice)
-            | ({} if parts.state is None else {"update": parts.state.notes}),
+            | ({} if parts.state is None else {UPDATE: parts.state.note.model_dump()}),
             base=base or _current(runner.store),
         )
 
@@ -269,7 +269,7 @@ def publish_vectors(
     *,
     embedder: str,
     dim: int,
-    update: Mapping[str, Any],
+    update: UpdateNote,
 ) -> Manifest:
     """Write a snapshot again with vectors of another embedder; going live is left to the caller.
 
@@ -307,7 +307,7 @@ def publish_vectors(
             embedder=embedder,
             complete=tables["rejects"].num_rows == 0,
             build=manifest.build,
-            notes={**manifest.notes, "lineage": {}, NOTE: content, "update": update},
+            notes={**manifest.notes, "lineage": {}, NOTE: content, UPDATE: update.model_dump()},
             base=before,
         )
     return _with_read_files(before, written)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,7 +23,7 @@ from hirag_dist.indexing.documents import ChunkedDocuments
 from hirag_dist.indexing.estimate import StageEstimate, Work, stages_of
 from hirag_dist.indexing.former_snapshots import returning_summary
 from hirag_dist.indexing.layers import GraphMentions, embed_entities
-from hirag_dist.indexing.next_snapshot import CLUSTERED_WITH, update_notes
+from hirag_dist.indexing.next_snapshot import update_note
 from hirag_dist.indexing.publish import NewVectors
 from hirag_dist.indexing.stages.embed import EmbedChunks, EmbedEntities, entity_texts
 from hirag_dist.indexing.update_summary import UpdateSummary
@@ -43,6 +42,7 @@ from hirag_dist.schemas import (
     VECTORS,
 )
 from hirag_dist.storage.layout import DROPPED, PARTS
+from hirag_dist.storage.snapshot.manifest import UpdateNote
 from hirag_dist.storage.snapshot.reader import Snapshot
 
 _SAMPLED = 4_096  # entities whose tokens are counted for an estimate
@@ -93,13 +93,17 @@ def reembedded_summary(base: UpdateBase) -> UpdateSummary:
     return replace(kept, number=base.number + 1, returned=False, other_changes=("vectors",))
 
 
-def reembedded_notes(base: UpdateBase, embedder: str, dim: int) -> dict[str, Any]:
-    """Return the note `update` of an index with new vectors, from which the next update starts."""
-    decisive = {**base.notes["decisive"], "embedder": embedder, "dim": dim}
-    notes = update_notes(base, reembedded_summary(base), int(base.notes["changed_since_detection"]), decisive)
-    clustered_with = notes.pop(CLUSTERED_WITH, base.embedder[0])
-    kept = {name: base.notes[name] for name in ("replaced",) if name in base.notes}
-    return notes | kept | ({} if clustered_with == embedder else {CLUSTERED_WITH: clustered_with})
+def reembedded_note(base: UpdateBase, embedder: str, dim: int) -> UpdateNote:
+    """Return the note of an index with new vectors, from which the next update starts."""
+    decisive = {**base.note.decisive, "embedder": embedder, "dim": dim}
+    note = update_note(base, reembedded_summary(base), base.note.changed_since_detection, decisive)
+    clustered_with = note.clustered_with or base.embedder[0]
+    return note.model_copy(
+        update={
+            "replaced": base.note.replaced,
+            "clustered_with": "" if clustered_with == embedder else clustered_with,
+        }
+    )
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 
@@ -93,17 +93,13 @@ class UpdateSummary:
         }
 
 
-EARLIER_BILL: Final = "earlier_bill"  # in the note `update` of an updated snapshot: rows of USAGE, added up
-
-
 def bill_rows(snapshot: Snapshot) -> list[dict[str, Any]] | None:
     """Return rows of USAGE since the index was built from nothing; None where what was paid before is not known."""
-    note = snapshot.manifest.notes.get("update") or {}
+    note = snapshot.manifest.update
     own = usage_rows(snapshot.table("usage"))
-    if not int(note.get("number", 0)):
+    if note is None or not note.number:
         return own
-    earlier: Sequence[Mapping[str, Any]] | None = note.get(EARLIER_BILL)
-    return None if earlier is None else added([*map(dict, earlier), *own])
+    return None if note.earlier_bill is None else added([*map(dict, note.earlier_bill), *own])
 
 
 def known_bill(snapshot: Snapshot) -> tuple[list[dict[str, Any]], bool]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -12,6 +13,7 @@ from hirag_dist.errors import SnapshotCorrupt, SnapshotTooNew
 from hirag_dist.storage.layout import FORMAT_VERSION
 
 MISSING_REPORTS_COUNT: Final = "missing_reports"  # among the counts of an index
+UPDATE: Final = "update"  # note: UpdateNote
 MISSING_REPORTS: Final = "reports"  # note: share of the reports that are written, and the number of missing ones
 
 
@@ -22,6 +24,68 @@ class FileEntry(BaseModel):
 
     bytes: int
     sha256: str
+
+
+class OpenTexts(BaseModel):
+    """Texts of one kind that are due and put off.
+
+    Attributes:
+        units: their number.
+        stand_ins: those that rules wrote meanwhile.
+        tokens: what writing them would cost, about.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    units: int
+    stand_ins: int
+    tokens: int
+
+
+class UpdateNote(BaseModel):
+    """What an update notes in a manifest: how it went, and what the next one starts from besides the tables.
+
+    Attributes:
+        number: Number of updates since the index was built from nothing.
+        base: id of the snapshot that it started from; None of a build from nothing.
+        documents: documents that were added, changed and removed.
+        other_changes: what else of the documents changed: titles, places, metadata.
+        debt: texts that are due, by kind: `summaries` and `reports`.
+        summaries, reports: numbers of texts that were written, kept and deferred.
+        cost: Tokens of the extraction, those spent, and those of the budget; None for no limit.
+        decisive: all that decides the content of the index, except its documents (`Build.decisive`).
+        changed_since_detection: entities that changed since communities were last detected without a base.
+        meta_types: that summaries are guided by.
+        extraction_per_token: Tokens of the extraction for each token of the corpus, in the build from nothing.
+        reply_tokens: Tokens of the reply of a summary and of a report, on average; a guess where none was written.
+        replaced: keys of former texts of documents that a summary or report still derives from, by place.
+        clustered_with: embedder of the hierarchy, where the vectors are another's.
+        earlier_bill: rows of USAGE that were paid before; None where that is not known.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    number: int = 0
+    base: str | None = None
+    documents: Mapping[str, int] = {}
+    other_changes: tuple[str, ...] = ()
+    debt: Mapping[str, OpenTexts] = {}
+    summaries: Mapping[str, int] = {}
+    reports: Mapping[str, int] = {}
+    cost: Mapping[str, int | None] = {}
+    decisive: Mapping[str, Any] = {}
+    changed_since_detection: int = 0
+    meta_types: tuple[str, ...] = ()
+    extraction_per_token: float = 0.0
+    reply_tokens: tuple[float, float] = (350.0, 600.0)
+    replaced: Mapping[str, tuple[int, ...]] = {}
+    clustered_with: str = ""
+    earlier_bill: tuple[Mapping[str, Any], ...] | None = None
+
+    @property
+    def debt_tokens(self) -> int:
+        """Tokens of the summaries and reports that are put off, about."""
+        return sum(part.tokens for part in self.debt.values())
 
 
 class Manifest(BaseModel):
@@ -50,6 +114,15 @@ class Manifest(BaseModel):
     build: Mapping[str, Any]
     notes: Mapping[str, Any]
     files: Mapping[str, FileEntry]
+
+    @cached_property
+    def update(self) -> UpdateNote | None:
+        """What the update that made the snapshot noted; None of an import, and of a snapshot of an early version."""
+        note = self.notes.get(UPDATE)
+        try:
+            return None if note is None else UpdateNote.model_validate(note)
+        except ValidationError:
+            return None
 
     @property
     def missing_reports(self) -> int:

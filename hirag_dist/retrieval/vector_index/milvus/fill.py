@@ -141,12 +141,10 @@ class CollectionFill:
         """Yield the bases of the updates that led to the snapshot, the nearest first."""
         manifest = self.snapshot.manifest
         for _ in range(_MAX_ANCESTORS):
-            update = manifest.notes.get("update")
-            base = update.get("base") if isinstance(update, dict) else None
-            if not base:
+            if manifest.update is None or manifest.update.base is None:
                 return
-            yield str(base)
-            folder = snapshot_path(str(base))
+            yield manifest.update.base
+            folder = snapshot_path(manifest.update.base)
             try:
                 manifest = parse_manifest(self.snapshot.store.read_bytes(f"{folder}/{MANIFEST}"), folder)
             except (HiragError, OSError):  # it was removed
