@@ -19,14 +19,15 @@ from hirag_dist.llm.call import (
     CallReply,
     ChatCall,
     ModelGroup,
+    NotSent,
     PricedModel,
+    SystematicRefusals,
     finish_if_sent,
     group_models,
     in_order,
     ledger_key,
 )
 from hirag_dist.llm.key_locks import KeyLocks
-from hirag_dist.llm.refusals import NotSent, SystematicRefusals
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.reply_store.block_format import record_of, reply_from
 from hirag_dist.llm.retry import RetriedCalls

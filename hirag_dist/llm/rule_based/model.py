@@ -15,7 +15,7 @@ from typing import NamedTuple
 from hirag_dist.core.prompts.templates import BAR, DONE, FIELD
 from hirag_dist.core.text.normalize import is_name, name_key, shorten
 from hirag_dist.errors import RequestRejected
-from hirag_dist.llm.rule_based.answers import answer, map_answer, reduce_answer, short_answer
+from hirag_dist.llm.rule_based.answers import answer, map_answer, reduce_answer, short_answer, summarise
 from hirag_dist.llm.rule_based.finder import best_names, described, find_entities, related
 from hirag_dist.llm.rule_based.language import UNSPACED, content_words, sentences, split_sentences
 from hirag_dist.llm.rule_based.requests import (
@@ -30,7 +30,6 @@ from hirag_dist.llm.rule_based.requests import (
     safe_name,
     write,
 )
-from hirag_dist.llm.rule_based.summaries import summarise
 from hirag_dist.types import ChatReply, ChatRequest, FoundName, Message, RateLimits
 
 _RECORD = re.compile(r"^\s*\[?([ERC]\d+)\]?[.:)]?\s+(.*)$")
