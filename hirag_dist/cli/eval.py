@@ -220,17 +220,15 @@ def _show(order: SessionOptions, report: Mapping[str, Any], findings: Findings, 
         out.print(bill_table([{"stage": row["step"]} | row for row in report["usage"]]))
     units = report["units"]
     out.print(
-        f"{count_noun(units['new'], 'unit')} done in {report['seconds']:.1f} s, {units['from_before']:,} from "
-        "before; this "
-        f"run {sent_line(report['this_run'])}."
+        f"{count_noun(units['new'], 'unit')} done in {report['seconds']:.1f} s, {units['from_before']:,} from before; "
+        f"this run {sent_line(report['this_run'])}."
     )
     letters = report["dead_letters"]
     if letters["count"]:
         first = letters["shown"][0]
         out.print(
             f"[yellow]Incomplete: {count_noun(letters['count'], 'dead letter')}.[/yellow] No figure counts what "
-            "has one; "
-            "the next run tries again."
+            "has one; the next run tries again."
         )
         out.print(f"The first, {first['step']} {first['id']}: {first['reason']}", markup=False)
     out.print(f"Wrote {order.out}/report.html and {order.out}/report.json.", markup=False)

@@ -29,7 +29,7 @@ from hirag_dist.cli._output import err
 from hirag_dist.errors import ConfigError
 
 if TYPE_CHECKING:
-    from hirag_dist.mcp.backend import Backend
+    from hirag_dist.mcp import Backend
     from hirag_dist.mcp.run import HttpOptions
 
 _OPEN_S = 5.0  # for an index to open before clients are served; an error in this time ends the command
@@ -128,7 +128,7 @@ async def _service(target: str, connection: dict[str, Any], options: HttpOptions
         ConfigError: the address is open to the network, and the service answers callers without a token.
     """
     from hirag_dist.client import AsyncHiragClient, Unauthenticated
-    from hirag_dist.mcp.backend import ServiceBackend
+    from hirag_dist.mcp import ServiceBackend
 
     client = AsyncHiragClient(target, **connection)
     if options is not None and options.is_open:
@@ -154,7 +154,7 @@ async def _index(uri: str, config: Any, limits: dict[str, Any], reach: frozenset
         HiragError: it cannot be opened.
     """
     from hirag_dist.api.index import open_index_async
-    from hirag_dist.mcp.backend import IndexBackend
+    from hirag_dist.mcp import IndexBackend
 
     opening = asyncio.create_task(open_index_async(uri, config=config, **limits))
     await asyncio.wait({opening}, timeout=_OPEN_S)

@@ -46,8 +46,8 @@ from hirag_dist.types import (
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire.addresses import DEFAULT_LISTEN
 from hirag_dist.wire.convert import level_from_proto
+from hirag_dist.wire.error_status import SERVING, HealthCheckRequest
 from hirag_dist.wire.records import record_of
-from hirag_dist.wire.status_details import SERVING, HealthCheckRequest
 
 
 class AsyncHiragClient:

@@ -19,9 +19,17 @@ from hirag_dist.types import Answer, Query, QueryOptions, Retrieval, as_query
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire.addresses import DEFAULT_LISTEN, MAX_MESSAGE_BYTES, proxy_options
 from hirag_dist.wire.convert import answer_from_proto, lookup_request, query_to_proto
-from hirag_dist.wire.error_status import REQUEST_ID_KEY, DeadlinePassed, RequestTooLarge, Unauthenticated, error_of
+from hirag_dist.wire.error_status import (
+    HEALTH_WATCH,
+    REQUEST_ID_KEY,
+    DeadlinePassed,
+    HealthCheckRequest,
+    HealthCheckResponse,
+    RequestTooLarge,
+    Unauthenticated,
+    error_of,
+)
 from hirag_dist.wire.records import record_of
-from hirag_dist.wire.status_details import HEALTH_WATCH, HealthCheckRequest, HealthCheckResponse
 
 _SERVICE = pb.DESCRIPTOR.services_by_name["QueryService"]
 SERVICE_NAME: str = _SERVICE.full_name

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -32,9 +34,7 @@ from hirag_dist.storage.store import Store
 
 if TYPE_CHECKING:
     from hirag_dist.indexing.changed_documents import DocumentSelection
-import json
-import logging
-
+logger = logging.getLogger(__name__)
 KEPT = 20  # records of earlier builds
 IN_SHORT = ("stage", "unit_id", "reason", "attempts")  # columns of REJECTS
 _WRITE_EVERY_S = 1.0
@@ -432,9 +432,6 @@ def measured_speeds(stages: Iterable[Mapping[str, Any]]) -> dict[str, float]:
             tokens[name] = tokens.get(name, 0) + row["output_tokens"]
             seconds[name] = seconds.get(name, 0.0) + stage["seconds"]
     return {name: n / seconds[name] for name, n in tokens.items() if n >= _LEAST_TOKENS and seconds[name]}
-
-
-logger = logging.getLogger(__name__)
 
 
 def read_record(store: Store, path: str) -> dict[str, Any] | None:

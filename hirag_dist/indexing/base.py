@@ -146,7 +146,7 @@ class UpdateBase:
             whole = pa.concat_tables([schema.empty_table(), *parts])
             return whole.sort_by([(name, "ascending") for name in by]).combine_chunks()
         table = self.spill.table(parts, schema, by)
-        return table if all(column.num_chunks <= 1 for column in table.columns) else self.spill.rows(table, None)
+        return table if all(column.num_chunks <= 1 for column in table.columns) else self.spill.whole([table], schema)
 
     def mapped(self, parts: Iterable[pa.Table], schema: pa.Schema) -> pa.Table:
         """Return tables one after another as one, mapped from a file."""

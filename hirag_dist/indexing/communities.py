@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from hirag_dist.config.model import Config
 from hirag_dist.core.graph.csr import build_graph, relation_ends, rows_of
-from hirag_dist.core.reports.selection import ReportOutlines, report_outlines
+from hirag_dist.core.reports.selection import OUTLINES, ReportOutlines, report_outlines
 from hirag_dist.core.row_changes import rows_with
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.base import UpdateBase
@@ -84,7 +84,17 @@ def find_communities(
     communities = base.joined([context.datasets.read(detected.communities).cast(COMMUNITIES)])
     max_lines, degree = max_report_lines(context.config), np.diff(links.indptr)
     outlines = _mapped_outlines(
-        base, report_outlines(communities, ids, tables.relations, degree, max_lines, MAX_TREE_REPORTS, ends)
+        base,
+        report_outlines(
+            communities,
+            ids,
+            tables.relations,
+            degree,
+            max_lines,
+            MAX_TREE_REPORTS,
+            ends,
+            lambda parts: base.mapped(parts, OUTLINES),
+        ),
     )
     del ends
     known = None
@@ -105,8 +115,8 @@ def _mapped_graph(base: UpdateBase, graph: CsrGraph) -> CsrGraph:
 
 def _mapped_outlines(base: UpdateBase, outlines: ReportOutlines) -> ReportOutlines:
     return ReportOutlines(
-        base.joined([outlines.below]),
-        base.joined([outlines.above]),
+        outlines.below,
+        outlines.above,
         base.joined([outlines.entities]),
         base.joined([outlines.relations]),
         base.mapped_sets(outlines.entity_rows),

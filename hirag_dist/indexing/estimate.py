@@ -451,14 +451,14 @@ def _due_texts(base: UpdateBase, changed: _Changes, config: Config) -> Mapping[s
             else config.clustering.target_size * member_tokens(config, 0) + replies[0]
         )
         tokens = urgent * each
-    summaries = np.maximum(summaries, urgent)
+    summaries = _with_urgent(summaries, urgent)
     n_missing = base.snapshot.manifest.missing_reports  # they are not due
     n_reports = base.table("report_inputs").num_rows - n_missing
     n_communities = n_reports + n_missing
     size = counts["entities"] / max(n_communities, 1)
     reports = _groups_due(touched, size, n_reports, staleness) * n_reports / max(n_communities, 1)
     if not n_missing:
-        reports = np.maximum(reports, _deriving(base.table("report_inputs"), changed.removed_keys))
+        reports = _with_urgent(reports, _deriving(base.table("report_inputs"), changed.removed_keys))
     report = min(size * REPORT_IN_PER_ENTITY, REPORT_FILLED * config.communities.report_tokens) + replies[1]
     return {
         "summaries": _due_estimate(total, summaries, tokens),
@@ -469,6 +469,11 @@ def _due_texts(base: UpdateBase, changed: _Changes, config: Config) -> Mapping[s
 def _due_estimate(total: int, due: NDArray[np.float64], tokens: float) -> DueEstimate:
     most = math.ceil(due[2]) + (due[2] > 0)  # a few words that change one text may change the one above too
     return DueEstimate(total, round(due[1]), 0, int(tokens), (math.floor(due[0]), int(most)))
+
+
+def _with_urgent(due: NDArray[np.float64], urgent: int) -> NDArray[np.float64]:
+    """Return due texts with those that derive from removed text, some of which go with their group."""
+    return np.maximum(due, [urgent * _FEWEST_DUE, urgent, urgent + due[1] if urgent else 0.0])
 
 
 def _groups_due(changed: float, size: float, n_groups: int, staleness: float) -> NDArray[np.float64]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
-
-import pyarrow as pa
 
 from hirag_dist.config.model import Config
 from hirag_dist.errors import SnapshotError
@@ -39,23 +38,27 @@ class WantedDocuments:
 
 
 def wanted_documents(
-    documents: pa.Table,
+    documents: Dataset,
+    datasets: DatasetStore,
     has_places: Callable[[UpdateBase], bool],
     metadata: DocumentMetadata = NO_METADATA,
 ) -> WantedDocuments:
     """Return all documents of a table, with their places and metadata.
 
     Args:
-        documents: DOCUMENTS.
+        documents: DOCUMENTS; read only where a snapshot may have them.
         has_places: whether a snapshot with these documents has their places (`same_places`).
     """
-    digest = table_digest(documents.sort_by("document_id").cast(DOCUMENTS))
+
+    @cache
+    def digest() -> str:
+        return table_digest(datasets.read(documents).sort_by("document_id").cast(DOCUMENTS))
 
     def same(former: UpdateBase) -> bool:
-        is_same = former.snapshot.manifest.content["documents"] == digest
+        is_same = former.snapshot.manifest.content["documents"] == digest()
         return is_same and has_places(former) and metadata.equals(former)
 
-    return WantedDocuments(documents.num_rows, same)
+    return WantedDocuments(documents.rows, same)
 
 
 def same_places(datasets: DatasetStore, places: Dataset, base: UpdateBase) -> bool:

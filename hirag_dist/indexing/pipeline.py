@@ -388,7 +388,7 @@ class Build:
             return None
         store, datasets, now = context.runner.store, context.datasets, changed.documents
         has_places = partial(same_places, datasets, now.places)
-        wanted = wanted_documents(datasets.read(now.documents), has_places, now.metadata)
+        wanted = wanted_documents(now.documents, datasets, has_places, now.metadata)
         return former_snapshot(base, context.config, wanted, lambda former: open_base(store, former, decisive)[0])
 
     def _unchanged(self, base: UpdateBase) -> BuildResult:

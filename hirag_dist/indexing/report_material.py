@@ -118,10 +118,10 @@ def report_material(
             _one(graph.relations["relation_id"].take(pa.array(texts[~is_entity] - n_entities))),
         ]
     )
-    written = written_inputs(REPORT_INPUTS.empty_table()["inputs"], pa.chunked_array([ids]))
+    state = REPORT_INPUTS.empty_table() if known is None else known.state
+    written = written_inputs(state["inputs"], pa.chunked_array([ids]))
     digests, is_known = np.zeros(len(ids), np.int64), np.zeros(len(ids), bool)
     if known is not None:
-        written = written_inputs(known.state["inputs"], pa.chunked_array([ids]))
         current = (known.state["stale_share"].to_numpy() == 0)[written.owners] & (written.ids >= 0)
         if not known.any_claims:
             digests[written.ids[current]] = written.digests[current]

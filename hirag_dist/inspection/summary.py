@@ -40,6 +40,8 @@ TABLES = ("documents", "chunks", "entities", "relations", "clusters", "layers", 
 
 _HUBS = 20
 _EXAMPLES = 5
+_PROBLEMS = ("rejected", "rate_limited", "failed")
+_SUMMED = ("calls", "ledger_hits", "input_tokens", "cached_tokens", "output_tokens", *_PROBLEMS)
 
 
 def inspect_tables(tables: Mapping[str, pa.Table], manifest: Mapping[str, Any], bfs: Bfs = hop_distances) -> Inspection:
@@ -256,14 +258,7 @@ def added_lines(name: str, lines: tuple[BillLine, ...]) -> BillLine:
     """Return the sums of lines as one."""
     return BillLine(
         stage=name,
-        calls=sum(line.calls for line in lines),
-        ledger_hits=sum(line.ledger_hits for line in lines),
-        input_tokens=sum(line.input_tokens for line in lines),
-        cached_tokens=sum(line.cached_tokens for line in lines),
-        output_tokens=sum(line.output_tokens for line in lines),
         cost_usd=total_cost(line.cost_usd for line in lines),
-        rejected=sum(line.rejected for line in lines),
-        rate_limited=sum(line.rate_limited for line in lines),
-        failed=sum(line.failed for line in lines),
         models=tuple(dict.fromkeys(model for line in lines for model in line.models)),
+        **{field: sum(getattr(line, field) for line in lines) for field in _SUMMED},
     )

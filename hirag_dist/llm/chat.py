@@ -19,14 +19,15 @@ from hirag_dist.llm.call import (
     CallReply,
     ChatCall,
     ModelGroup,
+    NotSent,
     PricedModel,
+    SystematicRefusals,
     finish_if_sent,
     group_models,
     in_order,
     ledger_key,
 )
 from hirag_dist.llm.key_locks import KeyLocks
-from hirag_dist.llm.refusals import NotSent, SystematicRefusals
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.reply_store.block_format import record_of, reply_from
 from hirag_dist.llm.retry import RetriedCalls
@@ -172,7 +173,7 @@ class EndpointPool:
                 if answer.is_new:
                     self._note_refused(request, reason)
                     if model.paid:
-                        self._retried.limiter.on_refused(model.endpoint)
+                        self._retried.limiter.of(model.endpoint).on_refused()
                 if request.divisible and isinstance(refusal, CutOffReply) and is_short_of_limit(asked, reply):
                     return rejected(f"{reason}, before the limit of {asked.max_tokens}", attempt + 1, too_long=True)
                 if is_incomplete(refusal):

@@ -152,10 +152,10 @@ class RetriedCalls:
         available = [each for each in targets if self._is_available(each)]
         if not available:
             return None
-        ready = [each for each in available if self.limiter.pause_s(each.endpoint) <= self.limiter.long_pause_s]
+        ready = [each for each in available if self.limiter.of(each.endpoint).pause_s() <= self.limiter.long_pause_s]
         if not ready:  # all ask for a long pause: the one whose pause ends first
-            ready = [min(available, key=lambda each: self.limiter.pause_s(each.endpoint))]
-        chosen = min(ready, key=lambda each: (self.limiter.load(each.endpoint) + 1) / each.weight)
+            ready = [min(available, key=lambda each: self.limiter.of(each.endpoint).pause_s())]
+        chosen = min(ready, key=lambda each: (self.limiter.of(each.endpoint).load() + 1) / each.weight)
         breaker = self._breaker(chosen)
         if breaker.failures >= MAX_FAILURES:  # one call tries the endpoint; the others wait for its outcome
             breaker.down_until = now + self.policy.trial_s

@@ -23,7 +23,7 @@ from hirag_dist._version import __version__
 from hirag_dist.core.retrieval.context import citations, render_context
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import HiragError, InvalidQuery, NotFound
-from hirag_dist.mcp.backend import Backend, Caller
+from hirag_dist.mcp import Backend, Caller
 from hirag_dist.types import Answer, Citation, PathItem, Query, Retrieval
 from hirag_dist.wire.addresses import DEFAULT_INDEX, SCHEME, resource_uri
 from hirag_dist.wire.error_status import DeadlinePassed, reason_of

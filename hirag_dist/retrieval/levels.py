@@ -20,8 +20,8 @@ from hirag_dist.core.retrieval.bridge import (
     question_scores,
     weight_order,
 )
+from hirag_dist.core.retrieval.entity_linking import along_first, asks_for_paths, joined_in_order
 from hirag_dist.core.retrieval.graphrag_local import relation_order, relations_at
-from hirag_dist.core.retrieval.named_entities import along_first, asks_for_paths, joined_in_order
 from hirag_dist.retrieval.question import Found, Question, Scored
 from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.types import BY_NAME, BY_VECTOR, IntVector

@@ -12,15 +12,16 @@ from numpy.typing import NDArray
 
 from hirag_dist.config.model import RetrievalConfig as RetrievalConfig
 from hirag_dist.core.graph.shortest_paths import PathFinder
-from hirag_dist.core.retrieval.entity_linking import NamePhrase, rows_of
-from hirag_dist.core.retrieval.levels import RankedCommunity
-from hirag_dist.core.retrieval.named_entities import (
+from hirag_dist.core.retrieval.entity_linking import (
     LOCAL_SHARE,
     NamedEntity,
+    NamePhrase,
     named_endpoints,
     named_entities,
     named_first,
+    rows_of,
 )
+from hirag_dist.core.retrieval.levels import RankedCommunity
 from hirag_dist.retrieval.deadline import CooperativeDeadline
 from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.types import IntVector, Retrieval

@@ -44,10 +44,6 @@ class IndexDefinition:
     uri: str
     title: str = ""
 
-    def admits(self, caller: Caller) -> bool:
-        """Return whether a caller may ask the index."""
-        return caller.may_ask(self.name)
-
 
 @dataclass(frozen=True, slots=True)
 class CatalogueLimits:
@@ -175,7 +171,7 @@ class IndexCatalogue(IndexSource):
         if not name:
             name = self._default_of(caller)
         index = (self._indexes or {}).get(name)
-        if not caller.may_ask(name) or index is None or not index.definition.admits(caller):
+        if not caller.may_ask(name) or index is None:
             raise index_not_found(name)
         return index
 
@@ -186,7 +182,7 @@ class IndexCatalogue(IndexSource):
         found = self._visible.get(key)
         if found is None:
             indexes = (self._indexes or {}).values()
-            definitions = [index.definition for index in indexes if index.definition.admits(caller)]
+            definitions = [index.definition for index in indexes if caller.may_ask(index.definition.name)]
             only = len(definitions) == 1
             default = self._default if self._default in {definition.name for definition in definitions} else None
             found = [

@@ -7,11 +7,11 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from urllib.parse import urlsplit
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
-from prometheus_client.exposition import choose_encoder
+from prometheus_client.exposition import MetricsHandler
 
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.wire.addresses import join_address, split_address
@@ -66,33 +66,25 @@ class _Server6(_Server):
     address_family = socket.AF_INET6
 
 
-def _page_class(registry: CollectorRegistry, ready: Callable[[], bool]) -> type[BaseHTTPRequestHandler]:
+def _page_class(registry: CollectorRegistry, ready: Callable[[], bool]) -> type[MetricsHandler]:
     """Return the handler of requests."""
 
-    class Page(BaseHTTPRequestHandler):
+    class Page(MetricsHandler.factory(registry)):  # type: ignore[misc]
         timeout = _TIMEOUT_S
         server_version, sys_version = "hirag-dist", ""
 
-        def do_GET(self) -> None:
+        def do_GET(self) -> None:  # noqa: N802 - the name that the library calls
             path = urlsplit(self.path).path
             if path == "/metrics":
-                encode, kind = choose_encoder(self.headers.get("Accept", ""))
-                self._reply(200, encode(registry), kind)
+                super().do_GET()
             elif path == "/ready":
                 serving = ready()
-                self._reply(200 if serving else 503, b"serving\n" if serving else b"not serving\n", "text/plain")
+                self.send_response(200 if serving else 503)
+                self.send_header("Content-Type", "text/plain")
+                self.end_headers()
+                self.wfile.write(b"serving\n" if serving else b"not serving\n")
             else:
                 self.send_error(404)
-
-        def _reply(self, code: int, body: bytes, kind: str) -> None:
-            self.send_response(code)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *args: object) -> None:
-            """Log nothing: every scrape would be a line."""
 
     return Page
 

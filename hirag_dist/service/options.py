@@ -41,7 +41,7 @@ class ServerOptions:
         reuse_port: let several processes share the port.
         tls_cert, tls_key: PEM files of the server's certificate chain and key.
         tls_client_ca: PEM file of the authority that signs clients' certificates; with it, clients need one (mTLS).
-        callers_file: as of `caller_registry.read_callers`; with it, callers need a token or a certificate.
+        callers_file: as of `callers.read_callers`; with it, callers need a token or a certificate.
         callers_grace_s: seconds for which the callers stay valid when that file is missing, unreadable or empty; then
             every caller is refused.
         anonymous_labels: labels of callers if there is no callers file; None for all.

@@ -16,9 +16,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from hirag_dist.core.access import spans
-from hirag_dist.core.metadata.columns import FieldColumn
-from hirag_dist.core.metadata.dates import parse_period
-from hirag_dist.core.metadata.visibility import DERIVED, DIVISIBLE, WHOLE
+from hirag_dist.core.metadata.columns import DERIVED, DIVISIBLE, WHOLE, FieldColumn
+from hirag_dist.core.metadata.fields import parse_period
 from hirag_dist.storage import layout
 from hirag_dist.storage.serving.column_arrays import Batches, Create, Lists, Save, ids_of, numbers, rows_of_column
 from hirag_dist.storage.serving.mmap_files import ServingFiles

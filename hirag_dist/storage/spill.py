@@ -1,8 +1,8 @@
 """Tables and matrices spilled to a temporary folder and memory-mapped: what is read, and what a snapshot is made from.
 
 A snapshot takes every table whole, in the order of its ids. Spilled tables are pages that the system may drop; in
-memory are two copies of a piece of one column, and the columns that a table is sorted by. Tables and columns of a few
-kilobytes stay in memory: a small build has hundreds, and a file for each would take longer than its content.
+memory are a block of one column, and the columns that a table is sorted by. Tables of a few kilobytes stay in memory: a
+small build has hundreds, and a file for each would take longer than its content.
 
 A shuffle file has an entry for each piece, four little endian int64: offset, length, CRC-32 of the piece, and CRC-32 of
 these three. Then follows each piece as an Arrow IPC stream; an empty piece takes no bytes. In Parquet, with a row group
@@ -20,10 +20,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from hirag_dist.errors import StoreError, WorkFileDamaged
 from hirag_dist.storage.file_locks import lock_file
@@ -84,9 +86,10 @@ def _stream(table: pa.Table) -> pa.Buffer:
 
 _PREFIX, _LOCK, _NEW_LOCK = "hirag-publish-", "lock", "new-lock"
 _PIECE_BYTES = 1 << 30  # of one array of a column: below the reach of 32-bit offsets
+_SMALL_BYTES = 1 << 16  # of a table that stays in memory
+_MEMORY_BYTES = 1 << 16  # of one buffer of an array in memory
 _BLOCK_BYTES = 64 << 20  # sorted at a time
 _BLOCK_ROWS = 65_536
-_SMALL_BYTES = 1 << 16  # of a table or a column that is not written to a file
 _MIN_SLICE_ROWS = 256  # on average, for a table to stay in slices
 
 
@@ -112,14 +115,12 @@ class SpillFile:
         Raises:
             StoreError: the temporary folder is full or cannot be written to.
         """
-        with self._errors():
-            spilled = self._spilled(parts, schema)
-            order = _order(spilled, by)
-            slices = _slices(spilled, order)
-            if slices is None:
-                columns = [self._column(spilled.column(at), order, field) for at, field in enumerate(schema)]
-        _release_unused(spilled)
-        return slices if slices is not None else pa.Table.from_arrays(columns, schema=schema)
+        spilled = self.whole(parts, schema)
+        order = _order(spilled, by)
+        if order is None:
+            return spilled
+        slices = _slices(spilled, order)
+        return self.rows(spilled, order) if slices is None else slices
 
     def whole(self, parts: Iterable[pa.Table], schema: pa.Schema) -> pa.Table:
         """Return tables as one, mapped, in the order of the parts; each column one array, if it is below the limit.
@@ -130,22 +131,38 @@ class SpillFile:
         Raises:
             StoreError: as `table`.
         """
+        pending, first, n_bytes = iter(parts), [schema.empty_table()], 0
+        for part in pending:
+            first.append(part)
+            n_bytes += part.nbytes
+            if n_bytes > _SMALL_BYTES:
+                break
+        else:
+            return pa.concat_tables(first).combine_chunks()
+        columns = [_Column(self._folder, field.type, self._piece_bytes) for field in schema]
         with self._errors():
-            spilled = self._spilled(parts, schema)
-        return spilled if all(column.num_chunks <= 1 for column in spilled.columns) else self.rows(spilled, None)
+            for part in chain(first, pending):
+                for column, given in zip(columns, part.columns, strict=True):
+                    for block in given.chunks:
+                        column.append(block)
+            arrays = [column.finish() for column in columns]
+        pa.default_memory_pool().release_unused()
+        return pa.Table.from_arrays(arrays, schema=schema)
 
-    def rows(self, table: pa.Table, rows: IntVector | None) -> pa.Table:
+    def rows(self, table: pa.Table, rows: IntVector) -> pa.Table:
         """Return rows of a table in some order, mapped; each column one array, if it is below the limit.
 
         Args:
-            rows: (any,) int64; None: all rows in their order.
+            rows: (any,) int64.
 
         Raises:
             StoreError: as `table`.
         """
+        if table.nbytes <= _SMALL_BYTES:
+            return table.take(pa.array(rows)).combine_chunks()
         with self._errors():
-            columns = [self._column(table.column(at), rows, field) for at, field in enumerate(table.schema)]
-        _release_unused(table)
+            columns = [self._rows(column, rows) for column in table.columns]
+        pa.default_memory_pool().release_unused()
         return pa.Table.from_arrays(columns, schema=table.schema)
 
     def matrix(self, blocks: Iterable[FloatMatrix], dim: int) -> FloatMatrix:
@@ -182,32 +199,11 @@ class SpillFile:
         blocks = (matrix[rows[first : first + step]] for first in range(0, len(rows), step))
         return self.matrix(blocks, matrix.shape[1])
 
-    def _spilled(self, parts: Iterable[pa.Table], schema: pa.Schema) -> pa.Table:
-        pending, small, n_bytes = iter(parts), [], 0
-        for part in pending:
-            small.append(part)
-            n_bytes += part.nbytes
-            if n_bytes > _SMALL_BYTES:
-                break
-        else:
-            return pa.concat_tables(small) if small else schema.empty_table()
-        path = self._folder / f"{uuid.uuid4().hex}.arrow"
-        with pa.ipc.new_file(str(path), schema) as writer:
-            for part in chain(small, pending):
-                writer.write_table(part)
-        return _mapped(path)
-
-    def _column(self, column: pa.ChunkedArray, order: IntVector | None, field: pa.Field) -> pa.ChunkedArray:
-        pieces = _pieces(_blocks(column, order, min(_BLOCK_BYTES, self._piece_bytes)), self._piece_bytes)
-        if column.nbytes <= _SMALL_BYTES:
-            return pa.chunked_array(list(pieces), field.type)
-        path = self._folder / f"{uuid.uuid4().hex}.arrow"
-        schema = pa.schema([field])
-        with pa.ipc.new_file(str(path), schema) as writer:
-            for piece in pieces:
-                writer.write_batch(pa.record_batch([piece], schema=schema))
-                pa.default_memory_pool().release_unused()
-        return _mapped(path).column(0)
+    def _rows(self, column: pa.ChunkedArray, rows: IntVector) -> pa.ChunkedArray:
+        written = _Column(self._folder, column.type, self._piece_bytes)
+        for block in _blocks(column, rows, min(_BLOCK_BYTES, self._piece_bytes)):
+            written.append(block)
+        return written.finish()
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -258,16 +254,143 @@ def _unwritable(folder: Path, error: OSError) -> StoreError:
     )
 
 
-def _release_unused(table: pa.Table) -> None:
-    if table.nbytes > _SMALL_BYTES:
-        pa.default_memory_pool().release_unused()
+class _Buffer:
+    """Bytes that are written piece by piece: few stay in memory, more are mapped from a file."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._path: Path | None = None
+        self._waiting: list[bytes] = []
+        self._n_waiting = 0
+
+    def write(self, values: NDArray[Any]) -> None:
+        """Append the bytes of contiguous values."""
+        if values.nbytes > _MEMORY_BYTES:
+            self._flush(values.data)
+            return
+        self._waiting.append(values.tobytes())
+        self._n_waiting += values.nbytes
+        if self._n_waiting > _MEMORY_BYTES:
+            self._flush()
+
+    def finish(self) -> pa.Buffer:
+        """Return all bytes. A file is removed; its pages stay while they are mapped."""
+        if self._path is None:
+            return pa.py_buffer(b"".join(self._waiting))
+        self._flush()
+        with pa.memory_map(str(self._path)) as source:
+            buffer = source.read_buffer()
+        self._path.unlink()
+        return buffer
+
+    def _flush(self, values: memoryview | bytes = b"") -> None:
+        self._path = self._path or self._folder / f"{uuid.uuid4().hex}.buffer"
+        with self._path.open("ab") as file:
+            file.write(b"".join(self._waiting))
+            file.write(values)
+        self._waiting, self._n_waiting = [], 0
 
 
-def _mapped(path: Path) -> pa.Table:
-    with pa.memory_map(str(path)) as source:
-        table = pa.ipc.open_file(source).read_all()
-    path.unlink()  # the pages stay while they are mapped
-    return table
+class _Array:
+    """An Arrow array that is written block by block: the buffers that the Arrow columnar format has for its type."""
+
+    def __init__(self, folder: Path, kind: pa.DataType) -> None:
+        self._kind = kind
+        self._valid: list[int | NDArray[np.bool_]] = []  # of each block: its length, where no value is null
+        self._values, self._data = _Buffer(folder), _Buffer(folder)
+        self._children = [_Array(folder, kind.field(at).type) for at in range(kind.num_fields)]
+        self._end = 0  # offset where the next block begins
+        if self._has_offsets:
+            self._values.write(np.zeros(1, self._offset_type))
+
+    @property
+    def _has_offsets(self) -> bool:
+        kind = self._kind
+        is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind)
+        return bool(is_text or pa.types.is_list(kind))
+
+    @property
+    def _offset_type(self) -> type[np.signedinteger[Any]]:
+        return np.int64 if pa.types.is_large_string(self._kind) else np.int32
+
+    def append(self, block: pa.Array) -> None:
+        """Append an array of the type."""
+        n_rows, kind = len(block), self._kind
+        self._valid.append(n_rows if not block.null_count else block.is_valid().to_numpy(zero_copy_only=False))
+        if pa.types.is_struct(kind):
+            for at, child in enumerate(self._children):
+                child.append(block.field(at))
+        elif pa.types.is_boolean(kind):
+            self._values.write(block.fill_null(False).to_numpy(zero_copy_only=False))
+        elif not n_rows:
+            return
+        elif self._has_offsets:
+            buffers = block.buffers()
+            offsets = np.frombuffer(buffers[1], self._offset_type)[block.offset : block.offset + n_rows + 1]
+            first, end = int(offsets[0]), int(offsets[-1])
+            self._values.write(offsets[1:] + self._offset_type(self._end - first))
+            self._end += end - first
+            if self._children:
+                self._children[0].append(block.values.slice(first, end - first))
+            elif end > first:
+                self._data.write(np.frombuffer(buffers[2], np.uint8)[first:end])
+        else:
+            width = kind.bit_width // 8
+            values = np.frombuffer(block.buffers()[1], np.uint8)
+            self._values.write(values[block.offset * width : (block.offset + n_rows) * width])
+
+    def finish(self) -> pa.Array:
+        """Return all blocks as one array."""
+        kind = self._kind
+        n_rows = sum(own if isinstance(own, int) else len(own) for own in self._valid)
+        valid = None
+        if not all(isinstance(own, int) for own in self._valid):
+            valid = _bits(np.concatenate([np.ones(own, bool) if isinstance(own, int) else own for own in self._valid]))
+        children = [child.finish() for child in self._children]
+        buffers = [valid]
+        if pa.types.is_boolean(kind):
+            buffers.append(_bits(np.frombuffer(self._values.finish(), np.bool_)))
+        elif not pa.types.is_struct(kind):
+            buffers.append(self._values.finish())
+        if self._has_offsets and not children:
+            buffers.append(self._data.finish())
+        return pa.Array.from_buffers(kind, n_rows, buffers, children=children or None)
+
+
+def _bits(values: NDArray[np.bool_]) -> pa.Buffer:
+    return pa.py_buffer(np.packbits(values, bitorder="little").tobytes())
+
+
+class _Column:
+    """A column that is written block by block, of one array or of several that stay below a limit."""
+
+    def __init__(self, folder: Path, kind: pa.DataType, piece_bytes: int) -> None:
+        self._folder = folder
+        self._kind = kind
+        self._piece_bytes = piece_bytes
+        self._array: _Array | None = None
+        self._n_bytes = 0
+        self._finished: list[pa.Array] = []
+
+    def append(self, block: pa.Array) -> None:
+        """Append an array, whole, to the last array or as the next one."""
+        if not len(block):
+            return
+        if self._n_bytes + block.nbytes > self._piece_bytes:
+            self._close()
+        self._array = self._array or _Array(self._folder, self._kind)
+        self._array.append(block)
+        self._n_bytes += block.nbytes
+
+    def finish(self) -> pa.ChunkedArray:
+        """Return all blocks as a column."""
+        self._close()
+        return pa.chunked_array(self._finished, self._kind)
+
+    def _close(self) -> None:
+        if self._array is not None:
+            self._finished.append(self._array.finish())
+        self._array, self._n_bytes = None, 0
 
 
 def _order(table: pa.Table, by: Sequence[str]) -> IntVector | None:
@@ -314,34 +437,27 @@ def _slices(table: pa.Table, order: IntVector | None) -> pa.Table | None:
     return pa.concat_tables([table.slice(first, length) for first, length in pairs])
 
 
-def _blocks(column: pa.ChunkedArray, order: IntVector | None, n_bytes: int) -> Iterator[pa.Array]:
-    """Yield a column's rows in order, about `n_bytes` at a time."""
-    if order is None:
-        yield from column.chunks
-        return
+def _blocks(column: pa.ChunkedArray, rows: IntVector, n_bytes: int) -> Iterator[pa.Array]:
+    """Yield rows of a column in some order, about `n_bytes` at a time; long runs of rows without a copy."""
     step = min(max(n_bytes * len(column) // max(column.nbytes, 1), 1), _BLOCK_ROWS)
     starts = np.cumsum([0, *map(len, column.chunks)])[:-1]
-    for first in range(0, len(order), step):
-        rows = order[first : first + step]
-        chunks = np.searchsorted(starts, rows, side="right") - 1
+    for first in range(0, len(rows), step):
+        some = rows[first : first + step]
+        chunks = np.searchsorted(starts, some, side="right") - 1
+        places = some - starts[chunks]
+        begins = np.flatnonzero((np.diff(places, prepend=-2) != 1) | (np.diff(chunks, prepend=-1) != 0))
+        if len(begins) * _MIN_SLICE_ROWS <= len(some):
+            lengths = np.diff(np.append(begins, len(some)))
+            for chunk, place, length in zip(chunks[begins], places[begins], lengths, strict=True):
+                yield column.chunk(int(chunk)).slice(place, length)
+            continue
         together = np.argsort(chunks, kind="stable")
         used, bounds = np.unique(chunks[together], return_index=True)
-        offsets = np.split((rows - starts[chunks])[together], bounds[1:])
+        offsets = np.split(places[together], bounds[1:])
         taken = [column.chunk(int(chunk)).take(pa.array(at)) for chunk, at in zip(used, offsets, strict=True)]
-        back = np.empty(len(rows), np.int64)
-        back[together] = np.arange(len(rows))
+        if len(taken) == 1:
+            yield taken[0]
+            continue
+        back = np.empty(len(some), np.int64)
+        back[together] = np.arange(len(some))
         yield pa.concat_arrays(taken).take(pa.array(back))
-
-
-def _pieces(blocks: Iterable[pa.Array], n_bytes: int) -> Iterator[pa.Array]:
-    """Yield arrays joined, each at most `n_bytes` where no single one is larger."""
-    waiting: list[pa.Array] = []
-    waiting_bytes = 0
-    for block in blocks:
-        if waiting and waiting_bytes + block.nbytes > n_bytes:
-            yield pa.concat_arrays(waiting)
-            waiting, waiting_bytes = [], 0
-        waiting.append(block)
-        waiting_bytes += block.nbytes
-    if waiting:
-        yield pa.concat_arrays(waiting)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from hirag_dist.core.prompts.templates import DONE
@@ -41,8 +40,9 @@ def test_a_full_temporary_folder_loses_nothing(bench: Bench, monkeypatch: pytest
     whole = bench.build([LONG]).manifest
     bench.store.delete("snapshots")
     with monkeypatch.context() as patched:
-        patched.setattr("hirag_dist.storage.spill._SMALL_BYTES", 0)
-        patched.setattr(pa.ipc, "new_file", lambda path, schema: pa.RecordBatchFileWriter("/dev/full", schema))
+        for name in ("_SMALL_BYTES", "_MEMORY_BYTES"):
+            patched.setattr(f"hirag_dist.storage.spill.{name}", 0)
+        patched.setattr("hirag_dist.storage.spill._Buffer._flush", lambda *_: Path("/dev/full").write_bytes(b"x"))
         with pytest.raises(StoreError, match="the disk is full; let TMPDIR name a folder"):
             bench.build([LONG])
         assert bench.store.names("snapshots") == []

@@ -247,7 +247,7 @@ async def test_a_reply_is_stored_before_it_is_used_and_after_its_slot_is_free() 
     seen: list[int] = []
 
     async def store(reply: str) -> None:
-        seen.append(world.caller.limiter.load("a"))
+        seen.append(world.caller.limiter.of("a").load())
 
     world.store = store  # type: ignore[method-assign]
     await world.call()

@@ -11,7 +11,7 @@ import pytest
 from mcp.server import MCPServer
 
 from hirag_dist.client import AsyncHiragClient
-from hirag_dist.mcp.backend import ServiceBackend
+from hirag_dist.mcp import ServiceBackend
 from hirag_dist.mcp.run import HttpOptions, serve_http
 from hirag_dist.mcp.tools import ServerSettings, make_server
 from tests.service import fakes

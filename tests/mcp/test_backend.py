@@ -11,7 +11,7 @@ from mcp import Client
 from hirag_dist.api.index import AsyncIndex
 from hirag_dist.errors import SnapshotNotFound
 from hirag_dist.llm.usage import UsageMeter
-from hirag_dist.mcp.backend import Caller, IndexBackend
+from hirag_dist.mcp import Caller, IndexBackend
 from hirag_dist.mcp.tools import ServerSettings, make_server
 from tests.leaky_builds import HIDDEN, NOBODY, Indexes, corpus
 

@@ -152,7 +152,7 @@ async def test_an_unexpected_error_stays_in_the_log(
     async def broken(*_: Any) -> None:
         raise KeyError("a secret of the server")
 
-    monkeypatch.setattr("hirag_dist.mcp.backend.ServiceBackend.describe", broken)
+    monkeypatch.setattr("hirag_dist.mcp.ServiceBackend.describe", broken)
     result = await client.call_tool("describe_index", {})
     assert (result.is_error, text_of(result)) == (True, "internal error; the log of the MCP server has the details")
     assert "a secret of the server" in caplog.text

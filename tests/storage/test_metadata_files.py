@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from hirag_dist import schemas
-from hirag_dist.core.metadata.visibility import DERIVED, DIVISIBLE, WHOLE
+from hirag_dist.core.metadata.columns import DERIVED, DIVISIBLE, WHOLE
 from hirag_dist.storage.metadata_files import map_metadata
 from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store

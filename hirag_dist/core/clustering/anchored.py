@@ -104,6 +104,7 @@ _MIN_QUANTILE_SIZE = 5  # smaller clusters: their least similar member decides
 _N_NEAREST = 8  # clusters that a row tries
 _MIN_NEW = 3  # smaller new clusters join the nearest ones
 _BLOCK_ROWS = 1024
+_BLOCK_VALUES = 1 << 23  # similarities at a time, 16 bytes each
 _LEFT_SHARE = 1 / 3  # of the founding members; a cluster with fewer is dissolved
 
 GroupRows = Callable[[IntVector], tuple[IntVector, IntVector, NDArray[np.float32]]]
@@ -263,8 +264,9 @@ def _candidates(
     similarities = np.empty((len(rows), k), np.float32)
     nearest = np.empty((len(rows), k), np.int64)
     centroids = anchors.centroids[numbers].T
-    for first in range(0, len(rows), _BLOCK_ROWS):
-        block = vectors[rows[first : first + _BLOCK_ROWS]] @ centroids
+    step = max(min(_BLOCK_ROWS, _BLOCK_VALUES // max(len(numbers), 1)), 1)
+    for first in range(0, len(rows), step):
+        block = vectors[rows[first : first + step]] @ centroids
         top = (
             np.argpartition(-block, k - 1, axis=1)[:, :k]
             if k < block.shape[1]
@@ -272,8 +274,8 @@ def _candidates(
         )
         values = np.take_along_axis(block, top, axis=1)
         order = np.lexsort((top, -values), axis=1)
-        similarities[first : first + _BLOCK_ROWS] = np.take_along_axis(values, order, axis=1)
-        nearest[first : first + _BLOCK_ROWS] = numbers[np.take_along_axis(top, order, axis=1)]
+        similarities[first : first + step] = np.take_along_axis(values, order, axis=1)
+        nearest[first : first + step] = numbers[np.take_along_axis(top, order, axis=1)]
     return similarities, nearest
 
 

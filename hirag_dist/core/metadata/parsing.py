@@ -23,7 +23,6 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Final, NamedTuple, cast
 
-from hirag_dist.core.metadata.dates import parse_period
 from hirag_dist.core.metadata.fields import (
     AllOf,
     And,
@@ -36,6 +35,7 @@ from hirag_dist.core.metadata.fields import (
     Operator,
     Or,
     Prefix,
+    parse_period,
 )
 from hirag_dist.types.index_info import RESERVED_WORDS, MetadataField
 

@@ -8,6 +8,7 @@ A community with more below it than a tree may hold is written afterwards, above
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -74,6 +75,7 @@ def missing_reports(communities: pa.Table, reported: pa.ChunkedArray, min_entiti
     return missing
 
 
+_BLOCK_ROWS = 8192  # communities whose outlines are made at a time
 CHILD = pa.struct(
     [
         ("community_id", pa.string()),
@@ -138,6 +140,7 @@ def report_outlines(
     max_lines: int,
     max_tree: int,
     ends: tuple[IntVector, IntVector] | None = None,
+    joined: Callable[[Iterable[pa.Table]], pa.Table] = pa.concat_tables,
 ) -> ReportOutlines:
     """Return the material of each community report: its most connected members and heaviest relations.
 
@@ -149,8 +152,10 @@ def report_outlines(
         max_lines: members, and relations, of one community at most.
         max_tree: communities that are written together, at most.
         ends: `relation_ends` of the relations, where they are known.
+        joined: returns tables one after another as one, in memory or mapped from a file.
     """
     n, n_communities = len(entity_ids), communities.num_rows
+    entity_ids = pa.chunked_array([entity_ids.combine_chunks()])
     level = communities["level"].to_numpy()
     parent = rows_of(communities["parent_id"], communities["community_id"])
     indptr, rows = membership(communities, entity_ids)
@@ -170,33 +175,44 @@ def report_outlines(
     deeper = np.minimum(level[who] + 1, len(community_at) - 1)
     child = np.where(deeper > level[who], community_at[deeper, node], -1)
     placed = _distinct(tree[who] * n + node)
+    del named, at_ends, partly, who, deeper, community_at, source, target
     linked = _distinct(tree[links[0]] * max(relations.num_rows, 1) + links[1])
     in_tree, relation = linked // max(relations.num_rows, 1), linked % max(relations.num_rows, 1)
     names = communities["community_id"].combine_chunks()
-    outlines = pa.table(
-        [
-            names.take(pa.array(tree)),
-            names,
-            communities["level"].combine_chunks(),
-            communities["parent_id"].combine_chunks(),
-            names.take(pa.array(tree[parent], mask=is_above | (parent < 0) | ~is_above[parent])),
-            communities["n_entities"].combine_chunks(),
-            _lists(owner[shown], rows[shown].astype(np.int64), entity_ids, n_communities),
-            _lists(*links, relations["relation_id"], n_communities),
-            _children(communities, parent, child, node, entity_ids),
-        ],
-        schema=OUTLINES,
-    )
+    parent_tree = pa.array(tree[parent], mask=is_above | (parent < 0) | ~is_above[parent])
+    members, shown_rows = owner[shown], rows[shown].astype(np.int64)
+    above = [OUTLINES.empty_table()]
+
+    def below() -> Iterator[pa.Table]:
+        yield OUTLINES.empty_table()
+        for first in range(0, n_communities, _BLOCK_ROWS):  # the lists of all communities take much memory
+            some = communities.slice(first, _BLOCK_ROWS)
+            last = first + some.num_rows
+            columns = [
+                names.take(pa.array(tree[first:last])),
+                some["community_id"],
+                some["level"],
+                some["parent_id"],
+                names.take(parent_tree.slice(first, some.num_rows)),
+                some["n_entities"],
+                _lists(members, shown_rows, entity_ids, first, last),
+                _lists(*links, relations["relation_id"], first, last),
+                _children(communities, parent, child, node, entity_ids, first, last),
+            ]
+            block = pa.table(columns, schema=OUTLINES)
+            above.append(block.filter(pa.array(is_above[first:last])))
+            yield block.filter(pa.array(~is_above[first:last]))
+
     in_order = np.concatenate([np.flatnonzero(~is_above), np.flatnonzero(is_above)])
     return ReportOutlines(
-        outlines.filter(pa.array(~is_above)),
-        outlines.filter(pa.array(is_above)),
+        joined(below()),
+        joined(above),
         pa.table(
             [names.take(pa.array(placed // n)), _take(entity_ids, placed % n), pa.array(degree[placed % n])],
             schema=ENTITY_PLACES,
         ),
         pa.table([names.take(pa.array(in_tree)), _take(relations["relation_id"], relation)], schema=RELATION_PLACES),
-        _rows_by_owner(owner[shown], rows[shown].astype(np.int64), n_communities).take(in_order),
+        _rows_by_owner(members, shown_rows, n_communities).take(in_order),
         _rows_by_owner(*links, n_communities).take(in_order),
     )
 
@@ -261,27 +277,35 @@ def _trees(
 
 
 def _children(
-    communities: pa.Table, parent: IntVector, child: IntVector, node: IntVector, entity_ids: pa.ChunkedArray
+    communities: pa.Table,
+    parent: IntVector,
+    child: IntVector,
+    node: IntVector,
+    entity_ids: pa.ChunkedArray,
+    first: int,
+    last: int,
 ) -> pa.ListArray:
-    """Return the sub-communities of each community, with those of their members that it names."""
-    kids = np.flatnonzero(parent >= 0)
+    """Return the sub-communities of some communities in a row, with those of their members that these name."""
+    kids = np.flatnonzero((parent >= first) & (parent < last))
     kids = kids[np.argsort(parent[kids], kind="stable")]
     place = np.full(communities.num_rows, -1, np.int64)
     place[kids] = np.arange(len(kids))
     inside = np.flatnonzero(child >= 0)
+    inside = inside[place[child[inside]] >= 0]
     inside = inside[np.lexsort((node[inside], place[child[inside]]))]
     fields = [
         _take(communities["community_id"], kids),
         _take(communities["n_entities"], kids),
-        _lists(place[child[inside]], node[inside], entity_ids, len(kids)),
+        _lists(place[child[inside]], node[inside], entity_ids, 0, len(kids)),
     ]
     structs = pa.StructArray.from_arrays(fields, fields=list(CHILD))
-    return pa.ListArray.from_arrays(_offsets(parent[kids], communities.num_rows), structs)
+    return pa.ListArray.from_arrays(_offsets(parent[kids] - first, last - first), structs)
 
 
-def _lists(owner: IntVector, rows: IntVector, ids: pa.ChunkedArray, n_lists: int) -> pa.ListArray:
-    """Return the ids of the rows of each owner; both sorted by owner."""
-    return pa.ListArray.from_arrays(_offsets(owner, n_lists), _take(ids, rows))
+def _lists(owner: IntVector, rows: IntVector, ids: pa.ChunkedArray, first: int, last: int) -> pa.ListArray:
+    """Return the ids of the rows of each owner from `first` to before `last`; both sorted by owner."""
+    some = slice(*np.searchsorted(owner, [first, last]))
+    return pa.ListArray.from_arrays(_offsets(owner[some] - first, last - first), _take(ids, rows[some]))
 
 
 def _offsets(owner: IntVector, n_lists: int) -> pa.Array:

@@ -1,17 +1,22 @@
-"""Identifiers, hashes of content, so that equal inputs give equal ids wherever they are computed; keys of names."""
+"""Identifiers, hashes of content, so that equal inputs give equal ids wherever they are computed; keys of names.
+
+PyArrow is imported by what takes arrays: the process of the browser page has prompts, and so ids, without it.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Sequence
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hirag_dist.core.text.normalize import name_key
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _PLAIN = r"\A[A-Za-z0-9](?:[A-Za-z0-9 '&.,:;/+-]*[A-Za-z0-9])?\z"  # nothing that `name_key` changes but capitals
 
@@ -19,9 +24,13 @@ _PLAIN = r"\A[A-Za-z0-9](?:[A-Za-z0-9 '&.,:;/+-]*[A-Za-z0-9])?\z"  # nothing tha
 def name_keys(names: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Return `name_key` of each name. Plain ASCII names, most names of most texts, are lower-cased together.
 
+    >>> import pyarrow as pa
     >>> name_keys(pa.array(["The GHOST", " “Scrooge” "])).to_pylist()
     ['the ghost', 'scrooge']
     """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     if isinstance(names, pa.ChunkedArray):
         names = pa.concat_arrays([pa.array([], pa.string()), *names.chunks])
     keys = pc.ascii_lower(names)
@@ -51,9 +60,13 @@ def content_id(*parts: str) -> str:
 def content_ids(prefix: Sequence[str], lists: pa.ListArray) -> list[str]:
     """Return `content_id(*prefix, *texts)` of each list of texts, without a Python string for each.
 
+    >>> import pyarrow as pa
     >>> content_ids(["a"], pa.array([["b", "cc"], []])) == [content_id("a", "b", "cc"), content_id("a")]
     True
     """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     start = hashlib.sha256()
     for part in prefix:
         start.update(_framed(part))
@@ -112,6 +125,7 @@ def text_key(chunk: str) -> int:
 def text_keys(chunks: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:
     """Return `text_key` of each chunk id. (n,) int64.
 
+    >>> import pyarrow as pa
     >>> text_keys(pa.array(["0a" * 12])).tolist() == [text_key("0a" * 12)]
     True
     """

@@ -6,14 +6,11 @@ import logging
 import random
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import traceback
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
-from pathlib import Path
 from typing import Any
 
 import ray
@@ -28,14 +25,6 @@ LOOPBACK = "127.0.0.1"
 _AGENT_PORTS = range(10_000, 32_000)  # below the ports that systems give to outgoing connections
 _UNUSED_PORTS = ("METRICS_AGENT_PORT_NAME", "METRICS_EXPORT_PORT_NAME", "DASHBOARD_AGENT_LISTEN_PORT_NAME")
 _NO_PORT = -1
-_GROUP, _START_TIME = 2, 19  # fields of /proc/PID/stat after the name
-_KILL_AGENTS = """\
-read _
-while [ $# -gt 0 ]; do
-    [ "$(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f20)" = "$2" ] && kill -KILL "$1"
-    shift 2
-done
-"""
 
 
 class LocalNode(Node):
@@ -87,55 +76,9 @@ def free_port() -> int:
             return port
 
 
-class AgentWatcher:
-    """A process that ends the agents of a node once this process has ended, however it ended.
-
-    Linux ends the other processes of a node together with this one. The agents are children of the raylet; they notice
-    its death after a few seconds, and then try for a minute to report it.
-    """
-
-    def __init__(self, raylet_pid: int) -> None:
-        """Start the process, where the system lists the children of processes."""
-        agents = [each for pid in _children(raylet_pid) for each in _agent(pid)]
-        self._process: subprocess.Popen[bytes] | None = None
-        if agents:
-            self._process = subprocess.Popen(
-                ["/bin/sh", "-c", _KILL_AGENTS, "sh", *agents],
-                stdin=subprocess.PIPE,  # ends with this process
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,  # a signal to the group of this process does not end it
-            )
-
-    def stop(self) -> None:
-        """End the process; the agents are left alone."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.communicate()
-
-
-def _children(pid: int) -> list[int]:
-    if not sys.platform.startswith("linux"):
-        return []
-    with suppress(OSError):
-        files = Path(f"/proc/{pid}/task").glob("*/children")
-        return [int(child) for file in files for child in file.read_text().split()]
-    return []
-
-
-def _agent(pid: int) -> list[str]:
-    """Return [pid, start time in ticks since boot] of an agent; nothing for a worker, which leads a process group."""
-    with suppress(OSError):
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        if int(fields[_GROUP]) != pid:
-            return [str(pid), fields[_START_TIME]]
-    return []
-
-
 _CONNECT_S = 5.0
 _STARTS = 3  # Ray gives a node 30 s to start: a machine with much else to do may need more
 _WORKER_START_S = 600  # Ray ends a worker that takes longer to start; its default is 60 s
-_watchers: list[AgentWatcher] = []  # of the Ray that this process has started
 
 
 def start(address: str | None, n_cpus: int | None) -> None:
@@ -162,11 +105,9 @@ def start(address: str | None, n_cpus: int | None) -> None:
             with _own_sigterm(), warnings.catch_warnings(), nullcontext() if address else local_nodes():
                 warnings.simplefilter("ignore")
                 ray.init(**options)
-            if address is None:
-                _watch_agents()
             return
         except Exception as error:  # Ray raises a bare Exception where a node took too long to start
-            stop()
+            ray.shutdown()
             kill_half_started(error)
             if more:
                 continue
@@ -183,19 +124,6 @@ def _own_sigterm() -> Iterator[None]:
     finally:
         if callable(before) and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, before)
-
-
-def stop() -> None:
-    """Disconnect this process, and end the Ray that it has started."""
-    ray.shutdown()
-    while _watchers:
-        _watchers.pop().stop()
-
-
-def _watch_agents() -> None:
-    here: Any = ray._private.worker._global_node
-    for raylet in here.all_processes.get("raylet", []):
-        _watchers.append(AgentWatcher(raylet.process.pid))
 
 
 def kill_half_started(error: Exception) -> None:
@@ -273,7 +201,7 @@ def describe_cluster(address: str | None, gpu_workers: int = 0) -> str:
         return description
     finally:
         if owns:
-            stop()
+            ray.shutdown()
 
 
 def last_line(error: BaseException) -> str:

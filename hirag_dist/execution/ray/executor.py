@@ -14,7 +14,7 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from hirag_dist.errors import HiragError
-from hirag_dist.execution.ray.cluster import check_gpus, count_cpus, start, stop
+from hirag_dist.execution.ray.cluster import check_gpus, count_cpus, start
 from hirag_dist.execution.ray.quota_actor import ACTOR_PREFIX, QuotaActor
 from hirag_dist.execution.ray.worker_pool import LOST, GpuWorkers, MakeServices, PoolLease, ShardStep, WorkerPool, actor
 from hirag_dist.execution.stage import kernels_of, waits_for_models
@@ -233,7 +233,7 @@ class RayExecutor:
             try:
                 check_gpus()
             except HiragError:
-                stop()
+                ray.shutdown()
                 raise
         count = workers or max(1, count_cpus(beside_gpus=on_gpu))
         self._in_flight = in_flight(count)
@@ -345,7 +345,7 @@ class RayExecutor:
             self._pool.close()
             ray.kill(self._coordinator)
         if self._owns_ray:
-            stop()
+            ray.shutdown()
 
 
 def _needs_gpu(task: Task) -> bool:

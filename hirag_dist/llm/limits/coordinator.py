@@ -12,7 +12,7 @@ import math
 import time
 from bisect import insort
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hirag_dist.errors import BudgetReached
 from hirag_dist.llm.limits.adaptive import EndpointLimits
@@ -78,10 +78,6 @@ class _Worker:
         """Calls in flight, as far as is known: granted and not released."""
         return self.granted - self.report.released
 
-    @property
-    def is_active(self) -> bool:
-        return self.in_flight > 0 or self.waiting > 0
-
     def spent(self) -> tuple[int, float]:
         """Return the (tokens, US dollars) used, or reserved for calls in flight."""
         reserved_tokens = self.granted_tokens - self.report.released_tokens
@@ -113,7 +109,7 @@ class _Endpoint:
     queue: list[_Demand] = field(default_factory=list)
     timer: asyncio.TimerHandle | None = None
     in_flight: int = 0  # of all workers
-    n_active: int = 0  # workers with calls in flight or waiting
+    active: set[str] = field(default_factory=set)  # workers with calls in flight or waiting
 
     def free_slots(self) -> int:
         """Return the calls that may be added to those in flight; below zero after the window became smaller."""
@@ -121,40 +117,27 @@ class _Endpoint:
 
     def share(self) -> int:
         """Return an active worker's equal share of the window."""
-        return math.ceil(int(self.limits.window) / max(self.n_active, 1))
+        return math.ceil(int(self.limits.window) / max(len(self.active), 1))
 
     def share_of_waiting(self) -> int:
         """Return a waiting worker's share: that of all, or of the slots that workers without demands leave free."""
         in_flight = sum(self.workers[each.worker].in_flight for each in self.queue)
         return max(self.share(), -(-(self.free_slots() + in_flight) // len(self.queue)))
 
-    def note(self, name: str, report: WorkerReport) -> _Worker:
-        """Take a worker's report; reports that overtook each other count by what they released."""
-        worker = self.workers.get(name)
-        if worker is None:
-            new = _Worker(report.released, report.released_tokens, report.released_usd, report)
-            worker = self.workers[name] = new
-        was_active = worker.is_active
-        if report.released >= worker.report.released:
-            self.in_flight -= report.released - worker.report.released
-            worker.report = report
-        self.n_active += worker.is_active - was_active
-        return worker
+    def count(self, name: str, *, in_flight: int = 0, waiting: int = 0) -> None:
+        """Count changes of a worker's calls in flight and demands."""
+        worker = self.workers[name]
+        self.in_flight += in_flight
+        worker.waiting += waiting
+        (self.active.add if worker.in_flight > 0 or worker.waiting > 0 else self.active.discard)(name)
 
-    def grant(self, worker: _Worker, calls: tuple[CallDemand, ...]) -> None:
+    def grant(self, name: str, calls: tuple[CallDemand, ...]) -> None:
         """Count calls as granted."""
-        was_active = worker.is_active
+        worker = self.workers[name]
         worker.granted += len(calls)
         worker.granted_tokens += sum(each.max_tokens for each in calls)
         worker.granted_usd += sum(each.max_usd for each in calls)
-        self.in_flight += len(calls)
-        self.n_active += worker.is_active - was_active
-
-    def wait(self, worker: _Worker, change: int) -> None:
-        """Count a worker's demands."""
-        was_active = worker.is_active
-        worker.waiting += change
-        self.n_active += worker.is_active - was_active
+        self.count(name, in_flight=len(calls))
 
 
 class QuotaCoordinator:
@@ -175,9 +158,9 @@ class QuotaCoordinator:
         """
         self._endpoints = {name: _Endpoint(limits, LimitLog(name)) for name, limits in endpoints.items()}
         self._spending = SpendingLimit(max_usd, max_tokens, advice)
-        self._gone_tokens, self._gone_usd = 0, 0.0  # used by workers that left, or outside of calls
+        self._gone = CallTotals()  # of workers that left
         self._clock = clock
-        self._n_demands = self._n_answered = self._n_limited = self._n_timeouts = self._n_refused = 0
+        self._n_demands = 0
 
     async def acquire(
         self, worker: str, endpoint: str, report: WorkerReport, demand: tuple[CallDemand, ...] = (), priority: int = 0
@@ -200,7 +183,7 @@ class QuotaCoordinator:
         future: asyncio.Future[Grant] = asyncio.get_running_loop().create_future()
         waiting = _Demand(worker, (priority, self._n_demands), demand, future)
         insort(state.queue, waiting, key=lambda each: each.rank)
-        state.wait(holder, 1)
+        state.count(worker, waiting=1)
         try:
             self._serve_all()
             return await future
@@ -208,7 +191,7 @@ class QuotaCoordinator:
             if waiting in state.queue:
                 state.queue.remove(waiting)
             if state.workers.get(worker) is holder:
-                state.wait(holder, -1)
+                state.count(worker, waiting=-1)
 
     async def leave(self, worker: str) -> None:
         """Take back the permits of a worker that left; calls that it had in flight count as spent."""
@@ -221,64 +204,66 @@ class QuotaCoordinator:
             if holder is not None:
                 del state.workers[worker]
                 state.in_flight -= holder.in_flight
-                state.n_active -= holder.is_active
+                state.active.discard(worker)
                 tokens, usd = holder.spent()
-                self._gone_tokens += tokens
-                self._gone_usd += usd
+                self._gone = self._gone.plus(replace(holder.report.totals(), tokens=tokens, usd=usd))
         self._serve_all()
 
     def spent(self) -> tuple[int, float]:
         """Return (tokens, US dollars) spent or reserved."""
         spent = [each.spent() for state in self._endpoints.values() for each in state.workers.values()]
         return (
-            self._gone_tokens + sum(tokens for tokens, _ in spent),
-            self._gone_usd + math.fsum(usd for _, usd in spent),
+            self._gone.tokens + sum(tokens for tokens, _ in spent),
+            self._gone.usd + math.fsum(usd for _, usd in spent),
         )
 
     def totals(self) -> CallTotals:
         """Return the calls so far, of workers that left too. Any thread may call it."""
-        states = list(self._endpoints.values())
-        reports = [worker.report for state in states for worker in list(state.workers.values())]
-        return CallTotals(
-            self._n_answered,
-            self._gone_tokens + sum(report.used_tokens for report in reports),
-            self._gone_usd + math.fsum(report.used_usd for report in reports),
-            self._n_limited,
-            sum(state.in_flight for state in states),
-            max((state.limits.pause_s(self._clock()) for state in states), default=0.0),
-            self._n_timeouts,
-            self._n_refused,
-        )
+        total, states = self._gone, list(self._endpoints.values())
+        for worker in [worker for state in states for worker in list(state.workers.values())]:
+            total = total.plus(worker.report.totals())
+        pause_s = max((state.limits.pause_s(self._clock()) for state in states), default=0.0)
+        return replace(total, in_flight=sum(state.in_flight for state in states), pause_s=pause_s)
 
-    def _note(self, state: _Endpoint, worker: str, report: WorkerReport) -> _Worker:
-        """Take the state and the events of a report."""
-        holder = state.note(worker, report)
-        self._n_answered += report.answered
-        self._n_limited += len(report.limited)
-        self._n_timeouts += report.timeouts
-        self._n_refused += report.refused
+    def _note(self, state: _Endpoint, name: str, report: WorkerReport) -> _Worker:
+        """Take a report: what has changed since the worker's last one."""
+        holder = state.workers.get(name)
+        if holder is None:
+            new = _Worker(
+                report.released, report.released_tokens, report.released_usd, WorkerReport(released=report.released)
+            )
+            holder = state.workers[name] = new
+        before = holder.report
+        if report.number < before.number:
+            return holder
+        holder.report = report
+        state.count(name, in_flight=before.released - report.released)
         now, limits = self._clock(), state.limits
         others = state.in_flight - holder.in_flight
-        before = limits.limits()
-        limits.on_rate_limits(now, report.requests_per_minute, report.tokens_per_minute)
-        state.log.on_disbelieved(limits.disbelieved)
-        if report.unused_requests or report.token_error:
-            limits.take(now, -report.unused_requests, report.token_error)
-        if report.answered:
-            in_flight = others + report.max_in_flight
-            limits.answered(now, report.answered, report.answered_tokens, report.latency_s, in_flight)
+        rates = limits.limits()
+        named = report.requests_per_minute, report.tokens_per_minute
+        if named != (before.requests_per_minute, before.tokens_per_minute):
+            limits.on_rate_limits(now, *named)
+            state.log.on_disbelieved(limits.disbelieved)
+        unused, token_error = report.unused_requests - before.unused_requests, report.token_error - before.token_error
+        if unused or token_error:
+            limits.take(now, -unused, token_error)
+        answered = report.answered - before.answered
+        if answered:
+            latency_s, tokens = report.latency_s - before.latency_s, report.answered_tokens - before.answered_tokens
+            limits.answered(now, answered, tokens, latency_s / answered, others + report.max_in_flight)
         for retry_after_s, kind, in_flight in report.limited:
             limits.limited(now, retry_after_s, kind, in_flight + others)
-        for _ in range(report.timeouts):
+        for _ in range(report.timeouts - before.timeouts):
             limits.slow(now)
-        state.log.on_rates(before, limits.limits())
-        state.log.on_report(now, report.answered, len(report.limited), limits.pause_s(now))
+        state.log.on_rates(rates, limits.limits())
+        state.log.on_report(now, answered, len(report.limited), limits.pause_s(now))
         return holder
 
     def _reply(self, state: _Endpoint, holder: _Worker, calls: int = 0) -> Grant:
         free = state.free_slots()
         waits = bool(state.queue)
-        report_s = max(_REPORT_S, state.n_active / _MAX_REPORTS_PER_S)
+        report_s = max(_REPORT_S, len(state.active) / _MAX_REPORTS_PER_S)
         unlimited = state.limits.limits() == (None, None) and not self._spending.is_set
         renews = unlimited and (holder.in_flight <= state.share() or (free >= 0 and not waits))
         prompt = not renews and (free <= state.share() or self._spending.is_set)
@@ -370,6 +355,6 @@ class QuotaCoordinator:
             tokens += calls[n].tokens
             n += 1
         state.limits.take(now, n, tokens)
-        state.grant(holder, calls[:n])
+        state.grant(demand.worker, calls[:n])
         state.queue.remove(demand)
         demand.grant.set_result(self._reply(state, holder, n))

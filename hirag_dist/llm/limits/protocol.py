@@ -24,27 +24,30 @@ class CallDemand(NamedTuple):
     max_usd: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class WorkerReport:
-    """The permits that a worker has released at one endpoint, and the events since its last report.
+    """The permits that a worker has released at one endpoint, and the events there.
 
-    What is released and used is counted since the worker's start, so that a report that is lost, delayed or delivered
-    twice does no harm.
+    All but the last four fields count from the worker's start, so that a report that is lost, late or delivered twice
+    does no harm.
 
     Attributes:
+        number: of the worker's reports to this endpoint; a report with a lower one was overtaken.
         released: granted calls that have ended or were not made.
         released_tokens, released_usd: what these could use at most.
         used_tokens, used_usd: what they used.
-        answered, answered_tokens, latency_s: replies, their tokens, mean seconds per reply.
-        max_in_flight: largest number of calls in flight.
+        answered, answered_tokens, latency_s: replies, their tokens, the sum of their seconds.
         timeouts: calls that timed out.
         refused: replies that their parser refused.
-        limited: (seconds to wait or None, limit, calls in flight) of each 429.
-        requests_per_minute, tokens_per_minute: limits that headers named.
         unused_requests: granted calls that were not made, for the rate.
         token_error: tokens used above those granted; below zero if less was used.
+        n_limited: 429s.
+        max_in_flight: largest number of calls in flight since the last report.
+        limited: (seconds to wait or None, limit, calls in flight) of each 429 since the last report.
+        requests_per_minute, tokens_per_minute: limits that headers named.
     """
 
+    number: int = 0
     released: int = 0
     released_tokens: int = 0
     released_usd: float = 0.0
@@ -53,14 +56,32 @@ class WorkerReport:
     answered: int = 0
     answered_tokens: int = 0
     latency_s: float = 0.0
-    max_in_flight: int = 0
     timeouts: int = 0
     refused: int = 0
+    unused_requests: int = 0
+    token_error: int = 0
+    n_limited: int = 0
+    max_in_flight: int = 0
     limited: tuple[tuple[float | None, LimitKind, int], ...] = ()
     requests_per_minute: float | None = None
     tokens_per_minute: float | None = None
-    unused_requests: int = 0
-    token_error: int = 0
+
+    def release(self, calls: int, max_tokens: int, max_usd: float) -> None:
+        """Count calls as released; below zero takes a release back."""
+        self.released += calls
+        self.released_tokens += max_tokens
+        self.released_usd += max_usd
+
+    def totals(self) -> CallTotals:
+        """Return the calls so far."""
+        return CallTotals(
+            self.answered,
+            self.used_tokens,
+            self.used_usd,
+            self.n_limited,
+            timeouts=self.timeouts,
+            refused=self.refused,
+        )
 
 
 @dataclass(frozen=True, slots=True)

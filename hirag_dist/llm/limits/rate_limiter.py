@@ -8,7 +8,7 @@ import logging
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from hirag_dist.errors import ModelUnavailable, RateLimited, TimedOut
@@ -31,8 +31,7 @@ class Permit:
 
     def answered(self, tokens: int, usd: float) -> None:
         """End a call that brought a reply which used so much."""
-        self._limiter.on_answered(self, tokens)
-        self._limiter.release(self, tokens, usd, tokens)
+        self._limiter.end(self, tokens, usd, tokens, is_answered=True)
 
     def failed(self, slow: bool = False, billed: bool = False) -> None:
         """End a call without a reply.
@@ -44,14 +43,14 @@ class Permit:
         if slow:
             self._limiter.on_timeout()
         if billed:
-            self._limiter.release(self, self.demand.max_tokens, self.demand.max_usd, self.demand.tokens)
+            self._limiter.end(self, self.demand.max_tokens, self.demand.max_usd, self.demand.tokens)
         else:
-            self._limiter.release(self, 0, 0.0, 0)
+            self._limiter.end(self, 0, 0.0, 0)
 
     def limited(self, retry_after_s: float | None, kind: LimitKind) -> None:
         """End a call that was refused with 429."""
         self._limiter.on_limited(retry_after_s, kind)
-        self._limiter.release(self, 0, 0.0, 0)
+        self._limiter.end(self, 0, 0.0, 0)
 
 
 @dataclass(order=True, slots=True)
@@ -60,21 +59,6 @@ class _WaitingCall:
     number: int
     demand: CallDemand = field(compare=False)
     permit: asyncio.Future[Permit] = field(compare=False)
-
-
-@dataclass(slots=True)
-class _Events:
-    """The events since the last report; fields as of `WorkerReport`."""
-
-    answered: int = 0
-    answered_tokens: int = 0
-    latency_s: float = 0.0  # their sum
-    max_in_flight: int = 0
-    timeouts: int = 0
-    refused: int = 0
-    limited: list[tuple[float | None, LimitKind, int]] = field(default_factory=list)
-    unused_requests: int = 0
-    token_error: int = 0
 
 
 class EndpointLimiter:
@@ -90,11 +74,7 @@ class EndpointLimiter:
         self._n_calls = 0
         self._pending: set[asyncio.Future[Permit]] = set()  # permits that are waited for
         self.in_flight = 0
-        self._released, self._released_tokens, self._released_usd = 0, 0, 0.0
-        self._used_tokens, self._used_usd = 0, 0.0
-        self._events = _Events()
-        self._rate_limits: tuple[float | None, float | None] = (None, None)
-        self._reported_limits: tuple[float | None, float | None] = (None, None)
+        self._state = WorkerReport()
         self._paused_until = 0.0
         self._policy = Grant()
         self._demanding: asyncio.Task[None] | None = None
@@ -139,38 +119,38 @@ class EndpointLimiter:
 
     def on_rate_limits(self, requests_per_minute: float | None, tokens_per_minute: float | None) -> None:
         """Note the limits that the endpoint's headers named."""
-        self._rate_limits = requests_per_minute, tokens_per_minute
-
-    def on_answered(self, permit: Permit, tokens: int) -> None:
-        """Note a reply."""
-        self._events.answered += 1
-        self._events.answered_tokens += tokens
-        self._events.latency_s += self._clock() - permit.begun
+        self._state.requests_per_minute, self._state.tokens_per_minute = requests_per_minute, tokens_per_minute
 
     def on_timeout(self) -> None:
         """Note a time-out, and report it at once."""
-        self._events.timeouts += 1
+        self._state.timeouts += 1
         self._report_in(0.0)
 
     def on_refused(self) -> None:
-        """Note a reply that its parser refused."""
-        self._events.refused += 1
+        """Note a reply that its parser refused, for displays of progress."""
+        self._state.refused += 1
         self._report_in(_IDLE_REPORT_S)
 
     def on_limited(self, retry_after_s: float | None, kind: LimitKind) -> None:
         """Note a 429, and report it at once."""
-        self._events.limited.append((retry_after_s, kind, self.in_flight))
+        self._state.n_limited += 1
+        self._state.limited += ((retry_after_s, kind, self.in_flight),)
         if kind != "concurrency" and retry_after_s is not None:
             self._paused_until = max(self._paused_until, self._clock() + retry_after_s)
         self._report_in(0.0)
 
-    def release(self, permit: Permit, tokens: int, usd: float, paced_tokens: int) -> None:
+    def end(self, permit: Permit, tokens: int, usd: float, paced_tokens: int, is_answered: bool = False) -> None:
         """End a call that used so much; `paced_tokens` count for the rate."""
+        state = self._state
+        if is_answered:
+            state.answered += 1
+            state.answered_tokens += tokens
+            state.latency_s += self._clock() - permit.begun
         self.in_flight -= 1
-        self._used_tokens += tokens
-        self._used_usd += usd
-        self._events.token_error += paced_tokens - permit.demand.tokens
-        self._release(1, permit.demand.max_tokens, permit.demand.max_usd)
+        state.used_tokens += tokens
+        state.used_usd += usd
+        state.token_error += paced_tokens - permit.demand.tokens
+        state.release(1, permit.demand.max_tokens, permit.demand.max_usd)
         if self._policy.renews and self._waiting and self._paused_until <= self._clock():
             self._renew()
         if self._policy.is_prompt or not (self._pending or self.in_flight):
@@ -178,16 +158,11 @@ class EndpointLimiter:
         else:
             self._report_in(self._policy.report_s)
 
-    def _release(self, calls: int, max_tokens: int, max_usd: float) -> None:
-        self._released += calls
-        self._released_tokens += max_tokens
-        self._released_usd += max_usd
-
     def _renew(self) -> None:
         """Start the next call in place of one that has just ended."""
         call = self._pop()
         if call is not None:
-            self._release(-1, -call.demand.max_tokens, -call.demand.max_usd)
+            self._state.release(-1, -call.demand.max_tokens, -call.demand.max_usd)
             self._start(call)
 
     def _pop(self) -> _WaitingCall | None:
@@ -200,7 +175,7 @@ class EndpointLimiter:
     def _start(self, call: _WaitingCall) -> None:
         self._pending.discard(call.permit)
         self.in_flight += 1
-        self._events.max_in_flight = max(self._events.max_in_flight, self.in_flight)
+        self._state.max_in_flight = max(self._state.max_in_flight, self.in_flight)
         call.permit.set_result(Permit(self, call.demand, self._clock()))
 
     def _demand(self) -> None:
@@ -246,9 +221,9 @@ class EndpointLimiter:
             max_tokens -= demand.max_tokens
             max_usd -= demand.max_usd
             self._start(call)
-        self._release(left, max_tokens, max_usd)
-        self._events.token_error -= tokens
-        self._events.unused_requests += left
+        self._state.release(left, max_tokens, max_usd)
+        self._state.token_error -= tokens
+        self._state.unused_requests += left
         self._report_in(0.0 if left else self._policy.report_s)
 
     def _follow(self, reply: Grant) -> None:
@@ -257,28 +232,11 @@ class EndpointLimiter:
             self._paused_until = max(self._paused_until, self._clock() + reply.pause_s)
 
     def _take_report(self) -> WorkerReport:
-        """Return the report of what happened, and forget the events."""
-        events, self._events = self._events, _Events(max_in_flight=self.in_flight)
-        rate_limits = self._rate_limits if self._rate_limits != self._reported_limits else (None, None)
-        self._reported_limits = self._rate_limits
-        return WorkerReport(
-            released=self._released,
-            released_tokens=self._released_tokens,
-            released_usd=self._released_usd,
-            used_tokens=self._used_tokens,
-            used_usd=self._used_usd,
-            answered=events.answered,
-            answered_tokens=events.answered_tokens,
-            latency_s=events.latency_s / max(events.answered, 1),
-            max_in_flight=max(events.max_in_flight, self.in_flight),
-            timeouts=events.timeouts,
-            refused=events.refused,
-            limited=tuple(events.limited),
-            requests_per_minute=rate_limits[0],
-            tokens_per_minute=rate_limits[1],
-            unused_requests=events.unused_requests,
-            token_error=events.token_error,
-        )
+        """Return the report, and forget the events."""
+        self._state.number += 1
+        report = replace(self._state)
+        self._state.max_in_flight, self._state.limited = self.in_flight, ()
+        return report
 
     def _report_in(self, seconds: float) -> None:
         if self._is_closed:
@@ -383,7 +341,7 @@ class RateLimiter:
             permit.failed(slow=isinstance(error, TimedOut), billed=billed)
             raise
         if reply.rate_limits is not None:
-            self.on_rate_limits(target.endpoint, reply.rate_limits.requests, reply.rate_limits.tokens)
+            self.of(target.endpoint).on_rate_limits(reply.rate_limits.requests, reply.rate_limits.tokens)
         permit.answered(reply.tokens, reply.usd)
         return reply
 
@@ -420,7 +378,7 @@ class RateLimiter:
             BudgetReached: the call could pass a spending limit of the run.
             EndpointPaused: the endpoint asked for a longer pause.
         """
-        limiter = self._of(endpoint)
+        limiter = self.of(endpoint)
         permit = limiter.queue(CallDemand(tokens, tokens if max_tokens is None else max_tokens, usd), priority)
         try:
             while math.isfinite(max_pause_s) and not permit.done():
@@ -432,28 +390,13 @@ class RateLimiter:
             limiter.give_up(permit)
             raise
 
-    def load(self, endpoint: str) -> int:
-        """Return the calls of this worker in flight and waiting."""
-        return self._of(endpoint).load()
-
-    def pause_s(self, endpoint: str) -> float:
-        """Return the pause that the endpoint asked for, as far as this worker knows."""
-        return self._of(endpoint).pause_s()
-
-    def on_rate_limits(self, endpoint: str, requests_per_minute: float | None, tokens_per_minute: float | None) -> None:
-        """Note the limits that the endpoint's headers named."""
-        self._of(endpoint).on_rate_limits(requests_per_minute, tokens_per_minute)
-
-    def on_refused(self, endpoint: str) -> None:
-        """Note a reply that its parser refused, for displays of progress."""
-        self._of(endpoint).on_refused()
-
     def close(self) -> None:
         """Send no further demands and reports; waiting calls are cancelled."""
         for each in self._endpoints.values():
             each.close()
 
-    def _of(self, endpoint: str) -> EndpointLimiter:
+    def of(self, endpoint: str) -> EndpointLimiter:
+        """Return the calls of this worker to an endpoint."""
         limiter = self._endpoints.get(endpoint)
         if limiter is None:
             limiter = self._endpoints[endpoint] = EndpointLimiter(self._client, self._worker, endpoint, self._clock)

@@ -17,6 +17,7 @@ from hirag_dist.readers.office.placed_text import PlacedText
 MAX_PARTS = 1000
 _PART = re.compile(rb"^content-type:", re.IGNORECASE | re.MULTILINE)
 _HEAD_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+_PART_HEAD = re.compile(rb"^--[^\r\n]+\r?\n(Content-[^\r\n]*(?:\r?\n[^\r\n]+)*)", re.IGNORECASE | re.MULTILINE)
 _CHARSET = re.compile(rb"charset\s*=\s*\"?([\w.:-]+)", re.IGNORECASE | re.ASCII)
 _SHOWN = ("From", "To", "Cc")
 _ENCRYPTED = frozenset(("application/pkcs7-mime", "application/x-pkcs7-mime", "multipart/encrypted"))
@@ -41,7 +42,7 @@ def read_mail(
     """
     if len(_PART.findall(data)) > 2 * MAX_PARTS:  # before they are parsed, which takes time quadratic in them
         raise FileRefused(f"the mail has more than {MAX_PARTS} parts")
-    data = _with_utf8_head(data, encoding)
+    data = _with_utf8_heads(data, encoding)
     message = message_from_bytes(data, policy=policy.default.clone(max_line_length=None))
     if not isinstance(message, EmailMessage) or not _HEADERS & {name.lower() for name in message}:
         raise FileRefused("the file is no mail: it has no header")
@@ -74,20 +75,25 @@ def read_mail(
     return found, named
 
 
-def _with_utf8_head(data: bytes, encoding: str | None) -> bytes:
-    """Return a mail whose headers are UTF-8: the parser puts U+FFFD for bytes of other encodings that are undeclared.
+def _with_utf8_heads(data: bytes, encoding: str | None) -> bytes:
+    """Return a mail whose headers, its parts' too, are UTF-8: the parser puts U+FFFD for other undeclared bytes.
 
     They are decoded as a text of the mail is, by the first charset that the mail declares, else by a guess.
     """
     end = _HEAD_END.search(data)
-    head = data[: end.start()] if end else data
-    if head.isascii():
-        return data
-    declared = _CHARSET.search(data)
-    try:
-        return decode_text(head, declared and declared[1].decode(), encoding).encode() + data[len(head) :]
-    except (NotText, FileRefused):
-        return data
+    heads = [(0, end.start() if end else len(data)), *(part.span(1) for part in _PART_HEAD.finditer(data))]
+    charset = declared[1].decode() if (declared := _CHARSET.search(data)) else None
+    pieces, at = [], 0
+    for first, last in heads:
+        head = data[first:last]
+        if first < at or head.isascii():
+            continue
+        try:
+            pieces += [data[at:first], decode_text(head, charset, encoding).encode()]
+        except (NotText, FileRefused):
+            continue
+        at = last
+    return b"".join([*pieces, data[at:]])
 
 
 def _is_text(part: MIMEPart) -> bool:

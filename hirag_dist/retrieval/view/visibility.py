@@ -27,7 +27,7 @@ from hirag_dist.core.entities.mention_texts import (
 )
 from hirag_dist.core.entities.merging import CHARS_PER_TOKEN
 from hirag_dist.core.graph.pagerank import VisibleEdges
-from hirag_dist.core.metadata.visibility import LabelStates, Provenance, row_states
+from hirag_dist.core.metadata.columns import LabelStates, Provenance, row_states
 from hirag_dist.core.numba_jit import read_only
 from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.storage.label_files import LabelFiles, Mentions, map_mentions, map_statements

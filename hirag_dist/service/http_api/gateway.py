@@ -20,8 +20,16 @@ from hirag_dist.client.common import SERVICE_NAME, ClientOptions
 from hirag_dist.errors import HiragError
 from hirag_dist.service.request_gate import SERVICE
 from hirag_dist.wire._pb import query_pb2 as pb
-from hirag_dist.wire.error_status import DETAILS_KEY, REQUEST_ID_KEY, message_of, status_of, trailers_of
-from hirag_dist.wire.status_details import SERVING, HealthCheckRequest, HealthCheckResponse
+from hirag_dist.wire.error_status import (
+    DETAILS_KEY,
+    REQUEST_ID_KEY,
+    SERVING,
+    HealthCheckRequest,
+    HealthCheckResponse,
+    message_of,
+    status_of,
+    trailers_of,
+)
 
 _UNREACHABLE = "the query service cannot be reached; ask again soon"
 _STOPPED = "the query service stopped during the request; ask again"
@@ -185,17 +193,33 @@ class GatewayCall:
 
 
 class Gateway:
-    """Client of the gRPC service that passes messages on as bytes.
+    """Client of the gRPC service that passes messages on as bytes. `connect` comes before the first call.
 
     It has several connections: the service bounds the streams of each, and where several processes share the port, each
     connection leads to one of them. The one with the fewest calls in progress is used.
 
     Args:
-        options: address and certificates of the service.
         connections: number of connections, made when they are first used.
     """
 
-    def __init__(self, options: ClientOptions, connections: int = 4) -> None:
+    def __init__(self, connections: int = 4) -> None:
+        self._connections = connections
+        self._channels: list[_Channel] = []
+        self._turn = itertools.count()
+        self._replaced: set[_Channel] = set()
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def connect(self, options: ClientOptions) -> None:
+        """Use other connections from now on. Each of those before is closed when its last call has ended.
+
+        An open one would reconnect for ever, with a certificate that the service no longer uses.
+
+        Args:
+            options: address and certificates of the service.
+
+        Raises:
+            ConfigError: a file cannot be read.
+        """
         credentials = options.credentials()
         arguments = [(name, value) for name, value in options.channel_options() if name != _CONFIG_KEY]
         arguments.append((_CONFIG_KEY, _SERVICE_CONFIG))
@@ -205,24 +229,27 @@ class Gateway:
                 return grpc.aio.insecure_channel(options.target, options=arguments)
             return grpc.aio.secure_channel(options.target, credentials, options=arguments)
 
-        self._channels = [_Channel(channel()) for _ in range(connections)]
-        self._turn = itertools.count()
+        before, self._channels = self._channels, [_Channel(channel()) for _ in range(self._connections)]
+        self._replaced.update(before)
+        for each in before:
+            self._close_if_done(each)
 
     async def close(self) -> None:
         """Close the connections. Calls in progress end with UNAVAILABLE."""
-        await asyncio.gather(*(each.channel.close() for each in self._channels))
+        await asyncio.gather(*(each.channel.close() for each in (*self._channels, *self._replaced)), *self._closing)
 
     async def is_serving(self, timeout_s: float) -> bool:
         """Return whether the health of the service is SERVING."""
-        check = self._channel().channel.unary_unary(
-            "/grpc.health.v1.Health/Check",
-            request_serializer=HealthCheckRequest.SerializeToString,
-            response_deserializer=HealthCheckResponse.FromString,
-        )
-        try:
-            reply = await check(HealthCheckRequest(service=SERVICE_NAME), timeout=timeout_s)
-        except grpc.RpcError:
-            return False
+        with self._lent() as lent:
+            check = lent.channel.unary_unary(
+                "/grpc.health.v1.Health/Check",
+                request_serializer=HealthCheckRequest.SerializeToString,
+                response_deserializer=HealthCheckResponse.FromString,
+            )
+            try:
+                reply = await check(HealthCheckRequest(service=SERVICE_NAME), timeout=timeout_s)
+            except grpc.RpcError:
+                return False
         return bool(reply.status == SERVING)
 
     async def unary(self, method: str, request: bytes, call: GatewayCall) -> bytes:
@@ -231,19 +258,9 @@ class Gateway:
         Raises:
             StatusError: the call failed.
         """
-        channel = self._channel()
-        channel.calls += 1
-        try:
-            response: bytes = await channel.unary(method)(request, timeout=call.timeout_s, metadata=call.metadata)
-            return response
-        except grpc.RpcError as error:
-            raise error_of_call(error) from error
-        except asyncio.CancelledError as error:
-            if _is_cancelled():
-                raise
-            raise StatusError(grpc.StatusCode.UNAVAILABLE, _STOPPING) from error
-        finally:
-            channel.calls -= 1
+        with self._lent() as lent:
+            response: bytes = await lent.unary(method)(request, timeout=call.timeout_s, metadata=call.metadata)
+        return response
 
     async def stream(self, method: str, request: bytes, call: GatewayCall) -> AsyncGenerator[bytes, None]:
         """Yield the responses of an RPC that streams them. Closing the iterator cancels the call.
@@ -251,12 +268,22 @@ class Gateway:
         Raises:
             StatusError: the call failed.
         """
-        channel = self._channel()
+        with self._lent() as lent:
+            begun = lent.stream(method)(request, timeout=call.timeout_s, metadata=call.metadata)
+            try:
+                async for response in begun:
+                    yield response
+            finally:
+                begun.cancel()
+
+    @contextmanager
+    def _lent(self) -> Iterator[_Channel]:
+        """Lend a connection to one call, whose errors are raised as StatusError."""
+        first = next(self._turn) % len(self._channels)
+        channel = min(self._channels[first:] + self._channels[:first], key=lambda each: each.calls)
         channel.calls += 1
-        begun = channel.stream(method)(request, timeout=call.timeout_s, metadata=call.metadata)
         try:
-            async for response in begun:
-                yield response
+            yield channel
         except grpc.RpcError as error:
             raise error_of_call(error) from error
         except asyncio.CancelledError as error:
@@ -265,11 +292,14 @@ class Gateway:
             raise StatusError(grpc.StatusCode.UNAVAILABLE, _STOPPING) from error
         finally:
             channel.calls -= 1
-            begun.cancel()
+            self._close_if_done(channel)
 
-    def _channel(self) -> _Channel:
-        first = next(self._turn) % len(self._channels)
-        return min(self._channels[first:] + self._channels[:first], key=lambda each: each.calls)
+    def _close_if_done(self, channel: _Channel) -> None:
+        if channel in self._replaced and not channel.calls:
+            self._replaced.remove(channel)
+            task = asyncio.create_task(channel.channel.close())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
 
 
 class _Channel:
@@ -295,48 +325,3 @@ def _is_cancelled() -> bool:
     """Return whether this task was cancelled; otherwise gRPC raised the error, because its connection was closed."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
-
-
-class GatewayPool:
-    """Lends the current gateway, and closes a replaced one when its last request has ended.
-
-    An open gateway would reconnect for ever, with a certificate that the service no longer uses. For use inside a
-    running event loop.
-    """
-
-    def __init__(self) -> None:
-        self._uses: dict[Gateway, int] = {}  # requests of each open gateway
-        self._latest: Gateway | None = None
-        self._closing: set[asyncio.Task[None]] = set()
-
-    def put(self, gateway: Gateway) -> None:
-        """Replace the gateway."""
-        before, self._latest = self._latest, gateway
-        self._uses[gateway] = 0
-        if before is not None:
-            self._close_unless_used(before)
-
-    @contextmanager
-    def lease(self) -> Iterator[Gateway]:
-        """Lend the latest gateway, which stays open until the block ends."""
-        gateway = self._latest
-        assert gateway is not None, "put() comes before the first lease()"
-        self._uses[gateway] += 1
-        try:
-            yield gateway
-        finally:
-            self._uses[gateway] -= 1
-            self._close_unless_used(gateway)
-
-    async def close(self) -> None:
-        """Close all gateways; no request is in progress any more."""
-        for gateway in list(self._uses):
-            await gateway.close()
-        await asyncio.gather(*self._closing)
-
-    def _close_unless_used(self, gateway: Gateway) -> None:
-        if gateway is not self._latest and not self._uses[gateway]:
-            del self._uses[gateway]
-            task = asyncio.create_task(gateway.close())
-            self._closing.add(task)
-            task.add_done_callback(self._closing.discard)

@@ -28,7 +28,6 @@ from hirag_dist.errors import InvalidQuery
 from hirag_dist.service.http_api.gateway import (
     Gateway,
     GatewayCall,
-    GatewayPool,
     StatusError,
     error_headers,
     error_of,
@@ -57,12 +56,12 @@ class ApiRequests:
 
     Args:
         options: limits.
-        gateways: Connections to the service.
+        gateway: the way to the service.
     """
 
-    def __init__(self, options: PageOptions, gateways: GatewayPool) -> None:
+    def __init__(self, options: PageOptions, gateway: Gateway) -> None:
         self._options = options
-        self._gateways = gateways
+        self._gateway = gateway
         self._in_progress = 0
 
     @property
@@ -136,8 +135,7 @@ class ApiRequests:
             )
         self._in_progress += 1
         try:
-            with self._gateways.lease() as gateway:
-                yield gateway
+            yield self._gateway
         finally:
             self._in_progress -= 1
 

@@ -13,7 +13,7 @@ import grpc
 from aiohttp import web
 
 from hirag_dist.service.http_api import openai_routes, rpc_routes
-from hirag_dist.service.http_api.gateway import GatewayPool, StatusError
+from hirag_dist.service.http_api.gateway import Gateway, StatusError
 from hirag_dist.service.web.options import LOOPBACK_NAMES, PageOptions
 
 logger = logging.getLogger(__name__)
@@ -183,15 +183,15 @@ class PageApp:
     Args:
         options: limits.
         checks: of requests.
-        gateways: Connections to the service.
+        gateway: the way to the service.
     """
 
-    def __init__(self, options: PageOptions, checks: RequestChecks, gateways: GatewayPool) -> None:
-        requests = rpc_routes.ApiRequests(options, gateways)
+    def __init__(self, options: PageOptions, checks: RequestChecks, gateway: Gateway) -> None:
+        requests = rpc_routes.ApiRequests(options, gateway)
         self._apis = (rpc_routes.RpcRoutes(requests), openai_routes.OpenAiRoutes(requests))
         self._options = options
         self._checks = checks
-        self._gateways = gateways
+        self._gateway = gateway
         self._files = read_files()
         self._openapi = resources.files("hirag_dist.service.http_api").joinpath("openapi.json").read_bytes()
 
@@ -234,8 +234,7 @@ class PageApp:
 
     async def _ready(self, request: web.Request) -> web.StreamResponse:
         """Return whether the service has a snapshot loaded, as `grpc.health.v1` tells."""
-        with self._gateways.lease() as gateway:
-            ready = await gateway.is_serving(_READY_S)
+        ready = await self._gateway.is_serving(_READY_S)
         return web.Response(text="ready") if ready else web.Response(status=503, text="the service is not ready")
 
     async def _document(self, request: web.Request) -> web.StreamResponse:

@@ -9,14 +9,13 @@ import math
 import ssl
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any
 
 from aiohttp import web
 
 from hirag_dist.client.common import ClientOptions
 from hirag_dist.errors import BackendUnavailable, ConfigError
 from hirag_dist.service.file_watch import ReloadingValue
-from hirag_dist.service.http_api.gateway import Gateway, GatewayPool
+from hirag_dist.service.http_api.gateway import Gateway
 from hirag_dist.service.supervisor import stop_signals
 from hirag_dist.service.web.app import PageApp, RequestChecks
 from hirag_dist.service.web.options import PageOptions, reached_at, url_of
@@ -133,19 +132,20 @@ class Page:
         self.url = ""
         self._options = options
         self._target = reached_at(target)
-        self._gateways = GatewayPool()
+        connections = math.ceil(options.max_api_requests / _REQUESTS_PER_CONNECTION)
+        self._gateway = Gateway(max(_MIN_CONNECTIONS, connections))
         self._checks = RequestChecks(options)
         self._tls: BrowserTls | None = None
         self._runner: web.AppRunner | None = None
-        self._certificates: ReloadingValue[Gateway] | None = None
+        self._certificates: ReloadingValue[None] | None = None
 
     async def __aenter__(self) -> Page:
         options = self._options
         host, port = split_address(options.listen)
         self._checks.names |= {host.lower()}
         files = [options.tls_cert, options.tls_key, options.tls_client_ca, options.client_cert, options.client_key]
-        self._certificates = ReloadingValue([path for path in files if path], self._connect, self._gateways.put)
-        app = PageApp(options, self._checks, self._gateways).app()
+        self._certificates = ReloadingValue([path for path in files if path], self._connect)
+        app = PageApp(options, self._checks, self._gateway).app()
         runner = web.AppRunner(
             app,
             access_log=None,
@@ -160,7 +160,7 @@ class Page:
             await site.start()
         except OSError as error:
             await runner.cleanup()
-            await self._gateways.close()
+            await self._gateway.close()
             in_use = error.errno == errno.EADDRINUSE
             why = "the port is in use" if in_use else error.strerror or str(error)
             raise BackendUnavailable(f"the page cannot listen on {options.listen}: {why}; choose another") from error
@@ -174,7 +174,7 @@ class Page:
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
-        await self._gateways.close()
+        await self._gateway.close()
 
     def renew(self) -> bool:
         """Load new certificates if there are any; invalid ones leave the old in use. Return whether there were any."""
@@ -186,33 +186,31 @@ class Page:
             await asyncio.sleep(self._options.poll_s)
             self.renew()  # not in a thread: it replaces the client of requests
 
-    def _connect(self) -> Gateway:
-        """Return a gateway that trusts the current certificate, and present that one to browsers.
+    def _connect(self) -> None:
+        """Trust the current certificate as that of the service, and present it to browsers.
 
         Raises:
             ConfigError: the files cannot be used.
         """
         options = self._options
         if options.tls_cert is None or options.tls_key is None:
-            return self._make_gateway()
+            self._gateway.connect(ClientOptions(self._target))
+            return
         names = names_in(options.tls_cert, options.tls_key)
         latest = server_context(options.tls_cert, options.tls_key, options.tls_client_ca)
-        gateway = self._make_gateway(
+        towards = ClientOptions(
+            self._target,
             root_certificates=options.tls_cert,
             server_name=expected_name(names),
             certificate=options.client_cert,
             key=options.client_key,
         )
+        self._gateway.connect(towards)  # nothing can fail after it
         if self._tls is None:
             self._tls = BrowserTls(latest)
         else:
-            self._tls.renew(latest)  # last, when nothing can fail any more
+            self._tls.renew(latest)
         self._checks.names |= {name.lower() for name in names}
-        return gateway
-
-    def _make_gateway(self, **tls: Any) -> Gateway:
-        connections = max(_MIN_CONNECTIONS, math.ceil(self._options.max_api_requests / _REQUESTS_PER_CONNECTION))
-        return Gateway(ClientOptions(self._target, **tls), connections)
 
 
 async def serve_page(

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hirag_dist.core.access import Flags
+from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.retrieval.lexical import LexicalIndex
 from hirag_dist.errors import SnapshotCorrupt
 from hirag_dist.storage.serving.column_arrays import Batches, ids_of, numbers
@@ -107,9 +108,7 @@ class BaseFiles:
 
     def rows(self, table: str, ids: pa.Array) -> Rows:
         """Return the row of each id of a table."""
-        before = self._texts[table][_IDS[table]].combine_chunks()
-        rows: Rows = pc.index_in(ids, value_set=before).fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32)
-        return rows
+        return rows_of(pa.chunked_array([ids]), self._texts[table][_IDS[table]]).astype(np.int32)
 
 
 class BaseValues:

@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hirag_dist.core.metadata.columns import FieldColumn, facets, matching_documents
-from hirag_dist.core.metadata.dates import microseconds
-from hirag_dist.core.metadata.fields import And, FieldComparison, IsMissing, Not, OneOf, Or, Prefix
+from hirag_dist.core.metadata.fields import And, FieldComparison, IsMissing, Not, OneOf, Or, Prefix, microseconds
 from hirag_dist.core.metadata.parsing import MAX_DEPTH, FilterError, as_of_filter, parse_filter
 from hirag_dist.types import Facet, MetadataField
 

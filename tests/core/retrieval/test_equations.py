@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from hirag_dist.core.graph.csr import build_graph
 from hirag_dist.core.graph.shortest_paths import PathFinder
 from hirag_dist.core.retrieval.bridge import Parallel, bridge_relations, key_entities
+from hirag_dist.core.retrieval.entity_linking import joined_in_order
 from hirag_dist.core.retrieval.levels import CommunityIndex, RankedCommunity, invert, nearest_of_all, ranked_communities
-from hirag_dist.core.retrieval.named_entities import joined_in_order
 from hirag_dist.storage.serving.writer import parallel_relations
 from tests.core.relation_tables import relation_table
 

@@ -8,13 +8,17 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from hirag_dist.core.retrieval.entity_linking import found_names, longest_phrases, name_keys, sorted_names, words
-from hirag_dist.core.retrieval.named_entities import (
+from hirag_dist.core.retrieval.entity_linking import (
     MAX_READ,
     along_first,
     asks_for_paths,
+    found_names,
+    longest_phrases,
+    name_keys,
     named_endpoints,
     named_entities,
+    sorted_names,
+    words,
 )
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hirag_dist.core.retrieval.bridge import nearest_chunks, question_order, question_scores, weight_order
-from hirag_dist.core.retrieval.named_entities import along_first
+from hirag_dist.core.retrieval.entity_linking import along_first
 from hirag_dist.core.retrieval.source_ranking import RelationProvenance
 
 

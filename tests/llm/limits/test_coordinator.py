@@ -45,7 +45,7 @@ class Worker:
         return asyncio.ensure_future(self.demand(n_calls, priority, call))
 
     async def release(self, n_calls: int = 0, **events: Any) -> Grant:
-        self.state = replace(self.state, released=self.state.released + n_calls)
+        self.state = replace(self.state, number=self.state.number + 1, released=self.state.released + n_calls)
         return await self.quota.acquire(self.name, "e", replace(self.state, **events))
 
 

@@ -75,7 +75,7 @@ async def test_a_call_that_gives_up_while_waiting_holds_nothing() -> None:
     await asyncio.sleep(0.01)
     first.cancel()
     await asyncio.sleep(0.01)
-    assert one.load("e") == 2
+    assert one.of("e").load() == 2
     held.answered(1, 0.0)
     await asyncio.wait_for(second, 1)
     assert first.cancelled()
@@ -258,5 +258,5 @@ async def test_a_call_that_is_cancelled_before_it_is_demanded_does_not_lose_thos
         async with asyncio.timeout(5):
             permit = await limiter.acquire("endpoint", 1, 0.0)
         permit.answered(1, 0.0)
-    assert limiter.load("endpoint") == 0
+    assert limiter.of("endpoint").load() == 0
     limiter.close()

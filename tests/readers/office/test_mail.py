@@ -44,6 +44,19 @@ def test_headers_of_8_bits_are_decoded_as_bodies_are(charset: str, content: str)
     assert found.text().endswith("\n\nLit.")
 
 
+@pytest.mark.parametrize("charset", ["koi8-r", "windows-1251", "utf-8"])
+@pytest.mark.parametrize("header", ["Content-Disposition: attachment; filename", "Content-Type: application/pdf; name"])
+def test_names_of_attachments_of_8_bits_are_decoded_as_headers_are(charset: str, header: str) -> None:
+    mail = (
+        "From: a@example.org\r\nSubject: Маяк\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n"
+        f"--b\r\nContent-Type: text/plain; charset={charset}\r\n\r\nЗажжён.\r\n-- \r\nСторож\r\n"
+        f'--b\r\nContent-ID: <1>\r\n{header}="Отчёт за сентябрь.pdf"\r\n\r\n%PDF\r\n--b--\r\n'
+    )
+    found, attachments = read_mail(mail.encode(charset), 10_000, 1 << 20)
+    assert [each["name"] for each in attachments] == ["Отчёт за сентябрь.pdf"]
+    assert "Сторож" in found.text()
+
+
 def test_a_mail_in_a_mail_and_a_picture_in_the_text() -> None:
     inner, outer = EmailMessage(), EmailMessage()
     inner["Subject"] = "Inner"

@@ -3,7 +3,7 @@
 import { h, many, shorten } from "./dom.js";
 import { blocks } from "./text.js";
 
-// the rule of /v1/chat/completions (hirag_dist/service/http_api/conversation.py)
+// the rule of /v1/chat/completions (hirag_dist/service/http_api/openai_requests.py)
 const MAX_QUESTIONS = 3; // earlier questions that are kept, the last ones
 const MAX_QUESTION = 300; // characters of each of them
 const MAX_REPLY = 600; // characters of the last reply

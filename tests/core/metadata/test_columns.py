@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hirag_dist.core.access import HIDDEN, PARTIAL, VISIBLE
-from hirag_dist.core.metadata.visibility import (
+from hirag_dist.core.metadata.columns import (
     DERIVED,
     DIVISIBLE,
     WHOLE,

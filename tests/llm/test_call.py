@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 
 from hirag_dist.core.prompts.reply_validation import CutOffReply, MalformedReply
-from hirag_dist.llm.call import CallContext, PricedModel
+from hirag_dist.llm.call import MIN_UNITS, CallContext, NotSent, PricedModel, SystematicRefusals
 from hirag_dist.llm.chat import EndpointPool
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.rate_limiter import RateLimiter
-from hirag_dist.llm.refusals import MIN_UNITS, NotSent, SystematicRefusals
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected
 
