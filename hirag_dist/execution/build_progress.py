@@ -217,11 +217,6 @@ class BuildProgress:
         return self._before_phase.plus(phase)
 
     @property
-    def replies_per_s(self) -> float:
-        """Replies per second, of the latest ones; 0 before the first."""
-        return self._replies.per_s
-
-    @property
     def tokens_per_s(self) -> float:
         """Tokens per second of the latest replies; 0 before the first."""
         return self._tokens.per_s

@@ -259,6 +259,55 @@ async def finish_if_sent(call: Call[P, R], work: Coroutine[Any, Any, CallReply[R
         raise
 
 
+class NamedModel(Protocol):
+    """A model with a name."""
+
+    @property
+    def name(self) -> str:
+        """The model's name, for the bill."""
+        ...
+
+
+M = TypeVar("M", bound=NamedModel)
+
+
+@dataclass(frozen=True)
+class PricedByToken(Generic[M]):
+    """A model at an endpoint that is paid by its input tokens. Subclasses implement `CallTarget`.
+
+    Attributes:
+        price: US dollars a million tokens; None: not known.
+    """
+
+    endpoint: str
+    model: M
+    price: float | None = 0.0
+    weight: float = 1.0
+
+    @property
+    def name(self) -> str:
+        """The model's name, for the bill."""
+        return self.model.name
+
+    def cost(self, tokens: int) -> float:
+        """Return US dollars; 0.0 where the price is not known: then no limit in dollars is set."""
+        return tokens * (self.price or 0.0) / 1e6
+
+    def billed(self, tokens: int) -> float:
+        """Return US dollars for the bill; NaN where the price is not known."""
+        return math.nan if self.price is None else self.cost(tokens)
+
+    def max_use(self, call: Call[Any, Any]) -> tuple[int, float]:
+        """Return the (tokens, US dollars) that the call can use at most."""
+        return call.max_input_tokens, self.cost(call.max_input_tokens)
+
+    def counted(self, call: Call[Any, Any], value: R, tokens: int, rate_limits: RateLimits | None) -> CallReply[R]:
+        """Return a reply whose cost is counted: it is paid even if the caller is cancelled."""
+        reply = ChatReply("", input_tokens=tokens)
+        call.context.meter.count(call.role, self.name, self.endpoint, reply, self.billed(tokens), from_ledger=False)
+        return CallReply(value, self.endpoint, tokens, self.cost(tokens), rate_limits)
+
+
 @runtime_checkable
 class Pingable(Protocol):
     """A model that can be asked for one token."""

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.text.normalize import one_line, shorten
 from hirag_dist.errors import ContextLengthExceeded, RequestRejected
-from hirag_dist.llm.call import Call, CallContext, CallReply, finish_if_sent
+from hirag_dist.llm.call import Call, CallContext, CallReply, PricedByToken, finish_if_sent
 from hirag_dist.llm.key_locks import KeyLocks
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.reply_store.block_format import token_count
 from hirag_dist.llm.retry import RetriedCalls
 from hirag_dist.protocols import Embedder
-from hirag_dist.types import ChatReply, FloatMatrix, RateLimits
+from hirag_dist.types import FloatMatrix, RateLimits
 
 _SHOWN_CHARS = 80  # of a text that is refused
 _MAX_REFUSED = 8  # texts that are refused one after the other, before the endpoint is at fault
@@ -76,36 +76,10 @@ class PaidEmbedder(Protocol):
 
 
 @dataclass(frozen=True)
-class PricedEmbedder:
-    """An embedder at an endpoint. Implements `llm.call.CallTarget`.
-
-    Attributes:
-        operation: Name of the operation, as in `CallTarget`.
-        price: US dollars a million tokens; None: not known.
-    """
+class PricedEmbedder(PricedByToken[PaidEmbedder]):
+    """An embedder at an endpoint. Implements `llm.call.CallTarget`."""
 
     operation: ClassVar[str] = "embeddings"
-    endpoint: str
-    embedder: PaidEmbedder
-    price: float | None = 0.0
-    weight: float = 1.0
-
-    @property
-    def name(self) -> str:
-        """The model's name, for the bill."""
-        return self.embedder.name
-
-    def cost(self, tokens: int) -> float:
-        """Return US dollars; 0.0 where the price is not known: then no limit in dollars is set."""
-        return tokens * (self.price or 0.0) / 1e6
-
-    def billed(self, tokens: int) -> float:
-        """Return US dollars for the bill; NaN where the price is not known."""
-        return math.nan if self.price is None else self.cost(tokens)
-
-    def max_use(self, call: EmbeddingCall) -> tuple[int, float]:
-        """Return the (tokens, US dollars) that the call can use at most."""
-        return call.max_input_tokens, self.cost(call.max_input_tokens)
 
     async def ping(self, call: EmbeddingCall) -> bool:
         """Embed one word and count its cost."""
@@ -113,16 +87,13 @@ class PricedEmbedder:
         return True
 
     async def send(self, call: EmbeddingCall) -> CallReply[Embedded]:
-        """Send one request and count its cost: it is paid even if the caller is cancelled."""
+        """Send one request and count its cost."""
         return await self._send(call, call.payload, call.tokens)
 
     async def _send(self, call: EmbeddingCall, texts: Sequence[str], tokens: int) -> CallReply[Embedded]:
-        embedded = await self.embedder.request(texts)
+        embedded = await self.model.request(texts)
         used = tokens if embedded.input_tokens is None else embedded.input_tokens
-        usd = self.cost(used)
-        reply = ChatReply("", input_tokens=used)
-        call.context.meter.count(call.role, self.name, self.endpoint, reply, self.billed(used), from_ledger=False)
-        return CallReply(embedded, self.endpoint, used, usd, embedded.rate_limits)
+        return self.counted(call, embedded, used, embedded.rate_limits)
 
 
 EmbeddingCall = Call[Sequence[str], Embedded]
@@ -215,7 +186,7 @@ class LedgerEmbedder:
         context: CallContext | None = None,
         locks: KeyLocks | None = None,
     ) -> None:
-        self.name, self.dim = target.embedder.name, target.embedder.dim
+        self.name, self.dim = target.model.name, target.model.dim
         self._target = target
         self._ledger = ledger
         self._retried = retried
@@ -243,7 +214,7 @@ class LedgerEmbedder:
             BudgetReached: a request would pass a spending limit.
             StoreError: vectors could not be made durable.
         """
-        identity = self._target.embedder.identity
+        identity = self._target.model.identity
         keys = [vector_key(identity, self.dim, text) for text in texts]
         found = await self._found({key: text for key, text in zip(keys, texts, strict=True) if text.strip()})
         vectors = np.zeros((len(texts), self.dim), np.float32)
@@ -260,7 +231,7 @@ class LedgerEmbedder:
 
     async def close(self) -> None:
         """Close connections."""
-        await self._target.embedder.close()
+        await self._target.model.close()
 
     async def _found(self, wanted: Mapping[str, str]) -> dict[str, _Vector | str]:
         """Return the vectors of texts, or why there is none, by key. Requests for other callers are waited for."""
@@ -332,7 +303,7 @@ class LedgerEmbedder:
         if not vectors:
             return
         tokens = sum(vector.tokens for vector in vectors.values())
-        n_calls = -(-len(vectors) // self._target.embedder.batch_size)
+        n_calls = -(-len(vectors) // self._target.model.batch_size)
         use = self._context.meter.use("embed", self.name, self._target.endpoint)
         use.calls += n_calls
         use.ledger_hits += n_calls
@@ -341,7 +312,7 @@ class LedgerEmbedder:
 
     def _parts(self, own: Mapping[str, str], turns: Mapping[str, _Turn]) -> Iterator[_Part]:
         """Yield the texts that are still missing, split into requests."""
-        embedder = self._target.embedder
+        embedder = self._target.model
         keys = [key for key in own if not turns[key].done()]
         fitted = [embedder.fitted(own[key]) for key in keys]
         whole = _Part(keys, [text for text, _ in fitted], [n_tokens for _, n_tokens in fitted])
@@ -404,7 +375,7 @@ class LedgerEmbedder:
 
 def embedder_identity(embedder: Embedder) -> str:
     """Return the name of an embedder with the settings that its vectors depend on; for keys."""
-    paid = embedder._target.embedder if isinstance(embedder, LedgerEmbedder) else embedder
+    paid = embedder._target.model if isinstance(embedder, LedgerEmbedder) else embedder
     return paid.identity if isinstance(paid, PaidEmbedder) else embedder.name
 
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 import numpy as np
 
-from hirag_dist.llm.call import Call, CallContext, CallReply
+from hirag_dist.llm.call import Call, CallContext, CallReply, PricedByToken
 from hirag_dist.llm.retry import RetriedCalls
-from hirag_dist.types import ChatReply, FloatVector, RateLimits
+from hirag_dist.types import FloatVector, RateLimits
 
 _ROLE = "rerank"
 
@@ -52,48 +51,21 @@ class PaidReranker(Protocol):
 
 
 @dataclass(frozen=True)
-class PricedReranker:
-    """A reranker at an endpoint. Implements `llm.call.CallTarget`.
-
-    Attributes:
-        operation: Name of the operation, as in `CallTarget`.
-        price: US dollars a million tokens; None: not known.
-    """
+class PricedReranker(PricedByToken[PaidReranker]):
+    """A reranker at an endpoint. Implements `llm.call.CallTarget`."""
 
     operation: ClassVar[str] = "rerank"
-    endpoint: str
-    reranker: PaidReranker
-    price: float | None = 0.0
-    weight: float = 1.0
-
-    @property
-    def name(self) -> str:
-        """The model's name, for the bill."""
-        return self.reranker.name
-
-    def cost(self, tokens: int) -> float:
-        """Return US dollars; 0.0 where the price is not known: then no limit in dollars is set."""
-        return tokens * (self.price or 0.0) / 1e6
-
-    def max_use(self, call: RerankCall) -> tuple[int, float]:
-        """Return the (tokens, US dollars) that the call can use at most."""
-        return call.max_input_tokens, self.cost(call.max_input_tokens)
 
     async def ping(self, call: RerankCall) -> bool:
         """Return False: a request of one text is as good as any."""
         return False
 
     async def send(self, call: RerankCall) -> CallReply[Reranked]:
-        """Send one request and count its cost: it is paid even if the caller is cancelled."""
+        """Send one request and count its cost."""
         question, texts = call.payload
-        reranked = await self.reranker.request(question, texts)
+        reranked = await self.model.request(question, texts)
         used = call.tokens if reranked.input_tokens is None else reranked.input_tokens
-        usd = self.cost(used)
-        billed = math.nan if self.price is None else usd
-        call.context.meter.count(
-            call.role, self.name, self.endpoint, ChatReply("", input_tokens=used), billed, from_ledger=False
-        )
-        return CallReply(reranked, self.endpoint, used, usd, reranked.rate_limits)
+        return self.counted(call, reranked, used, reranked.rate_limits)
 
 
 RerankCall = Call[tuple[str, Sequence[str]], Reranked]
@@ -127,14 +99,14 @@ class LimitedReranker:
             ModelError: the endpoint does not answer, or refuses a request.
             BudgetReached: a request would pass a spending limit.
         """
-        size = self._target.reranker.batch_size
+        size = self._target.model.batch_size
         parts = [texts[start : start + size] for start in range(0, len(texts), size)]
         found = await asyncio.gather(*(self._scores(question, part) for part in parts))
         return np.concatenate([np.zeros(0), *found])
 
     async def close(self) -> None:
         """Close connections."""
-        await self._target.reranker.close()
+        await self._target.model.close()
 
     async def _scores(self, question: str, texts: Sequence[str]) -> FloatVector:
         tokens = len(texts) * self._count(question) + sum(map(self._count, texts))

@@ -89,9 +89,7 @@ class PathLengthSample:
     hops: tuple[int, ...]
 
 
-def path_lengths(
-    entities: pa.Table, relations: pa.Table, bfs: Bfs = hop_distances, seed: int = 0, max_pairs: int = _PAIRS
-) -> PathLengthSample:
+def path_lengths(entities: pa.Table, relations: pa.Table, bfs: Bfs = hop_distances) -> PathLengthSample:
     """Return how far apart entities of layer 0 are that share no chunk.
 
     Time goes with the pairs looked at: every pair of up to 4,000 entities, 128 entities with all others at a million.
@@ -101,8 +99,6 @@ def path_lengths(
         entities: with the columns `entity_id`, `layer` and `chunk_ids` of ENTITIES.
         relations: with those of RELATIONS that `core.graph.csr.build_graph` reads.
         bfs: as of `protocols.Kernels`.
-        seed: of the sample.
-        max_pairs: up to so many, all pairs are looked at; above it, a sample of about as many.
     """
     base = np.flatnonzero(entities["layer"].to_numpy() == 0)
     ids = entities["entity_id"]
@@ -110,9 +106,9 @@ def path_lengths(
     flat = subgraph(whole, base)
     in_chunks = _incidence(entities["chunk_ids"].take(pa.array(base)))
     n_base = len(base)
-    n_sources = min(n_base, max(max_pairs // max(n_base, 1), _FEWEST_SOURCES))
+    n_sources = min(n_base, max(_PAIRS // max(n_base, 1), _FEWEST_SOURCES))
     exact = n_sources == n_base
-    sources = np.sort(np.random.default_rng(seed).permutation(n_base)[:n_sources])
+    sources = np.sort(np.random.default_rng(0).permutation(n_base)[:n_sources])
     counts = [np.zeros(0, np.int64) for _ in range(3)]
     n_pairs = 0
     step = max(min(_BLOCK_PAIRS // max(len(ids), 1), _BLOCK_SOURCES), 1)

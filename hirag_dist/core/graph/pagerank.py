@@ -153,7 +153,6 @@ def pagerank_steps(
     access: AccessFilter | None = None,
     seen: NDArray[np.bool_] | None = None,
     tolerance: float = TOLERANCE,
-    step_edges: int = STEP_EDGES,
     buffers: WalkBuffers | None = None,
     visible: VisibleEdges | None = None,
 ) -> Steps[tuple[IntVector, FloatVector]]:
@@ -169,7 +168,6 @@ def pagerank_steps(
         access: which entities and relations the caller may see; None: everything.
         seen: (n_chunks,) whether the caller may see a chunk; None: every one.
         tolerance: mass per edge of a node below which it is not pushed.
-        step_edges: edges walked in a step; the last node is always finished.
         buffers: of walks over graphs of this size; None: new ones.
         visible: what walks under the same filter have found; None: nothing. Without a filter it is not read.
     """
@@ -185,7 +183,7 @@ def pagerank_steps(
     work = buffers.take()  # a walk that is not ended leaves mass in its buffers: they are dropped
     _push(graph, access, mask, visible, work, nodes, shares, tolerance, 0)
     while work.counts[2]:
-        _push(graph, access, mask, visible, work, _NO_NODES, _NO_SHARES, tolerance, step_edges)
+        _push(graph, access, mask, visible, work, _NO_NODES, _NO_SHARES, tolerance, STEP_EDGES)
         yield
     rows, mass = _end(work, len(graph.layers))
     buffers.give_back(work)

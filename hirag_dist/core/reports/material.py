@@ -11,6 +11,8 @@ from typing import Any
 from hirag_dist.core.prompts.reply_parsing import COVERED, ReportRecord
 from hirag_dist.core.text.normalize import one_line, shorten
 
+_MAX_DESCRIPTION_CHARS = 400
+
 
 @dataclass(frozen=True, slots=True)
 class ReportMember:
@@ -94,7 +96,6 @@ class ReportDraft:
         links: Sequence[ReportRelation],
         max_tokens: int,
         count_tokens: Callable[[str], int],
-        max_description_chars: int = 400,
         claims: Sequence[ClaimLine] = (),
     ) -> None:
         """Render the lines, most prominent first, and count them.
@@ -105,9 +106,9 @@ class ReportDraft:
         """
         self._members = [m.entity_id for m in sorted(members, key=lambda member: (-member.degree, member.entity_id))]
         self._links = sorted(links, key=lambda link: (-link.weight, link.relation_id))
-        self._lines = {m.entity_id: _member_line(m, max_description_chars) for m in members}
+        self._lines = {m.entity_id: _member_line(m, _MAX_DESCRIPTION_CHARS) for m in members}
         self._cost = {key: count_tokens(line) + 6 for key, line in self._lines.items()}
-        self._texts = {link.relation_id: _LinkText.of(link, self._lines, max_description_chars) for link in links}
+        self._texts = {link.relation_id: _LinkText.of(link, self._lines, _MAX_DESCRIPTION_CHARS) for link in links}
         self._cost |= {key: (0 if text.told_by else count_tokens(text.own)) + 12 for key, text in self._texts.items()}
         self._total = sum(self._cost.values())
         self._claims = claims

@@ -84,18 +84,11 @@ class QuotaActor:
         logging.getLogger(protocol.__name__).addHandler(self._warnings)
         self._names: dict[str, str] = {}  # worker number → its present name
         self._dead: set[str] = set()
-        self._n_demands = self._n_reports = 0
-
-    async def handled(self) -> tuple[int, int]:
-        """Return the number of demands and reports so far."""
-        return self._n_demands, self._n_reports
 
     async def acquire(
         self, worker: str, endpoint: str, report: WorkerReport, demand: tuple[CallDemand, ...] = (), priority: int = 0
     ) -> Grant | HiragError:
         """As `QuotaCoordinator.acquire`; an error is returned."""
-        self._n_demands += bool(demand)
-        self._n_reports += not demand
         if await self._is_dead(worker):
             return _DECLARED_DEAD
         try:

@@ -109,19 +109,17 @@ class Ledger:
         store: Store,
         *,
         log_records: int = _LOG_RECORDS,
-        log_bytes: int = _LOG_BYTES,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Prepare to use the ledger of a store; nothing is read yet.
 
         Args:
-            log_records: seal this process's log when it holds so many records, or so many bytes of them.
+            log_records: records after which this process's log is sealed, if not for its size before.
             clock: seconds since the epoch.
         """
         self._store = store
         self._is_local = store.local is not None
         self._log_records = log_records
-        self._log_bytes = log_bytes
         self._clock = clock
         self._latest = 0.0  # no record is stamped earlier than one before it, also where the clock is set back
         self._view = LedgerReader(store)
@@ -291,7 +289,7 @@ class Ledger:
                 group.done.set_exception(failure)
             else:
                 group.done.set_exception(StoreError(str(failure) or "the write was cancelled; run again"))
-        if to.broken or len(to.records) >= self._log_records or to.n_bytes >= self._log_bytes:
+        if to.broken or len(to.records) >= self._log_records or to.n_bytes >= _LOG_BYTES:
             self._retire(to)
         if self._timer is None:
             self._flush()

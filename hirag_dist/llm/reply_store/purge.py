@@ -52,14 +52,12 @@ def purge(
     store: Store,
     keep: Callable[[Record], bool],
     check: Callable[[], None] = lambda: None,
-    clock: Callable[[], float] = time.time,
 ) -> PurgeResult:
     """Remove every record that is not to be kept.
 
     Args:
         keep: whether a record stays.
         check: called before a file is written or deleted; raises to stop.
-        clock: seconds since the epoch.
 
     Raises:
         StoreError: a file cannot be read, written or deleted. Every record to keep is where it was, or in two places.
@@ -73,7 +71,7 @@ def purge(
         for name, entry in new.items():  # a writer that seals its log meanwhile adds a segment
             clean.add(name)
             try:
-                clean.update(_purge_file(store, name, entry, keep, check, clock(), done))
+                clean.update(_purge_file(store, name, entry, keep, check, done))
             except StoreError:
                 if store.exists(path_of(name)):
                     raise
@@ -111,7 +109,6 @@ def _purge_file(
     entry: StoreEntry,
     keep: Callable[[Record], bool],
     check: Callable[[], None],
-    now: float,
     done: PurgeResult,
 ) -> list[str]:
     """Return the names of the files that were written."""
@@ -120,7 +117,7 @@ def _purge_file(
         return _purge_segment(store, name, open_segment(store, name, entry.size), keep, check, done)
     if kind is None:
         return []
-    hold = store.try_lock(path_of(name)) if may_be_finished(kind, entry, now) else None
+    hold = store.try_lock(path_of(name)) if may_be_finished(kind, entry, time.time()) else None
     if hold is None:
         if store.exists(path_of(name)):
             done.held.append(name)

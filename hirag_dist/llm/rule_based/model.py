@@ -197,6 +197,7 @@ def _counts(ask: ParsedRequest) -> Counter[str]:
 
 
 _MAX_WORDS = re.compile(r"at most\s+(\d+)\s+words|(\d+)\s+words")
+_MAX_PIECES = 40  # of a description
 _DEFAULT_WORDS = 120
 _ENTITY = re.compile(r"^\d+\. (.*?) \(([^()]{0,80})\)(?:: (.*))?$")
 
@@ -211,7 +212,7 @@ def describe(ask: ParsedRequest) -> str:
     return text or ask.between("entity") or "unknown"
 
 
-def central(pieces: Sequence[str], n_words: int, n_most: int = 40) -> list[str]:
+def central(pieces: Sequence[str], n_words: int) -> list[str]:
     """Return the pieces that say most of what the others say too, without repeating, within a number of words."""
     bags = [frozenset(content_words(piece)) for piece in pieces]
     shared = Counter(word for bag in dict.fromkeys(bags) for word in sorted(bag))
@@ -226,7 +227,7 @@ def central(pieces: Sequence[str], n_words: int, n_most: int = 40) -> list[str]:
             continue
         chosen.append(place)
         left -= size
-        if len(chosen) == n_most:
+        if len(chosen) == _MAX_PIECES:
             break
     if not chosen and pieces:
         return [_cut(pieces[0], n_words)]
