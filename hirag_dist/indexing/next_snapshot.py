@@ -253,22 +253,22 @@ def _budget(context: BuildContext, base: UpdateBase, changed: ChangedDocuments, 
     )
 
 
-def _replaced_texts(base: UpdateBase, changed: ChangedDocuments) -> dict[str, list[int]]:
+def _replaced_texts(base: UpdateBase, changed: ChangedDocuments) -> dict[str, tuple[int, ...]]:
     """Return the keys of former texts of documents, by place, of this update and of earlier ones."""
     found = {place: set(keys) for place, keys in base.note.replaced.items()}
     for place, keys in changed.replaced_keys.items():
         found.setdefault(place, set()).update(keys)
-    return {place: sorted(keys) for place, keys in found.items()}
+    return {place: tuple(sorted(keys)) for place, keys in found.items()}
 
 
-def _still_used(replaced: Mapping[str, list[int]], *states: pa.Table) -> dict[str, list[int]]:
+def _still_used(replaced: Mapping[str, tuple[int, ...]], *states: pa.Table) -> dict[str, tuple[int, ...]]:
     """Return the former texts that a summary or report still derives from."""
     wanted = pa.array([key for keys in replaced.values() for key in keys], pa.int64())
     used: set[int] = set()
     for state in states:
         sources = pc.unique(pc.list_flatten(state["sources"]))
         used.update(sources.filter(pc.is_in(sources, value_set=wanted)).to_pylist())
-    kept = {place: [key for key in replaced[place] if key in used] for place in sorted(replaced)}
+    kept = {place: tuple(key for key in replaced[place] if key in used) for place in sorted(replaced)}
     return {place: keys for place, keys in kept.items() if keys}
 
 

@@ -38,8 +38,8 @@ class OpenTexts(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     units: int
-    stand_ins: int
     tokens: int
+    stand_ins: int = 0
 
 
 class UpdateNote(BaseModel):

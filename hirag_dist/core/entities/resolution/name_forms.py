@@ -1,7 +1,8 @@
 """Normal forms of names for comparison, with their distinguishing features kept separately.
 
 The form of a name forgets what spellings differ in (punctuation, accents, articles, plural, a company's legal form, a
-title). Features that distinguish two things (numbers, text in parentheses) are kept separately, for `negative_rules`.
+title). Features that distinguish two things (numbers, text in parentheses,
+gender) are kept separately, for `negative_rules`.
 """
 
 from __future__ import annotations

@@ -8,19 +8,22 @@ from hirag_dist.core.entities.resolution import word_lists as lists
 from hirag_dist.core.entities.resolution.name_forms import PERSON, UNKNOWN, NameForm
 
 _NO_GIVEN_NAMES = lists.PARTICLES | lists.RANKS | lists.TITLES | lists.FEMALE_TITLES | {"of", "the"}
+_CONTRASTED = frozenset().union(*lists.CONTRASTS)
 
 
 def known_different(one: NameForm, other: NameForm) -> bool:
     """Return whether two names are two things.
 
-    Numbers, versions and dates that differ ("Henry IV", "Henry V"); a negation; what stands in parentheses; two given
-    names with one surname.
+    Numbers, versions and dates that differ ("Henry IV", "Henry V"); a negation or one of two opposites; what stands in
+    parentheses; a man's title and a woman's; two given names with one surname.
     """
     if one.numbers != other.numbers or (one.aside and other.aside and one.aside != other.aside):
         return True
     ours, theirs = set(one.words), set(other.words)
     mine, yours = ours - theirs, theirs - ours
     if (mine & lists.NEGATIONS) != (yours & lists.NEGATIONS) and not (one.acronym or other.acronym):  # the UN
+        return True
+    if mine & _CONTRASTED and any(mine & group and yours & group for group in lists.CONTRASTS):
         return True
     return one.family == other.family == PERSON and _two_people(one, other)
 
@@ -45,12 +48,17 @@ def compatible(one: NameForm, other: NameForm) -> bool:
 
 
 def _two_people(one: NameForm, other: NameForm) -> bool:
-    if one.possessive != other.possessive and set(one.words) & set(other.words):
+    if _gender(one) * _gender(other) < 0 or (one.possessive != other.possessive and set(one.words) & set(other.words)):
         return True  # "Scrooge's nephew" is named by another person
     mine, yours = one.given, other.given
     if mine != yours and all(len(word) == 1 for word in (*mine, *yours)):
         return True
     return len(mine) > 1 and len(yours) > 1 and mine[-1] == yours[-1] and not same_given_names(mine, yours)
+
+
+def _gender(form: NameForm) -> int:
+    words = {form.title, *form.words[:1]}
+    return bool(words & lists.MALE_TITLES) - bool(words & lists.FEMALE_TITLES)
 
 
 def same_given_names(one: tuple[str, ...], other: tuple[str, ...]) -> bool:

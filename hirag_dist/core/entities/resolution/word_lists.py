@@ -13,15 +13,15 @@ def _inverted(name: str) -> dict[str, str]:
     return {word: key for key, words in _LISTS[name].items() for word in words.split()}
 
 
-PARTICLES, SMALL_WORDS, TITLES, FEMALE_TITLES, RANKS, NO_PLURALS, NEGATIONS, FEMALE_ENDINGS = (
+PARTICLES, SMALL_WORDS, TITLES, FEMALE_TITLES, MALE_TITLES, RANKS, NO_PLURALS, NEGATIONS, FEMALE_ENDINGS = (
     frozenset(_LISTS[name].split())
     for name in (
-        *("particles", "small_words", "titles", "female_titles", "ranks", "no_plurals", "negations"),
+        *("particles", "small_words", "titles", "female_titles", "male_titles", "ranks", "no_plurals", "negations"),
         "female_endings",
     )
 )
 ARTICLES = frozenset({"the", "a", "an"})
-LEGAL_FORMS = {form: form for form in _LISTS["legal_forms"].split()} | _inverted("legal_spellings")  # → one spelling
+LEGAL_FORMS = _inverted("legal_forms")  # spelling → one spelling
 UNSPACED_ADDITIONS = tuple(_LISTS["unspaced_additions"].split())
 NICKNAMES = _inverted("nicknames")
 FAMILIES = _inverted("families")  # type → family
@@ -29,3 +29,4 @@ NUMBER_WORDS, ORDINALS = (  # word → digits
     {word: str(number) for number, word in enumerate(_LISTS[name].split())} for name in ("number_words", "ordinals")
 )
 ORDINAL_ENDINGS = tuple(_LISTS["ordinal_endings"].split())
+CONTRASTS = tuple(frozenset(line.split()) for line in _LISTS["contrasts"].strip().splitlines())

@@ -1,4 +1,4 @@
-"""Rules that keep entities apart: digits, negations, other people; and pairs that they must not reject."""
+"""Rules that keep entities apart: digits, opposites, other people; and pairs that they must not reject."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ from hirag_dist.core.entities.resolution.negative_rules import known_different, 
         ("product", "Python 3.11", "Python 3.12"),
         ("event", "1948 Olympics", "1952 Olympics"),
         ("work", "第一章", "第二章"),
+        ("location", "North Korea", "South Korea"),
         ("concept", "Vice President", "President"),
         ("organization", "East Division (NHL)", "East Division (CFL)"),
+        ("person", "Mr. Cratchit", "Mrs. Cratchit"),
         ("person", "Carl Demarco", "Carla DeMarco"),
         ("person", "Stephen Henry Parker", "Stephen Stanley Parker"),
         ("person", "Scrooge's nephew", "Scrooge"),
         ("person", "George W. Bush", "George H. W. Bush"),
         ("person", "Anna M. Lee", "Anna R. Lee"),
+        ("person", "Sammy Davis Jr.", "Sammy Davis Sr."),
     ],
 )
 def test_two_things(kind: str, one: str, other: str) -> None:
