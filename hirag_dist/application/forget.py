@@ -14,10 +14,10 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from hirag_dist.application.removal.evidence import RemovedDocuments, find_removed, finished_snapshots
-from hirag_dist.application.removal.pending import PendingForget, note_forget, pending_forget, write_pending
-from hirag_dist.application.removal.search import Finding, TraceSearch, temporary_files
-from hirag_dist.application.removal.verification import LEFTOVER_S, find_collections, open_collections, verify_removed
+from hirag_dist.application.forget_evidence import RemovedDocuments, find_removed, finished_snapshots
+from hirag_dist.application.forget_pending import PendingForget, note_forget, pending_forget, write_pending
+from hirag_dist.application.forget_search import Finding, TraceSearch, temporary_files
+from hirag_dist.application.forget_verification import LEFTOVER_S, find_collections, open_collections, verify_removed
 from hirag_dist.application.stored_replies import models_of_last_build, replay_keys, snapshot_vector_keys
 from hirag_dist.composition.models import cut_as_index, settle_embedder
 from hirag_dist.config.model import Config

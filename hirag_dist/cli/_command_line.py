@@ -28,7 +28,7 @@ from hirag_dist.errors import ConfigError, HiragError
 
 COMMANDS = {  # command → "module" or "module.function" in this package, and its line of `hirag-dist --help`, in order
     "init": ("config.init", "Write a commented hirag.yaml."),
-    "plan": ("plan", "Estimate calls, tokens, cost and time of an index. Makes no call."),
+    "plan": ("index.plan", "Estimate calls, tokens, cost and time of an index. Makes no call."),
     "index": ("index", "Build or update an index of documents and publish it, or continue an interrupted build."),
     "add": ("index.add", "Add documents to an index and publish it."),
     "remove": ("remove", "Remove documents from an index and publish it without them."),
@@ -48,7 +48,7 @@ COMMANDS = {  # command → "module" or "module.function" in this package, and i
     ),
     "query": ("query", "Ask a question of an index or of a running service."),
     "serve": ("serve", "Serve an index over gRPC, with an optional browser page."),
-    "mcp": ("mcp", "Serve an index to agents by the Model Context Protocol (MCP)."),
+    "mcp": ("serve.mcp", "Serve an index to agents by the Model Context Protocol (MCP)."),
     "inspect": ("inspect", "Show layers, sparsity, communities, graph measures and cost of an index."),
     "eval": ("eval", "Evaluate retrieval and answers on your own questions."),
     "export": ("export", "Write GraphML, or Parquet tables with GraphRAG's names and columns."),

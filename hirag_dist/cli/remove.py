@@ -14,9 +14,9 @@ import typer
 
 from hirag_dist.api.build import remove_documents
 from hirag_dist.application.forget import forget, run_forget
-from hirag_dist.application.removal.evidence import find_removed
-from hirag_dist.application.removal.pending import SelectedDocuments, pending_forget, read_given, select_documents
-from hirag_dist.application.removal.verification import VerificationResult, verify_removed
+from hirag_dist.application.forget_evidence import find_removed
+from hirag_dist.application.forget_pending import SelectedDocuments, pending_forget, read_given, select_documents
+from hirag_dist.application.forget_verification import VerificationResult, verify_removed
 from hirag_dist.cli._build import show
 from hirag_dist.cli._options import ConfigOptions, IndexOption, WaitOption, WriteOptions
 from hirag_dist.cli._output import emit, err, out, seconds, table

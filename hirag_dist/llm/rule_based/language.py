@@ -11,6 +11,7 @@ from enum import StrEnum
 from functools import lru_cache
 from importlib.resources import files
 
+from hirag_dist.core.text.line_breaks import unwrapped
 from hirag_dist.core.text.normalize import UNSPACED as UNSPACED_CHARS
 from hirag_dist.core.text.terms import MARKS
 
@@ -288,8 +289,8 @@ def _clauses(line: str) -> list[str]:
 def sentences(text: str) -> list[str]:
     """Return the sentences of cleaned text, each on one line; headings and list items are sentences of their own."""
     found: list[str] = []
-    for block in _BLANK.split(text):
-        for unit in _joined(block.split("\n")):
+    for block in _BLANK.split(unwrapped(text)):
+        for unit in block.split("\n"):
             start = 0
             for match in _SENTENCE_END.finditer(unit):
                 if _ABBREVIATED.search(unit, max(match.start() - 12, 0), match.start() + 1):
@@ -304,28 +305,6 @@ def _add(found: list[str], piece: str) -> None:
     flat = " ".join(piece.split())
     if flat:
         found.append(flat)
-
-
-def _joined(lines: list[str]) -> list[str]:
-    """Join the lines of a hard-wrapped paragraph: a line well short of the others ends what it says."""
-    if len(lines) < 2:
-        return lines
-    width = max(map(len, lines))
-    full = sum(len(line) > 0.75 * width for line in lines)
-    if width > 110 or width < 36:
-        return lines
-    wrapped_block = full * 2 >= len(lines)
-    units: list[str] = []
-    wrapped = False
-    for line in lines:
-        bare = line.strip()
-        goes_on = (wrapped_block and not bare.startswith(("- ", "* ", "• ", "|"))) or bare[:1].islower()
-        if wrapped and bare and goes_on:
-            units[-1] = f"{units[-1]} {bare}"
-        else:
-            units.append(bare)
-        wrapped = len(line.rstrip()) > width * 0.6
-    return units
 
 
 def tokens(sentence: str) -> list[str]:

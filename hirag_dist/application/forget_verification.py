@@ -9,8 +9,8 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from hirag_dist.application.removal.evidence import RemovedDocuments, finished_snapshots
-from hirag_dist.application.removal.search import (
+from hirag_dist.application.forget_evidence import RemovedDocuments, finished_snapshots
+from hirag_dist.application.forget_search import (
     Finding,
     FindingCounter,
     TraceSearch,

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hirag_dist.application.removal.evidence import RemovedDocuments, equal_rows
+from hirag_dist.application.forget_evidence import RemovedDocuments, equal_rows
 from hirag_dist.core.prompts.templates import FIELD
 from hirag_dist.core.text.normalize import one_line, shorten
 from hirag_dist.core.text.shingles import Passage

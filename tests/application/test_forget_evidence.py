@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hirag_dist.application.removal.evidence import find_removed
-from hirag_dist.application.removal.verification import verify_removed
+from hirag_dist.application.forget_evidence import find_removed
+from hirag_dist.application.forget_verification import verify_removed
 from hirag_dist.config.model import Config
 from hirag_dist.core.text.ids import text_key
 from tests.removal_builds import KEPT, REMOVED, RemovalBench
