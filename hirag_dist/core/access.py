@@ -18,9 +18,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from hirag_dist.core.arrays import compiled, compiled_apart
 from hirag_dist.core.entities.merging import CHARS_PER_TOKEN, SEPARATOR, join_descriptions
 from hirag_dist.core.entities.summaries import split_descriptions
-from hirag_dist.core.numba_jit import compiled, compiled_apart
 from hirag_dist.types import AccessFilter, CsrGraph, FloatMatrix, IntVector
 
 Score = Callable[[FloatMatrix, IntVector, NDArray[np.float32]], NDArray[np.float32]]

@@ -34,9 +34,8 @@ from hirag_dist.core.prompts.templates import (
     same_entity_request,
     summary_request,
 )
-from hirag_dist.core.text.chunking import chunk_spans
 from hirag_dist.core.text.ids import chunk_id, document_id, text_key, text_keys
-from hirag_dist.core.text.tokens import counter, encoding
+from hirag_dist.core.text.tokens import chunk_spans, counter, encoding
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.execution.events import CallsExpected
 from hirag_dist.indexing.base import UpdateBase, check_embedder, open_configured

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hirag_dist.core.arrays import compiled_apart
 from hirag_dist.core.drift import DriftReport, UpdateStaleness, update_dict
 from hirag_dist.core.graph.csr import component_labels, distinct
 from hirag_dist.core.graph.hierarchy_metrics import PathLengthSample
-from hirag_dist.core.numba_jit import compiled_apart
 from hirag_dist.types import IntVector
 
 

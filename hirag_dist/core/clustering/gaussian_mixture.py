@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.array_module import finite_products, to_numpy
+from hirag_dist.core.arrays import finite_products, to_numpy
 from hirag_dist.types import Assignment, FloatMatrix, IntVector, LabelledCell, Memberships, Mixture
 
 BLOCK_ROWS = 4_096

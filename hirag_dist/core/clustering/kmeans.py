@@ -12,7 +12,7 @@ from operator import add
 
 import numpy as np
 
-from hirag_dist.core.array_module import finite_products
+from hirag_dist.core.arrays import finite_products
 from hirag_dist.types import FloatMatrix, FloatVector, GroupSums, IntVector
 
 BLOCK_ROWS = 1_024

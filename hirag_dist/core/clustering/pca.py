@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hirag_dist.core.array_module import finite_products, to_numpy
+from hirag_dist.core.arrays import finite_products, to_numpy
 from hirag_dist.types import FloatMatrix, Moments, Projection
 
 _BLOCK_ROWS = 8192

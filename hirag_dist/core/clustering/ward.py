@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster
 from scipy.spatial.distance import pdist, squareform
 
-from hirag_dist.core.numba_jit import compiled
+from hirag_dist.core.arrays import compiled
 from hirag_dist.types import FloatMatrix, FloatVector, IntVector
 
 _WINDOW = 2**0.25  # ratio of numbers of clusters over which a slope is measured

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.numba_jit import compiled
+from hirag_dist.core.arrays import compiled
 from hirag_dist.types import CsrGraph, IntVector
 
 

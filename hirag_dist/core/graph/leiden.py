@@ -20,8 +20,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from hirag_dist.core.arrays import compiled
 from hirag_dist.core.hash_partition import hashes_of, mixed
-from hirag_dist.core.numba_jit import compiled
 from hirag_dist.types import CsrGraph, IntVector
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.access import HIDDEN, PARTIAL, VISIBLE
+from hirag_dist.core.arrays import compiled, compiled_apart
 from hirag_dist.core.metadata.fields import (
     AllOf,
     And,
@@ -31,7 +32,6 @@ from hirag_dist.core.metadata.fields import (
     Prefix,
     date_text,
 )
-from hirag_dist.core.numba_jit import compiled, compiled_apart
 from hirag_dist.types import Facet
 from hirag_dist.types.index_info import MetadataField
 

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.access import Flags
-from hirag_dist.core.numba_jit import compiled
+from hirag_dist.core.arrays import compiled
 from hirag_dist.core.text.normalize import UNSPACED
 from hirag_dist.types import IntVector
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.access import HIDDEN, PARTIAL, visible_rows, visible_scores
-from hirag_dist.core.numba_jit import compiled
+from hirag_dist.core.arrays import compiled
 from hirag_dist.types import AccessFilter, FloatMatrix, IntVector
 
 AT_ONCE = 20_000  # rows, some two milliseconds' product: a longer one runs in a thread

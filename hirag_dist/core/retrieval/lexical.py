@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.numba_jit import compiled, compiled_apart, read_only
+from hirag_dist.core.arrays import compiled, compiled_apart, read_only
 from hirag_dist.core.text.terms import runs, terms_of_run
 from hirag_dist.types import IntVector
 

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import linkage
 
-from hirag_dist.core.numba_jit import compiled_apart
+from hirag_dist.core.arrays import compiled_apart
 from hirag_dist.core.prompts.evaluation_requests import answer_claims_request, parse_list
 from hirag_dist.core.text.normalize import UNSPACED
 from hirag_dist.evaluation.answer_collections import AnswerCollections

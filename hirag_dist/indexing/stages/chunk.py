@@ -7,8 +7,8 @@ from typing import Annotated, ClassVar, Literal
 
 import pyarrow as pa
 
-from hirag_dist.core.text.chunking import TextSpan, chunk_spans
 from hirag_dist.core.text.ids import chunk_id
+from hirag_dist.core.text.tokens import TextSpan, chunk_spans
 from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.stage import ByRows, Services, Split, Tables
 from hirag_dist.schemas import CHUNKS, DOCUMENTS

@@ -10,9 +10,9 @@ import pyarrow as pa
 from hirag_dist.core.entities.claims import CLAIM_TASK, ClaimRecord, claims_request, parse_claims
 from hirag_dist.core.prompts.reply_limits import MIN_DIVISIBLE_TOKENS, approximate_tokens
 from hirag_dist.core.prompts.templates import Prompts
-from hirag_dist.core.text.chunking import text_halves
 from hirag_dist.core.text.ids import content_id, entity_id
 from hirag_dist.core.text.normalize import name_key
+from hirag_dist.core.text.tokens import text_halves
 from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.stage import ByKey, Services, Split, Tables, gather_calls, reject_row
 from hirag_dist.schemas import ALIASES, CHUNKS, CLAIMS, EXTRACTION_COSTS, MENTIONS, REJECTS

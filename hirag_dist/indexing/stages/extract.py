@@ -13,8 +13,8 @@ from hirag_dist.core.entities.merging import mentions_of
 from hirag_dist.core.prompts.reply_limits import MIN_DIVISIBLE_TOKENS, approximate_tokens
 from hirag_dist.core.prompts.reply_parsing import EntityRecord, ExtractionReply, parse_extraction
 from hirag_dist.core.prompts.templates import Prompts, extraction_request, gleaning_request
-from hirag_dist.core.text.chunking import text_halves
 from hirag_dist.core.text.normalize import count_noun, name_key
+from hirag_dist.core.text.tokens import text_halves
 from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.stage import ByRows, Services, Split, Tables, gather_calls, reject_row
 from hirag_dist.schemas import CHUNKS, EXTRACTION_COSTS, MENTIONS, REJECTS, RELATION_MENTIONS

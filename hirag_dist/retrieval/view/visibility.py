@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.access import HIDDEN, PARTIAL, VISIBLE, Flags, description_of
 from hirag_dist.core.access import read_only as read_only_filter
+from hirag_dist.core.arrays import read_only
 from hirag_dist.core.entities.mention_texts import (
     EntityMention,
     RelationMention,
@@ -28,7 +29,6 @@ from hirag_dist.core.entities.mention_texts import (
 from hirag_dist.core.entities.merging import CHARS_PER_TOKEN
 from hirag_dist.core.graph.pagerank import VisibleEdges
 from hirag_dist.core.metadata.columns import LabelStates, Provenance, row_states
-from hirag_dist.core.numba_jit import read_only
 from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.storage.label_files import LabelFiles, Mentions, map_mentions, map_statements
 from hirag_dist.storage.metadata_files import MetadataFiles

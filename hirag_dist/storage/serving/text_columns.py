@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from hirag_dist.core.numba_jit import compiled
+from hirag_dist.core.arrays import compiled
 from hirag_dist.errors import SnapshotCorrupt
 from hirag_dist.types import IntVector
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hirag_dist.core.access import HIDDEN, PARTIAL, VISIBLE
+from hirag_dist.core.arrays import read_only
 from hirag_dist.core.metadata.columns import (
     DERIVED,
     DIVISIBLE,
@@ -14,7 +15,6 @@ from hirag_dist.core.metadata.columns import (
     RowStates,
     row_states,
 )
-from hirag_dist.core.numba_jit import read_only
 
 INTS, BYTES = np.int32, np.uint8
 PROVENANCE = Provenance(

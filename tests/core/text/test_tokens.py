@@ -1,9 +1,128 @@
 """The shipped encodings are the published ones."""
 
-import pytest
+from __future__ import annotations
 
-from hirag_dist.core.text.tokens import counter, encoding
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hirag_dist.core.text.tokens import chunk_spans, counter, encoding, text_halves
 from hirag_dist.errors import ConfigError
+
+O200K = encoding("o200k_base")
+PROSE = " ".join(f"Sentence number {n} says something about topic {n % 7}." for n in range(300))
+
+
+def cut(text: str, size: int = 50, overlap: int = 10, at_sentences: bool = True) -> list[str]:
+    return [text[span.start : span.end] for span in chunk_spans(text, O200K, size, overlap, at_sentences)]
+
+
+def test_chunks_end_and_begin_at_sentences() -> None:
+    chunks = cut(PROSE, overlap=15)
+    assert len(chunks) > 50
+    assert all(chunk.startswith("Sentence number") and chunk.endswith(".") for chunk in chunks)
+
+
+def test_no_chunk_is_longer_than_the_size() -> None:
+    spans = chunk_spans(PROSE, O200K, 50, 10, at_sentences=True)
+    assert all(span.n_tokens <= 50 for span in spans)
+    unbroken = "".join(random.Random(1).choices("abcdefghij", k=900))
+    chunks = cut(unbroken, size=40, overlap=0)
+    assert "".join(chunks) == unbroken, "cut at tokens where there is no space"
+    assert max(len(O200K.encode_ordinary(chunk)) for chunk in chunks) <= 41
+
+
+def test_sentence_ends_of_chinese_text_are_found() -> None:
+    text = "".join(f"第{n}句话说了一些关于主题的事情。" for n in range(60))
+    chunks = cut(text, size=60, overlap=0)
+    assert all(chunk.endswith("。") for chunk in chunks)
+    assert "".join(chunks) == text
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(
+    text=st.text(st.characters(exclude_categories=["Cs"]), max_size=400),
+    size=st.integers(16, 40),
+    overlap=st.integers(0, 15),
+    at_sentences=st.booleans(),
+)
+def test_every_visible_character_is_in_a_chunk(text: str, size: int, overlap: int, at_sentences: bool) -> None:
+    spans = chunk_spans(text, O200K, size, overlap, at_sentences)
+    covered = {at for span in spans for at in range(span.start, span.end)}
+    assert {at for at, letter in enumerate(text) if not letter.isspace()} <= covered
+    assert all(text[span.start : span.end].strip() == text[span.start : span.end] for span in spans)
+
+
+def test_an_overlap_as_large_as_the_chunk_is_refused() -> None:
+    with pytest.raises(ValueError, match="overlap"):
+        chunk_spans("text", O200K, 10, 10, at_sentences=True)
+
+
+@pytest.mark.parametrize("name", ["o200k_base", "cl100k_base"])
+def test_windows_over_characters_of_several_tokens_end_before_the_cut_character(name: str) -> None:
+    """Every window of tokens, cut back to whole characters on both sides, is a chunk, in order, and nothing else is."""
+    encode = encoding(name)
+    rng = random.Random(3)
+    pieces = ["🧑🏽‍🚀", "𝄞", "🜁", "中", "字。", " the", " word", "é", "ع", "ﷺ", "ༀ", "\n", "  ", "𠜎", "नमस्ते"]
+    for _ in range(60):
+        text = "".join(rng.choices(pieces, k=rng.randint(1, 200)))
+        tokens = encode.encode_ordinary(text)
+        size = rng.randint(1, 30)
+        overlap = rng.randint(0, size - 1)
+        windows = []
+        for first in range(0, len(tokens), size - overlap):
+            start, end = (
+                len(encode.decode_bytes(tokens[:cut]).decode("utf-8", "ignore")) for cut in (first, first + size)
+            )
+            windows.append(text[start:end].strip())
+        spans = chunk_spans(text, encode, size, overlap, at_sentences=False)
+        assert [text[span.start : span.end] for span in spans] == [window for window in windows if window]
+
+
+def test_the_default_cut_by_tokens_is_nano_graphrags() -> None:
+    """1,200 tokens, 100 shared: a window every 1,100 tokens, the last one however short."""
+    tokens = O200K.encode_ordinary(PROSE * 2)
+    windows = [O200K.decode(tokens[first : first + 1200]).strip() for first in range(0, len(tokens), 1100)]
+    assert len(windows) > 5
+    assert cut(PROSE * 2, size=1200, overlap=100, at_sentences=False) == windows
+
+
+def test_special_token_text_is_ordinary_text() -> None:
+    text = "One <|endoftext|> two. " * 30
+    chunks = cut(text, size=40, overlap=0)
+    assert " ".join(chunks) == text.strip()
+
+
+@pytest.mark.parametrize("at_sentences", [True, False])
+def test_the_tokens_of_a_window_are_about_those_of_its_text(at_sentences: bool) -> None:
+    """A window begins and ends at tokens of the document, which the text of the chunk alone may cut otherwise."""
+    spans = chunk_spans(PROSE * 3, O200K, 64, 8, at_sentences)
+    text = PROSE * 3
+    alone = [len(O200K.encode_ordinary(text[span.start : span.end])) for span in spans]
+    assert all(span.n_tokens <= 64 for span in spans)
+    assert max(abs(count - span.n_tokens) for count, span in zip(alone, spans, strict=True)) <= 3
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("It was late. So.\n\nThe ship left. It rained.", "It was late. So.\n\n"),
+        ("Ada wrote. Bob read it.", "Ada wrote. "),
+        ("one two three four", "one two "),
+        ("船在夜里离开。雨下了一整夜。", "船在夜里离开。"),
+        ("x" * 9, "xxxx"),
+        ("", ""),
+    ],
+)
+def test_the_best_end_in_the_middle_half(text: str, first: str) -> None:
+    assert text_halves(text) == (first, text[len(first) :])
+
+
+def test_an_end_near_the_border_is_not_taken() -> None:
+    assert text_halves("A. " + "x" * 40)[0] == "A. " + "x" * 18
+
 
 PUBLISHED = [
     ("cl100k_base", "hello world", [15339, 1917]),

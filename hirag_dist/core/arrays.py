@@ -1,4 +1,4 @@
-"""Compiled functions: where their machine code is kept, and what happens where it cannot be."""
+"""Code on arrays: compiled by numba, with what happens where its machine code cannot be kept; or run on CuPy."""
 
 from __future__ import annotations
 
@@ -8,6 +8,16 @@ from typing import Any, TypeVar, cast
 import numba
 import numpy as np
 from numpy.typing import NDArray
+
+# Decorates functions of finite rows: on some processors with AVX-512, OpenBLAS raises floating-point flags in products
+# with a few float32 vectors, and NumPy would warn of an invalid value.
+finite_products = np.errstate(invalid="ignore", over="ignore")
+
+
+def to_numpy(xp: Any, values: Any) -> Any:
+    """Return values of the array module `xp` as numpy's; numpy's own as they are."""
+    return values if xp is np else xp.asnumpy(values)
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 Element = TypeVar("Element", bound=np.generic)
