@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from hirag_dist.core.clustering.anchored import row_cosines
-from hirag_dist.evaluation.kinds.claims import rouge_l
+from hirag_dist.evaluation.kinds.claims import rouge_l_distances
 
 LABELLED = [
     {"id": name, "title": name, "text": text, "labels": labels, "year": year}
@@ -60,7 +60,7 @@ def main() -> None:
         for asked in (*asks, *([FILTER, ("--as-label", "left", *FILTER)] if reading else ())):
             _run("query", *index, *memory, "--context-only", *asked, question)
     row_cosines(np.ones((1, 2), np.float32), np.zeros(1, np.int64))  # of updates
-    rouge_l("claims are measured", "by evaluation alone")
+    rouge_l_distances(["claims are measured", "by evaluation alone"])
     missing = compiled_functions() - found(Path(os.environ["NUMBA_CACHE_DIR"])) - INLINED
     if missing:
         sys.exit(f"not compiled: {', '.join(sorted(missing))}")
@@ -71,8 +71,9 @@ def compiled_functions() -> set[str]:
     names = set()
     for path in Path(str(resources.files("hirag_dist.core"))).rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            decorators = getattr(node, "decorator_list", [])
-            if any(getattr(each, "id", "") in ("compiled", "compiled_apart") for each in decorators):
+            if not isinstance(node, ast.FunctionDef):
+                continue
+            if any(getattr(each, "id", "") in ("compiled", "compiled_apart") for each in node.decorator_list):
                 names.add(node.name)
     return names
 

@@ -93,8 +93,12 @@ def log_output() -> None:
 def replacing(path: Path) -> Iterator[Path]:
     """Yield the path of a new file beside `path`, which takes its place at the end of the block.
 
-    A block that fails leaves no part of the new file, and the former one as it was.
+    A block that fails leaves no part of the new file, and the former one as it was. What is there and is no file, such
+    as /dev/stdout or /dev/null, is not replaced: its own path is yielded.
     """
+    if path.exists() and not path.is_file():
+        yield path
+        return
     path = path.resolve()
     new = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:

@@ -184,7 +184,7 @@ def evaluate(
     Args:
         work: the kind: does its steps (`Session.map`) and gives what it found.
         json: print the report, as in `report.json`, instead of tables.
-        title: of what is printed; None for the kind's name.
+        title: Title of what is printed; empty for the name of the kind.
     """
     report, findings = asyncio.run(_run(order, config, work, bars=not json))
     if json:

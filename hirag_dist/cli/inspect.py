@@ -154,10 +154,9 @@ def _show(snapshot: Snapshot, inspection: Inspection) -> None:
     if inspection.drift is not None:
         _show_drift(inspection.drift)
     elif inspection.update is not None:
-        note = snapshot.manifest.notes["update"]
-        if line := clustered_line(note):
+        if line := clustered_line(snapshot.manifest.notes["update"]):
             out.print(line)
-        out.print(f"{update_line(note['number'], note['documents'], note.get('other_changes', ()))} {debt_line(note)}")
+        out.print(_update_line(inspection.update))
     usage, is_whole = known_bill(snapshot)
     out.print(bill_table(usage, "" if is_whole else LAST_UPDATE))
     ratio = tokens_per_corpus_token(snapshot, usage)
@@ -193,8 +192,12 @@ def _show_drift(report: DriftReport) -> None:
 
 
 def _show_update(state: UpdateStaleness) -> None:
-    out.print(f"{update_line(state.number, state.documents, state.other_changes)} {debt_line({'debt': state.debt})}")
+    out.print(_update_line(state))
     show_section(replace(update_section(state), title="Texts that are due", note=""))
+
+
+def _update_line(state: UpdateStaleness) -> str:
+    return f"{update_line(state.number, state.documents, state.other_changes)} {debt_line({'debt': state.debt})}"
 
 
 def show_section(section: Table) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -57,3 +58,12 @@ def test_a_file_is_replaced_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
         assert file.read_text() == "before"
     assert file.read_text() == "after"
     assert list(tmp_path.iterdir()) == [file]
+
+
+def test_what_is_no_file_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with replacing(pipe) as new:
+        assert new == pipe
+    assert pipe.is_fifo()
+    assert list(tmp_path.iterdir()) == [pipe]

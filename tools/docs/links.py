@@ -21,8 +21,8 @@ _PAGE = re.compile(r"(?<![\w/.-])docs/([\w/-]+\.md)(#[\w-]+)?")
 
 
 def faults() -> list[str]:
-    """Return a line for each fault in the pages, the root's Markdown files, the navigation and in mentions of pages."""
-    files = [*sorted(DOCS.rglob("*.md")), *sorted(ROOT.glob("*.md"))]
+    """Return a line for each fault in pages, the root's Markdown files, CODEOWNERS, navigation and mentions of pages."""
+    files = [*sorted(DOCS.rglob("*.md")), *sorted(ROOT.glob("*.md")), ROOT / ".github/CODEOWNERS"]
     found = [fault for path in files for fault in _file_faults(path)]
     return [*found, *_navigation_faults(), *_mention_faults()]
 
