@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from hirag_dist.core.row_changes import one_array
 from hirag_dist.core.text.ids import text_keys
 from hirag_dist.types import IntVector
 
@@ -129,7 +130,7 @@ def chunk_text_sets(chunk_ids: pa.ChunkedArray) -> KeySets:
 
 
 def _flat(lists: pa.ChunkedArray) -> tuple[pa.Array, IntVector]:
-    whole = lists.combine_chunks()
+    whole = one_array(lists)
     if isinstance(whole, pa.ChunkedArray):
         whole = pa.concat_arrays(whole.chunks) if whole.num_chunks else pa.array([], lists.type)
     sizes = pc.fill_null(pc.list_value_length(whole), 0).to_numpy(zero_copy_only=False)

@@ -28,6 +28,11 @@ class ChangedRows:
     origin: IntVector
 
 
+def one_array(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column as one array, without a copy where it is one: `combine_chunks` would copy it."""
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays([pa.array([], column.type), *column.chunks])
+
+
 def rows_of_table(table: pa.Table, rows: IntVector) -> pa.Table:
     """Return rows of a table as a table in memory, each column one array; long runs of rows are copied at once."""
     starts = np.flatnonzero(np.diff(rows, prepend=-2) != 1)

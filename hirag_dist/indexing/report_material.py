@@ -12,6 +12,7 @@ from hirag_dist.core.graph.communities import membership
 from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.key_sets import KeySets
 from hirag_dist.core.reports.selection import ReportOutlines
+from hirag_dist.core.row_changes import one_array
 from hirag_dist.core.text.normalize import one_line, shorten
 from hirag_dist.indexing.layers import DESCRIPTION_CHARS
 from hirag_dist.indexing.written import Inputs, digests_of, written_inputs
@@ -114,8 +115,8 @@ def report_material(
     is_entity = texts < n_entities
     ids = pa.concat_arrays(
         [
-            _one(graph.entities["entity_id"].take(pa.array(texts[is_entity]))),
-            _one(graph.relations["relation_id"].take(pa.array(texts[~is_entity] - n_entities))),
+            one_array(graph.entities["entity_id"].take(pa.array(texts[is_entity]))),
+            one_array(graph.relations["relation_id"].take(pa.array(texts[~is_entity] - n_entities))),
         ]
     )
     state = REPORT_INPUTS.empty_table() if known is None else known.state
@@ -218,8 +219,3 @@ def _shown(texts: pa.ChunkedArray) -> list[str]:
 def _stacked(sets: tuple[KeySets, ...]) -> KeySets:
     indptr = np.concatenate([[0], np.cumsum(np.concatenate([np.diff(each.indptr) for each in sets]))])
     return KeySets(indptr.astype(np.int64), np.concatenate([each.keys for each in sets]))
-
-
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    found = column.combine_chunks()
-    return pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found

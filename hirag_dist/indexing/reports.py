@@ -13,6 +13,7 @@ from hirag_dist.config.model import Config
 from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.key_sets import KeySets, distinct_keys, key_sets
 from hirag_dist.core.reports.selection import MIN_ENTITIES, ReportChoice, ReportOutlines
+from hirag_dist.core.row_changes import one_array
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.base import UpdateBase
 from hirag_dist.indexing.budget import DueTexts, UpdateBudget, affordable
@@ -275,7 +276,7 @@ class _Writer:
 
     def _places(self, given: pa.Table) -> tuple[pa.Table, pa.Table]:
         """Return ENTITY_PLACES and RELATION_PLACES of what some outlines show."""
-        relation_ids = pc.unique(_strings(pc.list_flatten(given["relation_ids"])))
+        relation_ids = pc.unique(one_array(pc.list_flatten(given["relation_ids"])))
         graph, own = self._material.graph, self._outlines
         trees = pc.unique(given["tree"].combine_chunks())
         relations = own.relations.filter(
@@ -378,7 +379,7 @@ def _with_ids(table: pa.Table, key: str, wanted: pa.ChunkedArray) -> pa.Table:
     """Return the rows with some ids; where most are wanted, all: a copy in memory costs more than the others."""
     if 2 * len(wanted) > table.num_rows:
         return table
-    return table.filter(pc.is_in(table[key], value_set=pc.unique(_strings(wanted))))
+    return table.filter(pc.is_in(table[key], value_set=pc.unique(one_array(wanted))))
 
 
 def _without(table: pa.Table, ids: pa.ChunkedArray) -> pa.Table:
@@ -389,11 +390,6 @@ def _mask(n_rows: int, rows: IntVector) -> NDArray[np.bool_]:
     found = np.zeros(n_rows, bool)
     found[rows] = True
     return found
-
-
-def _strings(column: pa.ChunkedArray) -> pa.Array:
-    found = column.combine_chunks()
-    return pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hirag_dist.core.entities.summaries import NAMES, names_of
 from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.key_sets import KeySets, key_sets
-from hirag_dist.core.row_changes import ChangedRows, changed_rows, rows_with
+from hirag_dist.core.row_changes import ChangedRows, changed_rows, one_array, rows_with
 from hirag_dist.core.text.ids import entity_id, name_keys
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.base import UpdateBase
@@ -146,7 +146,7 @@ def update_summary_entities(
     changes = _changes(base, number, below, clusters, written.origin, place)
     names = _Names.of(state)
     was = base.layer_rows("summaries", number)[0]
-    was = was.take(pa.array(rows_with(was["cluster_id"], pc.unique(_one(changes.former["cluster_id"])))))
+    was = was.take(pa.array(rows_with(was["cluster_id"], pc.unique(one_array(changes.former["cluster_id"])))))
     at = place[changes.clusters]
     is_changed = np.zeros(state.num_rows, bool)
     is_changed[at[at >= 0]] = True
@@ -279,12 +279,12 @@ def _changes(
     same = kept & ~clusters.touched
     links = base.layer_rows("clusters", number)[0]
     former = links.filter(pc.invert(pc.is_in(links["cluster_id"], value_set=clusters.ids.filter(pa.array(same)))))
-    former_ids = pc.unique(_one(former["entity_id"]))
+    former_ids = pc.unique(one_array(former["entity_id"]))
     ids = below.table["entity_id"]
     was_member = _mask(ids, former_ids)
     is_member = was_member.copy()
     is_member[clusters.rows[np.repeat(~same, clusters.sizes)]] = True
-    members = pc.unique(pa.concat_arrays([former_ids, _one(ids.filter(pa.array(is_member)))]))
+    members = pc.unique(pa.concat_arrays([former_ids, one_array(ids.filter(pa.array(is_member)))]))
     stayed = int((is_member & ~was_member & (below.places >= 0)).sum()) if links.num_rows else 0
     return _Changes(np.flatnonzero(~same), former, members, len(former_ids) + stayed, int(is_member.sum()), is_member)
 
@@ -320,7 +320,7 @@ class _Names:
 
     @classmethod
     def of(cls, state: pa.Table) -> _Names:
-        lists = _one(state["entities"])
+        lists = one_array(state["entities"])
         owners = np.repeat(np.arange(len(lists)), pc.list_value_length(lists).to_numpy(zero_copy_only=False))
         return cls(owners, name_keys(lists.flatten().field("name")))
 
@@ -363,9 +363,9 @@ def _attached(state: pa.Table, links: pa.Table) -> int:
     """
     owner = rows_of(links["cluster_id"], state["cluster_id"])
     links, owner = links.filter(pa.array(owner >= 0)), owner[owner >= 0]
-    ids = pa.chunked_array([pc.unique(_one(links["entity_id"]))])
+    ids = pa.chunked_array([pc.unique(one_array(links["entity_id"]))])
     there = owner * len(ids) + rows_of(links["entity_id"], ids)
-    covers = _one(state["covers"])
+    covers = one_array(state["covers"])
     cluster = np.repeat(np.arange(len(covers)), pc.list_value_length(covers).to_numpy(zero_copy_only=False))
     member = rows_of(pa.chunked_array([covers.flatten().field("member_id")]), ids)
     named = np.unique((cluster * len(ids) + member)[member >= 0])
@@ -376,8 +376,3 @@ def _mask(column: pa.ChunkedArray | pa.Array, values: pa.Array) -> NDArray[np.bo
     """Return (n,) whether a text is one of some values."""
     found: NDArray[np.bool_] = pc.is_in(column, value_set=values).to_numpy(zero_copy_only=False)
     return found
-
-
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    found = column.combine_chunks()
-    return pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found

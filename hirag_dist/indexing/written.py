@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.key_sets import KeySets
+from hirag_dist.core.row_changes import one_array
 from hirag_dist.indexing.stages.summarise import CLUSTER_SUMMARIES
 from hirag_dist.schemas import SUMMARIES
 from hirag_dist.types import IntVector
@@ -87,8 +88,8 @@ def member_inputs(members: pa.Table, entity_ids: pa.ChunkedArray) -> Inputs:
         members: CLUSTER_MEMBERS.
         entity_ids: of the layer.
     """
-    ids = members["member_ids"].combine_chunks()
-    shown = [members[name].combine_chunks().flatten() for name in ("names", "types", "descriptions")]
+    ids = one_array(members["member_ids"])
+    shown = [one_array(members[name]).flatten() for name in ("names", "types", "descriptions")]
     digests = [np.zeros(0, np.int64)]
     for first in range(0, len(shown[0]), _BLOCK_ROWS):
         digests.append(digests_of(*(column.slice(first, _BLOCK_ROWS).to_pylist() for column in shown)))
@@ -102,7 +103,7 @@ def written_inputs(lists: pa.ChunkedArray, ids: pa.ChunkedArray) -> Inputs:
         lists: column `inputs` of SUMMARIES or REPORT_INPUTS.
         ids: of everything that can be an input now.
     """
-    whole = _one(lists)
+    whole = one_array(lists)
     flat = whole.flatten()
     found = rows_of(pa.chunked_array([flat.field("id")]), ids)
     return Inputs(_bounds(whole), found, flat.field("digest").to_numpy(zero_copy_only=False))
@@ -138,8 +139,8 @@ def summary_rows(
     at = rows_of(summaries["cluster_id"], members["cluster_id"])
     members = members.take(pa.array(at))
     inputs = member_inputs(members, entity_ids)
-    ids = members["member_ids"].combine_chunks()
-    covers = _one(summaries["covers"])
+    ids = one_array(members["member_ids"])
+    covers = one_array(summaries["covers"])
     flat = covers.flatten()
     owner = np.repeat(np.arange(len(covers)), np.diff(_bounds(covers)))
     member = inputs.indptr[owner] + flat.field("member").to_numpy(zero_copy_only=False)
@@ -153,7 +154,7 @@ def summary_rows(
     columns = [
         pa.array(np.full(n_rows, layer), pa.int32()),
         summaries["cluster_id"].combine_chunks(),
-        _one(summaries["entities"]).cast(SUMMARIES.field("entities").type),
+        one_array(summaries["entities"]).cast(SUMMARIES.field("entities").type),
         pa.ListArray.from_arrays(pa.array(_bounds(covers), pa.int32()), structs, type=_COVERS),
         pa.array([origin] * n_rows, pa.string()),
         pa.array(sizes, pa.int32()),
@@ -175,13 +176,13 @@ def as_summaries(rows: pa.Table, members: pa.Table, entity_ids: pa.ChunkedArray)
         entity_ids: of the layer.
     """
     at = rows_of(rows["cluster_id"], members["cluster_id"])
-    ids = members["member_ids"].combine_chunks()
+    ids = one_array(members["member_ids"])
     bounds = _bounds(ids)
     width = max(len(entity_ids), 1)
     owners = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
     keys = owners * width + rows_of(pa.chunked_array([ids.flatten()]), entity_ids)
     order = np.argsort(keys, kind="stable")
-    covers = _one(rows["covers"])
+    covers = one_array(rows["covers"])
     flat = covers.flatten()
     cluster = np.repeat(np.arange(len(covers)), np.diff(_bounds(covers)))
     member = rows_of(pa.chunked_array([flat.field("member_id")]), entity_ids)
@@ -202,7 +203,7 @@ def as_summaries(rows: pa.Table, members: pa.Table, entity_ids: pa.ChunkedArray)
     indptr = np.concatenate([[0], np.cumsum(counts)])
     columns = [
         rows["cluster_id"].combine_chunks(),
-        _one(rows["entities"]).cast(CLUSTER_SUMMARIES.field("entities").type),
+        one_array(rows["entities"]).cast(CLUSTER_SUMMARIES.field("entities").type),
         pa.ListArray.from_arrays(pa.array(indptr, pa.int32()), structs, type=cover_type),
     ]
     return pa.table(columns, schema=CLUSTER_SUMMARIES)
@@ -211,10 +212,3 @@ def as_summaries(rows: pa.Table, members: pa.Table, entity_ids: pa.ChunkedArray)
 def _bounds(lists: pa.ListArray) -> IntVector:
     sizes = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-
-
-def _one(column: pa.ChunkedArray) -> pa.ListArray:
-    found = column.combine_chunks()
-    if isinstance(found, pa.ChunkedArray):
-        found = pa.concat_arrays(found.chunks) if found.num_chunks else pa.array([], column.type)
-    return found

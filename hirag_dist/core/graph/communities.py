@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.graph.csr import by_lowest_node, components, heads, rows_of, subgraph, within
 from hirag_dist.core.groupby import shared_counts
+from hirag_dist.core.row_changes import one_array
 from hirag_dist.core.text.ids import content_id, content_ids
 from hirag_dist.schemas import COMMUNITIES, REPORTS
 from hirag_dist.types import CsrGraph, IntVector
@@ -113,7 +114,7 @@ def community_table(
     """
     previous = COMMUNITIES.empty_table() if previous is None else previous
     continued = _continued(levels, entity_ids, previous)
-    ids = entity_ids.combine_chunks()
+    ids = one_array(entity_ids)
     by_name = pc.sort_indices(ids).to_numpy()
     start = heads(graph)
     above: pa.Array = pa.array([], pa.string())
@@ -151,7 +152,7 @@ def level_labels(communities: pa.Table, entity_ids: pa.ChunkedArray) -> list[NDA
     Returns:
         (n_entities,) int64 for each level; −1 where an entity is in no community of it.
     """
-    lists = communities["entity_ids"].combine_chunks()
+    lists = one_array(communities["entity_ids"])
     rows = rows_of(pa.chunked_array([lists.flatten()]), entity_ids)
     owner = np.repeat(np.arange(len(lists)), lists.value_lengths().to_numpy(zero_copy_only=False))
     owner, rows = owner[rows >= 0], rows[rows >= 0]
@@ -205,7 +206,7 @@ def _ids(level: int, members: pa.ListArray, continued: IntVector, previous: pa.T
 
 def membership(communities: pa.Table, entity_ids: pa.ChunkedArray) -> tuple[IntVector, NDArray[np.int32]]:
     """Return (indptr, rows): the member rows of each community, ascending."""
-    lists = communities["entity_ids"].combine_chunks()
+    lists = one_array(communities["entity_ids"])
     rows = rows_of(pa.chunked_array([lists.flatten()]), entity_ids)
     sizes = lists.value_lengths().to_numpy(zero_copy_only=False)
     owner = np.repeat(np.arange(len(sizes)), sizes)
@@ -265,8 +266,8 @@ def with_summaries(communities: pa.Table, entities: pa.Table, relations: pa.Tabl
         entities: `entity_id` and `layer` of all layers.
         relations: `source_id`, `target_id`, `kind` of all layers; kind `summary` goes from a member to its summary.
     """
-    own = entities["entity_id"].combine_chunks()
-    members = communities["entity_ids"].combine_chunks()
+    own = one_array(entities["entity_id"])
+    members = one_array(communities["entity_ids"])
     strangers = pc.unique(members.flatten().filter(pc.invert(pc.is_in(members.flatten(), value_set=own))))
     order = pa.concat_arrays([own, strangers])
     layers = np.zeros(len(order), np.int32)

@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hirag_dist.core.groupby import bounds_of
+from hirag_dist.core.row_changes import one_array
 from hirag_dist.types import CsrGraph, IntVector
 
 _HASHED_ROWS = 1 << 20  # ids in one hash table, some 150 bytes each
@@ -15,10 +16,10 @@ _HASHED_ROWS = 1 << 20  # ids in one hash table, some 150 bytes each
 
 def rows_of(ids: pa.ChunkedArray, order: pa.ChunkedArray) -> IntVector:
     """Return the row in `order` of each id, the first one, −1 where it is not there."""
-    ids = ids.combine_chunks()
-    rows = np.full(len(ids), -1, np.int64)
+    values = one_array(ids)
+    rows = np.full(len(values), -1, np.int64)
     for first in range(0, len(order), _HASHED_ROWS):
-        found = pc.index_in(ids, value_set=order.slice(first, _HASHED_ROWS).combine_chunks())
+        found = pc.index_in(values, value_set=one_array(order.slice(first, _HASHED_ROWS)))
         some = found.fill_null(-1).to_numpy(zero_copy_only=False)
         new = (rows < 0) & (some >= 0)
         rows[new] = some[new] + first

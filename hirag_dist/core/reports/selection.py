@@ -20,6 +20,7 @@ from hirag_dist.core.graph.communities import membership
 from hirag_dist.core.graph.csr import relation_ends, rows_of
 from hirag_dist.core.key_sets import KeySets
 from hirag_dist.core.prompts.packing import packs
+from hirag_dist.core.row_changes import one_array
 from hirag_dist.types import IntVector
 
 MIN_ENTITIES = 4  # of a community whose report a model writes
@@ -155,7 +156,7 @@ def report_outlines(
         joined: returns tables one after another as one, in memory or mapped from a file.
     """
     n, n_communities = len(entity_ids), communities.num_rows
-    entity_ids = pa.chunked_array([entity_ids.combine_chunks()])
+    entity_ids = pa.chunked_array([one_array(entity_ids)])
     level = communities["level"].to_numpy()
     parent = rows_of(communities["parent_id"], communities["community_id"])
     indptr, rows = membership(communities, entity_ids)
@@ -178,7 +179,7 @@ def report_outlines(
     del named, at_ends, partly, who, deeper, community_at, source, target
     linked = _distinct(tree[links[0]] * max(relations.num_rows, 1) + links[1])
     in_tree, relation = linked // max(relations.num_rows, 1), linked % max(relations.num_rows, 1)
-    names = communities["community_id"].combine_chunks()
+    names = one_array(communities["community_id"])
     parent_tree = pa.array(tree[parent], mask=is_above | (parent < 0) | ~is_above[parent])
     members, shown_rows = owner[shown], rows[shown].astype(np.int64)
     above = [OUTLINES.empty_table()]
@@ -313,4 +314,4 @@ def _offsets(owner: IntVector, n_lists: int) -> pa.Array:
 
 
 def _take(values: pa.ChunkedArray, rows: IntVector) -> pa.Array:
-    return values.combine_chunks().take(pa.array(rows))
+    return one_array(values).take(pa.array(rows))

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from hirag_dist.core.access import Flags
 from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.retrieval.lexical import LexicalIndex
+from hirag_dist.core.row_changes import one_array
 from hirag_dist.errors import SnapshotCorrupt
 from hirag_dist.storage.serving.column_arrays import Batches, ids_of, numbers
 from hirag_dist.storage.serving.mmap_files import map_array
@@ -246,7 +247,7 @@ def _same_texts(batch: pa.RecordBatch, before: pa.Table, rows: Rows) -> Flags:
     window = before.slice(low, high - low)
     equal = np.ones(len(known), np.bool_)
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        one, other = (part.cast(pa.large_string()) for part in (column, window[name].combine_chunks()))
+        one, other = (part.cast(pa.large_string()) for part in (column, one_array(window[name])))
         one = one if len(known) == len(one) else one.take(pa.array(known))
         in_step = len(at) == len(other) and bool((np.diff(at) == 1).all())
         equal &= _equal(one, other if in_step else other.take(pa.array(at - low)))
@@ -261,5 +262,5 @@ def _equal(one: pa.Array, other: pa.Array) -> Flags:
 
 def _titles(titles: pa.ChunkedArray, rows: Rows) -> pa.Array:
     """Return the title of each document; an empty one at −1."""
-    found = titles.combine_chunks().take(pa.array(rows, mask=rows < 0))
+    found = one_array(titles).take(pa.array(rows, mask=rows < 0))
     return found.fill_null("")
