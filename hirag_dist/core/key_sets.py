@@ -131,7 +131,5 @@ def chunk_text_sets(chunk_ids: pa.ChunkedArray) -> KeySets:
 
 def _flat(lists: pa.ChunkedArray) -> tuple[pa.Array, IntVector]:
     whole = one_array(lists)
-    if isinstance(whole, pa.ChunkedArray):
-        whole = pa.concat_arrays(whole.chunks) if whole.num_chunks else pa.array([], lists.type)
     sizes = pc.fill_null(pc.list_value_length(whole), 0).to_numpy(zero_copy_only=False)
     return whole.flatten(), np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

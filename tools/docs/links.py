@@ -21,7 +21,7 @@ _PAGE = re.compile(r"(?<![\w/.-])docs/([\w/-]+\.md)(#[\w-]+)?")
 
 
 def faults() -> list[str]:
-    """Return a line for each fault in pages, the root's Markdown files, CODEOWNERS, navigation and mentions of pages."""
+    """Return a line for each fault in pages, Markdown files of the root, CODEOWNERS, navigation, mentions of pages."""
     files = [*sorted(DOCS.rglob("*.md")), *sorted(ROOT.glob("*.md")), ROOT / ".github/CODEOWNERS"]
     found = [fault for path in files for fault in _file_faults(path)]
     return [*found, *_navigation_faults(), *_mention_faults()]
