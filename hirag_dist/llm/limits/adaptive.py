@@ -192,13 +192,13 @@ class EndpointLimits:
         A limit with which no build would end is not believed: if it is real, 429s show it.
         """
         for kind, named in (("requests", requests_a_minute), ("tokens", tokens_a_minute)):
-            configured, pace = self._configured[kind], self._paces[kind]
             if named is None or named <= 0:
                 continue
             if named < _MIN_NAMED[kind]:
                 self.disbelieved[kind] = named
                 continue
             self._end_first_steps("")
+            configured, pace = self._configured[kind], self._paces[kind]
             limit = named if configured is None else min(configured, named)
             if pace.per_s is None:
                 pace.begin(now)

@@ -83,6 +83,19 @@ def test_the_endpoint_s_headers_name_what_the_configuration_leaves_open() -> Non
     assert allowance.limits() == (10.0, 500.0)
 
 
+@pytest.mark.parametrize(
+    ("named", "limits"),
+    [((600, 60_000), (10.0, 1000.0)), ((600, None), (10.0, None)), ((None, 60_000), (None, 1000.0))],
+)
+def test_headers_name_the_limits_of_an_endpoint_of_which_nothing_is_known(
+    named: tuple[float | None, float | None], limits: tuple[float | None, float | None]
+) -> None:
+    allowance = EndpointLimits(None, None, None)
+    allowance.take(0.0, 1, 1000)
+    allowance.on_rate_limits(1.0, *named)
+    assert allowance.limits() == limits
+
+
 def test_retry_after_stops_every_call() -> None:
     allowance = EndpointLimits(6000, None, 8)
     allowance.limited(5.0, 2.5, "requests", 3)
