@@ -1,8 +1,8 @@
 """Adaptive limits of one endpoint: concurrency and rates. The clock is passed in; nothing waits here.
 
 A limit that is known is used evenly from the start. One that is not known is searched for: concurrency as TCP does
-(slow start, then one more at a time, less after a refusal), a rate by what the endpoint answered before it refused
-(additive increase, multiplicative decrease).
+(slow start, then one more at a time, less after a refusal or when replies take longer without more of them coming),
+a rate by what the endpoint answered before it refused (additive increase, multiplicative decrease).
 """
 
 from __future__ import annotations
@@ -12,21 +12,28 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 _MINUTE_S = 60.0
-_FIRST_RATE, _FASTEST = 25.0, 2000.0  # requests a second: of an unknown endpoint at first, and when no rate is kept
+_FIRST_RATE, _RAMP_S, _RAMP, _NO_RATE = (
+    25.0,
+    0.25,
+    1.5,
+    2000.0,
+)  # a second; so much more every so often; no limit at all
 _SHORT_BURST_S = 0.02  # of a rate that is being searched for: a refusal is to meet few calls
-_FIRST_WINDOW, _LARGEST_WINDOW = 8.0, 512.0
+_FIRST_WINDOW = 8.0
+_LARGEST_WINDOW = 512.0
 _LESS_AT_ONCE = 0.9  # of the calls in flight when the endpoint refused one for their number
 _LESS_WHEN_SLOW = 0.7
 _LESS_RATE = 0.95  # of the rate that an endpoint answered, after it refused a call for its rate
 _MIN_RATE = 0.5  # of a rate that was found before, at once: what was answered in a pause says little
-_EVIDENCE = 10  # calls answered since a rate was found, before a refusal lowers it again
-_MORE, _FASTER, _MAX_MORE = 0.01, 1.5, 0.5  # share by which a step raises a rate, growing while nothing is refused
-_STEP_S, _FIRST_STEP_S = 1.0, 0.25  # the second before the first refusal
-_STEP_CALLS, _RARE_STEP_S = 10.0, 10.0  # a step has so many replies, or takes so many seconds
-_USED = 0.3  # of a rate that calls must use before it is raised
-_WINDOWS_A_STEP, _MIN_STEP = 8.0, 50.0  # the window grows by one after 8 full windows and at least 50 replies
+_EVIDENCE = 10.0  # calls answered since a rate was found, before a refusal lowers it again
+_MORE_RATE, _FASTER, _MAX_MORE = 0.01, 1.5, 0.5  # a step's share more, growing while nothing is refused
+_STEP_S, _STEP_CALLS = 1.0, 10.0
+_RARE_STEP_S, _RARE_MORE = 10.0, 0.1  # where so many calls take longer: a low rate would delay its own rise
+_WINDOWS_A_STEP, _MIN_STEP = 8.0, 50.0  # a slot more after so many windows of answers, and so many answers
+_COLLAPSE = 3.0  # times the usual time a reply
 _RATE_MEMORY_S = 5.0
 _MAX_REFUSALS = 4  # in a minute; after them a rate that was named is not believed any more
+_ROUNDS = 10
 _MIN_NAMED = {"requests": 1.0, "tokens": 1000.0}  # a minute, in headers; a call has some thousand tokens
 
 LimitKind = Literal["requests", "tokens", "concurrency", ""]
@@ -133,29 +140,29 @@ class EndpointLimits:
         self._slow_start = max_concurrent is None
         self._configured = {"requests": rpm, "tokens": tpm}
         self._paces = {
-            kind: GcraBucket(None if limit is None else limit / _MINUTE_S, burst_s)
-            for kind, limit in self._configured.items()
+            "requests": GcraBucket(None if rpm is None else rpm / _MINUTE_S, burst_s),
+            "tokens": GcraBucket(None if tpm is None else tpm / _MINUTE_S, burst_s),
         }
         self.disbelieved: dict[str, float] = {}
-        self._found: set[str] = set()  # rates that were found by trying, which are tried again
+        self._found = {"requests": False, "tokens": False}  # by trying: such a rate is tried again
+        self._ramping = rpm is None and tpm is None and max_concurrent is None
+        if self._ramping:  # nothing is known: the rate, too, begins low
+            self._paces["requests"].per_s = _FIRST_RATE
+            self._paces["requests"].burst_s = _SHORT_BURST_S
         self._burst_s = burst_s
-        self._step_s, self._more = _STEP_S, _MORE
-        if rpm is None and tpm is None and max_concurrent is None:  # nothing is known: the rate, too, begins low
-            self._paces["requests"] = GcraBucket(_FIRST_RATE, _SHORT_BURST_S)
-            self._found.add("requests")
-            self._step_s, self._more = _FIRST_STEP_S, _MAX_MORE
-        self._step_at = -math.inf
-        self._used = {"requests": 0.0, "tokens": 0.0}  # answered since then
         self._begun = False
         self._paused_until = -math.inf
         self._recent = {"requests": _DecayingRate(), "tokens": _DecayingRate()}
-        self._since_cut = 0  # calls answered
+        self._step_at = -math.inf
+        self._step_calls = 0.0
+        self._since_cut = {"requests": 0.0, "tokens": 0.0}  # calls answered
+        self._more = _MORE_RATE
         self._refusals: list[float] = []  # of rates that were thought to be known
         self._cut_at = -math.inf
         self._latency = 0.0
         self._round = _Window()
-        self._before: tuple[float, float] | None = None  # of the last round: window, answers a second
-        self._usual = (math.inf, math.inf)  # least of all rounds: seconds a reply, seconds a token
+        self._before: tuple[float, float, float] | None = None  # window, answers a second, seconds a reply
+        self._usual: list[tuple[float, float]] = []  # of the last rounds: seconds a reply, seconds a token
 
     def wait_s(self, now: float, tokens: float = 1.0, requests: float = 1.0) -> float:
         """Return how long calls must wait for their pace; their slots in the window are another matter."""
@@ -191,20 +198,22 @@ class EndpointLimits:
 
         A limit with which no build would end is not believed: if it is real, 429s show it.
         """
-        for kind, named in (("requests", requests_a_minute), ("tokens", tokens_a_minute)):
-            if named is None or named <= 0:
-                continue
-            if named < _MIN_NAMED[kind]:
-                self.disbelieved[kind] = named
-                continue
-            self._end_first_steps("")
+        for kind, said in (("requests", requests_a_minute), ("tokens", tokens_a_minute)):
             configured, pace = self._configured[kind], self._paces[kind]
-            limit = named if configured is None else min(configured, named)
+            if said is None or said <= 0:
+                continue
+            if said < _MIN_NAMED[kind]:
+                self.disbelieved[kind] = said
+                continue
+            said = said if configured is None else min(configured, said)
             if pace.per_s is None:
                 pace.begin(now)
-            if kind in self._found or pace.per_s is None or abs(pace.per_s * _MINUTE_S - limit) > 0.5:
-                pace.change(now, limit / _MINUTE_S)
-                self._found.discard(kind)
+            if self._found[kind] or pace.per_s is None or abs(pace.per_s * _MINUTE_S - said) > 0.5:
+                pace.change(now, said / _MINUTE_S)
+                self._found[kind] = False
+            if self._ramping:
+                self._end_ramp()
+                pace.per_s, pace.burst_s = said / _MINUTE_S, self._burst_s
 
     def answered(self, now: float, calls: int, tokens: int, latency_s: float, in_flight: int) -> None:
         """Replies came.
@@ -213,29 +222,33 @@ class EndpointLimits:
             latency_s: mean seconds a reply.
             in_flight: the most calls at a time since the last report, these among them.
         """
-        for kind, amount in (("requests", calls), ("tokens", tokens)):
-            self._recent[kind].add(now, amount)
-            self._used[kind] += amount
-        self._since_cut += calls
+        self._recent["requests"].add(now, calls)
+        self._recent["tokens"].add(now, tokens)
+        for name in self._since_cut:
+            self._since_cut[name] += calls
         self._latency += (0.1 if self._latency else 1.0) * (latency_s - self._latency)
-        self._raise_rates(now)
+        if self._ramping:
+            self._ramp_up(now)
+        else:
+            self._raise_rates(now, calls)
         if in_flight >= 0.8 * int(self.window):
             more = calls if self._slow_start else calls / max(_WINDOWS_A_STEP * self.window, _MIN_STEP)
             self.window = min(self.window + more, self._ceiling)
-        if self._slow_start:
-            self._count_round(now, calls, tokens, latency_s)
+        self._count_round(now, calls, tokens, latency_s)
 
     def limited(self, now: float, retry_after_s: float | None, kind: LimitKind, in_flight: int) -> None:
         """The endpoint refused a call for its rate or for the calls in flight."""
-        self._slow_start = False
         if kind == "concurrency":
+            self._slow_start = False
             self.window = max(min(self.window, in_flight - 1.0), 1.0)
             if self._may_cut(now):
                 self.window = max(self.window * _LESS_AT_ONCE, 1.0)
             return
+        if self._ramping:
+            self._end_ramp()
         again = now + (max(self._latency, 1.0) if retry_after_s is None else retry_after_s)
         self._paused_until = max(self._paused_until, again)
-        self._end_first_steps(kind or "requests")
+        self._slow_start = False
         for name in ("requests", "tokens") if not kind else (kind,):
             self._lower_rate(now, name, again)
 
@@ -245,16 +258,18 @@ class EndpointLimits:
         if self._may_cut(now):
             self.window = max(self.window * _LESS_WHEN_SLOW, 1.0)
 
-    def _end_first_steps(self, refused: str) -> None:
-        """Forget the rate of requests with which an unknown endpoint is begun.
+    def _end_ramp(self) -> None:
+        self._ramping = False
+        self._paces["requests"].per_s = None
 
-        Args:
-            refused: the kind of limit that was exceeded; empty where the endpoint's headers name one.
-        """
-        if self._step_s == _FIRST_STEP_S:
-            self._step_s, self._more = _STEP_S, _MORE
-            self._found.discard("requests")
-            self._paces["requests"] = GcraBucket(None, _SHORT_BURST_S if refused == "requests" else self._burst_s)
+    def _ramp_up(self, now: float) -> None:
+        pace = self._paces["requests"]
+        if now - self._step_at >= _RAMP_S and pace.per_s is not None:
+            self._step_at = now
+            if self._recent["requests"].per_s(now) > 0.3 * pace.per_s:
+                pace.per_s *= _RAMP
+                if pace.per_s > _NO_RATE:
+                    self._end_ramp()
 
     def _begin(self, now: float) -> None:
         if not self._begun:
@@ -270,47 +285,51 @@ class EndpointLimits:
         self._cut_at = now
         return True
 
-    def _lower_rate(self, now: float, kind: str, again: float) -> None:
-        pace = self._paces[kind]
+    def _lower_rate(self, now: float, name: str, again: float) -> None:
+        pace = self._paces[name]
+        known = pace.per_s is not None and not self._found[name]
         self._refusals = [at for at in self._refusals if now - at < _MINUTE_S]
-        if pace.per_s is not None and kind not in self._found and len(self._refusals) < _MAX_REFUSALS:
-            if self._may_cut(now):  # what was kept from quieter times was too much
+        if known and len(self._refusals) < _MAX_REFUSALS:  # what was kept from quieter times was too much
+            if self._may_cut(now):
                 self._refusals.append(now)
             pace.empty(again)
             pace.burst_s = max(pace.burst_s / 2, 1.0 / (pace.per_s or 1.0), 0.2)
             return
-        answered = self._recent[kind].per_s(now)
-        is_new = pace.per_s is None or self._since_cut >= _EVIDENCE  # else it may be the same refusal again
-        if answered > 0 and is_new and (self._may_cut(now) or pace.per_s is None):
+        answered = self._recent[name].per_s(now)
+        tried = pace.per_s is None or self._since_cut[name] >= _EVIDENCE  # else it may be the same refusal again
+        if answered > 0 and tried and (self._may_cut(now) or pace.per_s is None):
             if pace.per_s is None:
                 pace.per_s = _LESS_RATE * answered
             else:
                 pace.per_s *= max(_LESS_RATE * min(answered / pace.per_s, 1.0), _MIN_RATE)
+            self._since_cut[name] = 0.0
+            self._step_at = now
             pace.begin(now)
-            self._found.add(kind)
-            self._recent[kind] = _DecayingRate(at=now, since=now)  # what follows is not out of a full bucket
-            self._since_cut, self._more = 0, _MORE
-            self._step_at, self._used = now, dict.fromkeys(self._used, 0.0)
+            self._found[name] = True
+            self._recent[name] = _DecayingRate(at=now, since=now)  # what follows is not out of a full bucket
+            self._more = _MORE_RATE
         pace.empty(again)
 
-    def _raise_rates(self, now: float) -> None:
-        """Raise the rates that were found and are used, once a step."""
-        seconds = now - self._step_at
-        is_rare = self._used["requests"] < _STEP_CALLS and seconds < _RARE_STEP_S
-        if seconds < self._step_s or now < self._paused_until or is_rare:
+    def _raise_rates(self, now: float, calls: int) -> None:
+        self._step_calls += calls
+        least_s = _STEP_S if self._step_calls >= _STEP_CALLS else _RARE_STEP_S
+        if now - self._step_at < least_s or now < self._paused_until:
             return
-        used, self._step_at, self._used = self._used, now, dict.fromkeys(self._used, 0.0)
-        more = self._more
-        for kind in tuple(self._found):
-            pace, most = self._paces[kind], self._configured[kind]
-            if pace.per_s is not None and used[kind] > _USED * pace.per_s * seconds:
-                pace.per_s = min(pace.per_s * (1.0 + more), math.inf if most is None else most / _MINUTE_S)
-                self._more = min(more * _FASTER, _MAX_MORE)
-        if self._step_s == _FIRST_STEP_S and (self._paces["requests"].per_s or 0.0) > _FASTEST:
-            self._end_first_steps("")
+        if self._step_calls < _STEP_CALLS:
+            self._more = max(self._more, _RARE_MORE)
+        self._step_at, self._step_calls = now, 0.0
+        raised = False
+        for name, pace in self._paces.items():
+            used = self._recent[name].per_s(now)
+            if self._found[name] and pace.per_s is not None and used > 0.8 * pace.per_s:
+                most = self._configured[name]
+                pace.per_s = min(pace.per_s * (1.0 + self._more), math.inf if most is None else most / _MINUTE_S)
+                raised = True
+        if raised:
+            self._more = min(self._more * _FASTER, _MAX_MORE)
 
     def _count_round(self, now: float, calls: int, tokens: int, latency_s: float) -> None:
-        """End the slow start where a window of answers is slower than earlier ones and brings no more of them."""
+        """Compare rounds of about a window of answers: slower replies that bring no more of them are too many."""
         current = self._round
         if not current.n:
             current.started, current.size = now - latency_s, max(self.window, _FIRST_WINDOW)
@@ -320,11 +339,16 @@ class EndpointLimits:
         if current.n < current.size:
             return
         self._round = _Window()
-        speed = current.seconds / current.n, current.seconds / max(current.tokens, 1)
+        each = current.seconds / current.n
+        a_token = current.seconds / max(current.tokens, 1)
         rate = current.n / max(now - current.started, 1e-6)
-        before, self._before = self._before, (self.window, rate)
-        is_slower = all(new > 1.7 * usual for new, usual in zip(speed, self._usual, strict=True))
-        self._usual = min(self._usual[0], speed[0]), min(self._usual[1], speed[1])
-        if before is not None and is_slower and rate < 1.2 * before[1]:
+        usual = min((s for s, _ in self._usual), default=each), min((t for _, t in self._usual), default=a_token)
+        self._usual = [*self._usual[-_ROUNDS + 1 :], (each, a_token)]
+        slower = min(each / usual[0], a_token / usual[1]) if usual[0] > 0 and usual[1] > 0 else 1.0
+        before, self._before = self._before, (self.window, rate, each)
+        no_gain = before is not None and rate < 1.2 * before[1]
+        if self._slow_start and slower > 1.7 and no_gain and before is not None:
             self._slow_start = False
             self.window = max(min(self.window, before[0]), 1.0)
+        elif slower > _COLLAPSE and no_gain and self._may_cut(now):
+            self.window = max(self.window * _LESS_WHEN_SLOW, 1.0)
