@@ -14,7 +14,7 @@ import logging
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -81,6 +81,8 @@ SUMMARY_PACK_TOKENS, REPORT_PACK_TOKENS = 8000, 12000
 # Of 28 updates of the sample corpus by 1 to 4 documents, each made between half and twice as many texts due as it
 # filled groups, × staleness ** -_SCATTER: some of what a document adds lies in groups of other documents.
 _FEWEST_DUE, _SCATTER = 0.5, 0.2
+_MOST_MOVED = 0.5  # share of the text that comes or goes, beyond which all texts are made anew
+_MOST_SCALE = 2.0  # by which the extraction of the base differs from the usual one, at most
 TOKENS_PER_ENTITY = 60  # embedded
 UNKNOWN_CONCURRENCY = 32  # calls at a time where the configuration leaves it to be found
 NO_SPEEDS: Mapping[str, float] = {}
@@ -114,7 +116,7 @@ class DueEstimate:
     """Texts of one kind that an update makes due, about.
 
     Attributes:
-        total: Texts of the index.
+        total: Texts of the index after the update, about.
         due: Texts whose material changes by `update.staleness` or more, or that derive from removed text.
         written: Due texts that the budget pays.
         tokens: Tokens of the texts that are written.
@@ -426,7 +428,12 @@ def _due_texts(base: UpdateBase, changed: _Changes, config: Config) -> Mapping[s
     """Return summaries and reports that become due, with their tokens, before any bound."""
     counts = base.snapshot.manifest.counts
     replies = base.note.reply_tokens
-    moved = counts["mentions"] / max(_corpus_tokens(base), 1) * changed.moved_tokens
+    before = _corpus_tokens(base)
+    after = max(before + changed.tokens - changed.removed_tokens, 0)
+    if changed.moved_tokens > _MOST_MOVED * before:
+        return _due_when_made_new(after, config)
+    growth = max(after / max(before, 1), 1.0)
+    moved = counts["mentions"] / max(before, 1) * changed.moved_tokens
     layers = base.table("layers").to_pylist()
     clustered = sum(int(row["n_entities"]) for row in layers if row["n_clusters"])
     per_entity = counts["clusters"] / max(clustered, 1)  # clusters that an entity is a member of
@@ -460,14 +467,40 @@ def _due_texts(base: UpdateBase, changed: _Changes, config: Config) -> Mapping[s
         reports = _with_urgent(reports, _deriving(base.table("report_inputs"), changed.removed_keys))
     report = min(size * REPORT_IN_PER_ENTITY, REPORT_FILLED * config.communities.report_tokens) + replies[1]
     return {
-        "summaries": _due_estimate(total, summaries, tokens),
-        "reports": _due_estimate(n_reports, reports, reports[1] * report),
+        "summaries": _due_estimate(round(total * growth), summaries, tokens),
+        "reports": _due_estimate(round(n_reports * growth), reports, reports[1] * report),
+    }
+
+
+def _due_when_made_new(n_tokens: int, config: Config) -> Mapping[str, DueEstimate]:
+    """Return all summaries and reports of a corpus: where most of its text comes or goes, little stays as it was."""
+    entities = _entities(n_tokens)
+    summaries = _summaries(entities, config)
+    reports = _reports(entities + summaries.above, config)
+    return {
+        name: DueEstimate(
+            n := round(texts.n_texts),
+            n,
+            0,
+            int(texts.input_tokens + texts.output_tokens),
+            (math.floor(texts.n_texts / 2), math.ceil(2 * texts.n_texts)),
+        )
+        for name, texts in (("summaries", summaries), ("reports", reports))
     }
 
 
 def _due_estimate(total: int, due: NDArray[np.float64], tokens: float) -> DueEstimate:
+    """Return an estimate of due texts, at most as many as there are.
+
+    Args:
+        total: Texts of the index after the update.
+        due: The fewest to expect, about, and the most.
+        tokens: Tokens of the number in the middle.
+    """
+    tokens *= min(total / max(due[1], 1e-9), 1.0)
+    due = np.minimum(due, total)
     most = math.ceil(due[2]) + (due[2] > 0)  # a few words that change one text may change the one above too
-    return DueEstimate(total, round(due[1]), 0, int(tokens), (math.floor(due[0]), int(most)))
+    return DueEstimate(total, round(due[1]), 0, int(tokens), (math.floor(due[0]), min(int(most), total)))
 
 
 def _with_urgent(due: NDArray[np.float64], urgent: int) -> NDArray[np.float64]:
@@ -533,7 +566,7 @@ def _extraction(base: UpdateBase, n_chunks: int, n_tokens: int, config: Config, 
         work.input_tokens + work.output_tokens for work in read(base.snapshot.manifest.counts["chunks"], before)
     )
     scale = base.note.extraction_per_token * before / guess if guess else 0.0
-    scale = scale or 1.0  # nothing is known of a base without chunks
+    scale = min(max(scale, 1 / _MOST_SCALE), _MOST_SCALE) if scale else 1.0  # few chunks tell little
     return tuple(
         replace(work, input_tokens=work.input_tokens * scale, output_tokens=work.output_tokens * scale)
         for work in read(n_chunks, n_tokens)
@@ -565,7 +598,7 @@ def works_of_build(n_chunks: int, n_tokens: int, config: Config, prompts: Prompt
     def system(request: ChatRequest) -> int:
         return count(request.messages[0].content)
 
-    entities = n_tokens * ENTITIES_PER_TOKEN * max(ENTITIES_TOKENS / max(n_tokens, 1), 1.0) ** ENTITIES_EXPONENT
+    entities = _entities(n_tokens)
     if config.extraction.method != "nlp":
         passes = (2 if config.extraction.calls == "two_step" else 1) * (1 + config.gleaning_rounds)
         calls = n_chunks * passes
@@ -584,17 +617,19 @@ def works_of_build(n_chunks: int, n_tokens: int, config: Config, prompts: Prompt
         n_calls = pairs / (PAIRS_PER_CALL if config.pack_tokens else 1)
         shown = pairs * QUESTION_IN + n_calls * system(same_entity_request([], prompts, None))
         yield Work("resolve", roles.summarise, n_calls, shown, pairs * QUESTION_OUT)
-    n_calls, tokens_in, tokens_out, above = _summaries(entities, config)
+    summaries = _summaries(entities, config)
     generated = config.meta_types == "generate"
-    if generated and n_calls:
+    if generated and summaries.calls:
         shown = min(n_chunks, N_EXCERPTS) * min(config.chunk_tokens, EXCERPT_CHARS / CHARS_PER_TOKEN)
         yield Work("meta types", roles.summarise, 1, system(meta_types_request([], prompts)) + shown, MIN_OUT)
     fixed = system(summary_request([], prompts, META_TYPES if generated else config.meta_types, None))
-    yield Work("summarise", roles.summarise, n_calls, tokens_in + n_calls * fixed, tokens_out)
-    in_graph = entities + above
-    n_calls, tokens_in, tokens_out = _reports(in_graph, config)
+    shown = summaries.input_tokens + summaries.calls * fixed
+    yield Work("summarise", roles.summarise, summaries.calls, shown, summaries.output_tokens)
+    in_graph = entities + summaries.above
+    reports = _reports(in_graph, config)
     fixed = system(report_request([], [], [], prompts, None))
-    yield Work("reports", roles.report, n_calls, tokens_in + n_calls * fixed, tokens_out)
+    shown = reports.input_tokens + reports.calls * fixed
+    yield Work("reports", roles.report, reports.calls, shown, reports.output_tokens)
     batches = (in_graph + n_chunks) / config.llm.endpoints[roles.embed].batch_size
     yield Work("embed", roles.embed, batches, n_tokens + in_graph * TOKENS_PER_ENTITY, 0)
 
@@ -608,21 +643,44 @@ def _out_per_token(config: Config) -> float:
     return JSON_OUT_PER_TOKEN if as_json else OUT_PER_TOKEN
 
 
-def _summaries(entities: float, config: Config) -> tuple[float, float, float, float]:
-    """Return the calls about clusters above some entities, the tokens of members and replies, and their entities."""
+class _Texts(NamedTuple):
+    """All summaries or reports of an index, about.
+
+    Attributes:
+        n_texts, calls: Texts, and the calls that write them.
+        input_tokens, output_tokens: Tokens of their material, without instructions, and of the replies.
+        above: Entities that summaries make.
+    """
+
+    n_texts: float
+    calls: float
+    input_tokens: float
+    output_tokens: float
+    above: float = 0.0
+
+
+def _entities(n_tokens: int) -> float:
+    """Return the entities of layer 0 in a corpus: a small one has more for its size."""
+    more: float = max(ENTITIES_TOKENS / max(n_tokens, 1), 1.0) ** ENTITIES_EXPONENT
+    return n_tokens * ENTITIES_PER_TOKEN * more
+
+
+def _summaries(entities: float, config: Config) -> _Texts:
+    """Return the summaries of all layers above some entities."""
     target = config.clustering.target_size
-    n_calls = tokens_in = tokens_out = above = 0.0
+    n_texts = n_calls = tokens_in = tokens_out = above = 0.0
     here = entities
     for layer in range(config.max_layers):
         if here <= target:
             break
         members, clusters_here = here * MEMBERS_PER_ENTITY, here * CLUSTERS_PER_ENTITY / target
+        n_texts += clusters_here
         n_calls += math.ceil(clusters_here / summaries_per_call(config))  # layers are summarised one after the other
         tokens_in += members * member_tokens(config, layer)
         tokens_out += members * MEMBER_OUT
         here = min(clusters_here * SUMMARIES_PER_CLUSTER, here * 0.8)
         above += here
-    return n_calls, tokens_in, tokens_out, above
+    return _Texts(n_texts, n_calls, tokens_in, tokens_out, above)
 
 
 def member_tokens(config: Config, layer: int) -> float:
@@ -631,8 +689,8 @@ def member_tokens(config: Config, layer: int) -> float:
     return min(MEMBER_IN if layer == 0 else MEMBER_IN_ABOVE, most)
 
 
-def _reports(entities: float, config: Config) -> tuple[float, float, float]:
-    """Return the calls for the reports of a graph of some entities, and the tokens that they take and have."""
+def _reports(entities: float, config: Config) -> _Texts:
+    """Return the reports of a graph of some entities."""
     largest, limit = config.communities.max_size, config.communities.report_tokens
     share = config.communities.report_share
     total = tokens = n_calls = 0.0
@@ -648,7 +706,7 @@ def _reports(entities: float, config: Config) -> tuple[float, float, float]:
         # Sizes differ: few communities exceed the limit where the mean is a quarter of it, nearly all where it is more.
         n_here, inside = n_here * parts * min(max(size / largest - 0.25, 0.0), 1.0), size
     of_tokens = share**_SIZE_EXPONENT
-    return n_calls, tokens * of_tokens, total * REPORT_OUT * of_tokens
+    return _Texts(total * share, n_calls, tokens * of_tokens, total * REPORT_OUT * of_tokens)
 
 
 def summaries_per_call(config: Config) -> float:
