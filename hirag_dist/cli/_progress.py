@@ -198,11 +198,9 @@ def end_text(phase: PhaseProgress, ending: str) -> str:
 def kept_text(progress: BuildProgress) -> str:
     """Return what is kept of an interrupted build."""
     sent = progress.sent
-    replies = f"{count_noun(sent.answered, 'reply', 'replies')} of this run are stored ({short(sent.tokens)} tokens)"
-    if sent.answered == 1:
-        replies = replies.replace("are stored", "is stored")
+    replies = f"{count_noun(sent.answered, 'reply', 'replies')} of this run arrived ({short(sent.tokens)} tokens)"
     where = "" if progress.current is None else f" in phase {progress.current.name}"
-    return f"{replies} and will not be paid again; the same command continues{where}."
+    return f"{replies}. The same command continues{where}, and finds those of endpoints stored: none is paid again."
 
 
 def spent_parts(calls: CallTotals) -> list[str]:

@@ -33,7 +33,7 @@ from hirag_dist.composition.build_records import (
 )
 from hirag_dist.core.prompts.reply_validation import beginning, by_reason
 from hirag_dist.core.text.normalize import count_noun
-from hirag_dist.errors import SnapshotError, SnapshotNotFound
+from hirag_dist.errors import ConfigError, SnapshotError, SnapshotNotFound
 from hirag_dist.execution.stage_results import load_drops
 from hirag_dist.indexing.content_remarks import content_counts, remark_lines
 from hirag_dist.indexing.update_summary import known_bill
@@ -134,6 +134,8 @@ def status(
             show_documents(opened, source or (), json)
         conclude_reading(opened.fallback)
         return
+    if snapshot is not None:
+        raise ConfigError("--snapshot is about documents or a bill: give --documents or --cost with it")
     build = last_build(store)
     current = current_id(store)
     if build is None and current is None:

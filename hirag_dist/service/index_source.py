@@ -26,7 +26,9 @@ _MAX_TOKEN_CHARACTERS = 256
 def index_not_found(name: str) -> IndexNotFound:
     """Return the error for a name of no index, and for one that the caller may not ask: the two are the same."""
     shown = name if len(name) <= _MAX_SHOWN else f"{name[:_MAX_SHOWN]}…"
-    return IndexNotFound(f"index: there is no {shown!r} among those that you may ask; ListIndexes lists them")
+    return IndexNotFound(
+        f"index: there is no {shown!r} among those that you may ask; ListIndexes and GET /v1/models list them"
+    )
 
 
 class ServedIndex(ABC):

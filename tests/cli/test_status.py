@@ -91,3 +91,8 @@ def test_letters_are_grouped_by_reason_with_document_place_and_reply(
     letter = next(letter for letter in report["dead_letters"] if letter["reply"])
     assert {"request", "reply", "place"} <= set(letter)
     assert (letter["place"]["position"], letter["place"]["start"]) == (0, 0)
+
+
+def test_a_snapshot_is_chosen_for_documents_or_a_bill(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["status", "--index", str(tmp_path), "--snapshot", "other"]) == 2
+    assert "give --documents or --cost with it" in capsys.readouterr().err

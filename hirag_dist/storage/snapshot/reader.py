@@ -330,7 +330,9 @@ def open_snapshot(store: Store, snapshot_id: str | None = None, full_check: bool
     folder = snapshot_path(chosen)
     if not store.exists(f"{folder}/{MANIFEST}"):
         state = "was never finished" if store.exists(folder) else "is not there"
-        raise SnapshotNotFound(f"snapshot {chosen} of {store.uri} {state}; run `hirag-dist index` to publish one")
+        raise SnapshotNotFound(
+            f"snapshot {chosen} of {store.uri} {state}; `hirag-dist status --index {store.uri}` lists those that are"
+        )
     manifest = parse_manifest(store.read_bytes(f"{folder}/{MANIFEST}"), f"{store.uri}/{folder}")
     if manifest.snapshot_id != chosen:
         raise SnapshotCorrupt(f"{store.uri}/{folder} is damaged: its manifest is of {manifest.snapshot_id}")
