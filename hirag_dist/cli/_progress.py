@@ -200,7 +200,7 @@ def kept_text(progress: BuildProgress) -> str:
     sent = progress.sent
     replies = f"{count_noun(sent.answered, 'reply', 'replies')} of this run arrived ({short(sent.tokens)} tokens)"
     where = "" if progress.current is None else f" in phase {progress.current.name}"
-    return f"{replies}. The same command continues{where}, and finds those of endpoints stored: none is paid again."
+    return f"{replies}. The same command continues{where} and pays no reply twice."
 
 
 def spent_parts(calls: CallTotals) -> list[str]:

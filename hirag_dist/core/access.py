@@ -61,7 +61,7 @@ def visible_scores(
     """Return the similarity to the question of visible entities: (n,).
 
     Args:
-        vectors: of all entities.
+        vectors: Vectors of all entities.
         score: (matrix, rows, question) → similarities.
     """
     scores = score(vectors, rows, query)
@@ -80,7 +80,7 @@ def visible_weights(access: AccessFilter, weights: NDArray[np.float64], rows: In
     """Return the weights of visible relations: (n,).
 
     Args:
-        weights: of all relations.
+        weights: Weights of all relations.
     """
     visible = np.array(weights[rows], np.float64)
     partial = np.flatnonzero(access.relation_states[access.relation_patterns[rows]] == PARTIAL)

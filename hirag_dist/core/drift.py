@@ -245,7 +245,7 @@ class PartitionDrift:
     """Groups of the index compared with those of the shadow.
 
     Attributes:
-        sizes, shadow_sizes: of the groups in the index and in the shadow.
+        sizes, shadow_sizes: Members of each group in the index and in the shadow.
         jaccard: best Jaccard index of each group of the index with one of the shadow, weighted by size.
         ari: adjusted Rand index, over the best group of each entity.
     """
@@ -287,7 +287,7 @@ class CommunityDrift:
         orphans: entities in no community of level 0.
         top: level 0.
         leaves: communities that are not split further.
-        modularity, shadow_modularity: of level 0, with the configured resolution.
+        modularity, shadow_modularity: Modularity of level 0, with the configured resolution.
     """
 
     entities: int
@@ -309,7 +309,7 @@ class UpdateStaleness:
     """Update that made the index, and texts that are due.
 
     Attributes:
-        number: of updates since the index was built from nothing.
+        number: Number of updates since the index was built from nothing.
         base: snapshot that was updated; None for a build from nothing.
         documents: number of documents added, changed and removed.
         debt: kind of text → units and tokens that were due and not written in this update.
@@ -337,10 +337,10 @@ class Gate:
     """One limit that the index is held to.
 
     Attributes:
-        name: of the figure.
+        name: Name of the figure.
         part: layer or communities that the figure is of; empty for the whole index.
         unit: a ratio has a lower limit, a share or number an upper one.
-        value: of the index.
+        value: Value of the index.
         limit: the smallest or largest value that holds.
         remedy: what to do where the gate fails.
     """
@@ -383,8 +383,8 @@ class DriftReport:
     """Drift of one snapshot.
 
     Attributes:
-        kernels: that computed the shadow.
-        index_kernels: that the index was built with; others may find other clusters.
+        kernels: Kernels that computed the shadow.
+        index_kernels: Kernels that the index was built with; others may find other clusters.
         layers: the clustered ones, from the lowest up.
         communities: None where there are none, or where they were imported and are kept as they are.
         update: None for a snapshot without update state.

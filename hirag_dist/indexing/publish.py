@@ -160,7 +160,7 @@ class UpdateState:
         mentions, relation_mentions: that layer 0 was merged from.
         extraction_costs: EXTRACTION_COSTS of the chunks whose cost is known.
         summaries, report_inputs: SUMMARIES sorted by (layer, cluster), REPORT_INPUTS sorted by community.
-        note: for the manifest.
+        note: Note for the manifest.
     """
 
     mentions: Dataset | pa.Table

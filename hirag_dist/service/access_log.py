@@ -27,7 +27,7 @@ class Tracing:
     durations are known; their spans follow each other from the end of the wait in the queue.
 
     Args:
-        provider: of OpenTelemetry.
+        provider: Tracer provider of OpenTelemetry.
     """
 
     def __init__(self, provider: Any) -> None:

@@ -101,7 +101,7 @@ class ServerOptions:
 logger = logging.getLogger(__name__)
 _KEEPALIVE_TIMEOUT_S = 20
 _HANDSHAKE_TIMEOUT_S = 20
-_MAX_CONNECTIONS = 4096  # of a process, at a time
+_MAX_CONNECTIONS = 4096  # maximum connections of a process at a time
 _IDLE_S = 300  # without a request, after which a connection is closed
 _AGE_S, _AGE_GRACE_S = 600, 300
 _MAX_DESCRIPTORS = 65_536

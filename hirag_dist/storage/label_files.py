@@ -287,7 +287,7 @@ def _save_groups(save: Save, name: str, rows: NDArray[np.int32]) -> None:
     save(f"{name}_indptr", np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
 
 
-_MAX_MENTIONS = 1000  # of a row, for its text: a hub has one in every chunk
+_MAX_MENTIONS = 1000  # maximum mentions of a row that its text is made of: a hub has one in every chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,10 +336,10 @@ class LabelFiles:
     Attributes:
         chunk_sets: (n_chunks,) int32 label set.
         entities, relations, communities: the label sets of their sources.
-        mentions, statements: of entities, and of relations.
+        mentions, statements: Mentions of entities, and statements of relations.
         part_vectors: (n_parts, dim) float32.
         part_entities, part_sets: (n_parts,) int32 entity row, ascending, and label set.
-        max_tokens: of a description, in the build.
+        max_tokens: Maximum tokens of a description, in the build.
     """
 
     chunk_sets: NDArray[np.int32]

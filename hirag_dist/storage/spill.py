@@ -86,8 +86,8 @@ def _stream(table: pa.Table) -> pa.Buffer:
 
 _PREFIX, _LOCK, _NEW_LOCK = "hirag-publish-", "lock", "new-lock"
 _PIECE_BYTES = 1 << 30  # of one array of a column: below the reach of 32-bit offsets
-_SMALL_BYTES = 1 << 16  # of a table that stays in memory
-_MEMORY_BYTES = 1 << 16  # of one buffer of an array in memory
+_SMALL_BYTES = 1 << 16  # maximum size of a table that stays in memory
+_MEMORY_BYTES = 1 << 16  # maximum size of a buffer of an array that stays in memory
 _BLOCK_BYTES = 64 << 20  # sorted at a time
 _BLOCK_ROWS = 65_536
 _MIN_SLICE_ROWS = 256  # on average, for a table to stay in slices
@@ -296,7 +296,7 @@ class _Array:
 
     def __init__(self, folder: Path, kind: pa.DataType) -> None:
         self._kind = kind
-        self._valid: list[int | NDArray[np.bool_]] = []  # of each block: its length, where no value is null
+        self._valid: list[int | NDArray[np.bool_]] = []  # each block's length where no value is null, else its flags
         self._values, self._data = _Buffer(folder), _Buffer(folder)
         self._children = [_Array(folder, kind.field(at).type) for at in range(kind.num_fields)]
         self._end = 0  # offset where the next block begins

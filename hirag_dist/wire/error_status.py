@@ -55,7 +55,7 @@ _REPEATED = {"details", "metadata"}
 _PACKAGE = "hirag_dist.error_status"
 
 HEALTH_WATCH = "/grpc.health.v1.Health/Watch"
-SERVING = 1  # of HealthCheckResponse.ServingStatus
+SERVING = 1  # HealthCheckResponse.ServingStatus.SERVING
 
 
 def _classes() -> dict[str, Any]:
@@ -370,8 +370,8 @@ def error_of(code: grpc.StatusCode, message: str, trailers: Iterable[tuple[str, 
     `retry_delay_s` what the service advises.
 
     Args:
-        code: of the status.
-        message: of the status.
+        code: Code of the status.
+        message: Message of the status.
         trailers: trailing metadata.
     """
     raw = next((value for key, value in trailers if key == DETAILS_KEY), None)

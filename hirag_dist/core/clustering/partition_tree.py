@@ -117,7 +117,7 @@ def fit_cells(
         kernels: does the products.
         sums_of: sums of all rows by their nearest mean, as `kmeans.lloyd` takes it.
         sample: rows at `sample_numbers(n_rows, sample_size(n_rows, settings), settings.seed)`, finite.
-        n_rows: of the layer.
+        n_rows: Number of rows of the layer.
         settings: sizes and `seed` are used.
     """
     if n_rows <= settings.max_cell_rows:

@@ -116,8 +116,8 @@ def layer_height(
     Args:
         heights: of the merges of each tree.
         weights: of each tree, as `RowTree.weights` gives them.
-        n_rows: of the layer.
-        n_dims: of the rows.
+        n_rows: Number of rows of the layer.
+        n_dims: Number of dimensions of the rows.
         settings: `target_size` is used.
     """
     inner = np.concatenate([each[:-1] for each in weights])

@@ -28,7 +28,7 @@ from hirag_dist.core.arrays import compiled
 from hirag_dist.types import FloatMatrix, FloatVector, IntVector
 
 _WINDOW = 2**0.25  # ratio of numbers of clusters over which a slope is measured
-_MIN_HEIGHT = 1e-9  # of the highest merge: rows closer together count as copies
+_MIN_HEIGHT = 1e-9  # share of the highest merge: rows closer together count as copies
 
 
 def cut_height(
@@ -48,9 +48,9 @@ def cut_height(
         heights: (n_merges,) of all trees, in any order.
         weights: (n_merges,) clusters that undoing each merge adds: one, or less where rows are not at home.
         n_roots: clusters where no merge is undone.
-        n_rows: of the layer.
+        n_rows: Number of rows of the layer.
         target_size: members that a cluster should have.
-        n_dims: of the rows.
+        n_dims: Number of dimensions of the rows.
     """
     usual = n_rows / target_size
     order = np.argsort(-heights, kind="stable")

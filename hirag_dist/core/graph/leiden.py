@@ -47,7 +47,7 @@ def refined(
     n_nodes = len(strength)
     piece = np.arange(n_nodes).astype(np.int32)
     whole = np.zeros(n_nodes, np.float64)  # weight of each community's nodes
-    weight_of = strength.copy()  # of each piece's
+    weight_of = strength.copy()  # weight of each piece
     outside = np.zeros(n_nodes, np.float64)  # weight between each piece and the rest of its community
     alone = marked.copy()
     first_of = np.full(n_nodes, -1, np.int32)  # first node of each community that is not refined

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 NAME_CHARS: Final = 160  # 99.9 % have 87 or fewer, the longest 146
 TYPE_CHARS: Final = 60  # 99.9 % of entities have 15 or fewer; of claims, the longest has 46
-DESCRIPTION_CHARS: Final = 500  # of an entity: 99.9 % have 307 or fewer, the longest 489
+DESCRIPTION_CHARS: Final = 500  # of an entity's description: 99.9 % have 307 or fewer, the longest 489
 RELATION_CHARS: Final = 300  # 99.9 % have 196 or fewer, the longest 206
 CLAIM_CHARS: Final = 600  # the longest has 329
 QUOTE_CHARS: Final = 1200  # of the text that states a claim: 99 % have 1,149 or fewer
@@ -30,11 +30,11 @@ EXPLANATION_CHARS: Final = 1200  # of a finding: the longest has 916
 POINT_CHARS: Final = 1000  # of a point of an answer, in one to three sentences
 REASON_CHARS: Final = 300
 MAX_FINDINGS: Final = 10  # the most that a report has
-MAX_SUMMARIES: Final = 5  # of a cluster; one to three are asked for
-MAX_PAIRS: Final = 30  # that one sentence relates
+MAX_SUMMARIES: Final = 5  # summaries of a cluster; one to three are asked for
+MAX_PAIRS: Final = 30  # pairs that one sentence relates
 MAX_POINTS: Final = 30
 MAX_ITEMS: Final = 256  # entities, relations or claims of a chunk; the longest recorded list, a loop, has 201
-MAX_MEMBERS: Final = 1024  # of a cluster
+MAX_MEMBERS: Final = 1024  # members of a cluster
 OTHER: Final = "other"  # type of an entity that none of the configured ones fits
 
 _NUMBER: Final = 9999  # the highest of an entity or a member
@@ -73,7 +73,7 @@ def unit_properties(form: str, types: tuple[str, ...], max_items: int) -> dict[s
     Args:
         form: name of the task.
         types: values that a `type` may have; empty for any.
-        max_items: of entities, relations, claims or members.
+        max_items: Maximum number of entities, relations, claims or members.
 
     Raises:
         KeyError: no such form.

@@ -271,7 +271,7 @@ def _may_become(inside: str) -> bool:
 Quoted = Callable[[SourceItem, int, int], tuple[Place, ...]]  # (chunk, start, end in its document) → places
 
 MIN_COVERAGE = 0.4  # share of a statement's words, by rarity, that a sentence must have
-MIN_WORDS = 2  # that it must share
+MIN_WORDS = 2  # minimum words that it must share
 _MAX_STATEMENT = 600  # characters before a citation that are looked at
 _MAX_SUPPORTS = 5  # sentences for each citation
 _ABBREVIATED: Final = re.compile(
@@ -291,9 +291,9 @@ def placed_citations(
     """Return citations with the stretches of documents that support an answer, of those that cite chunks.
 
     Args:
-        text: of the answer, with checked citations.
-        citations: of the text.
-        retrieval: that the answer is based on.
+        text: Text of the answer, with checked citations.
+        citations: Citations of the text.
+        retrieval: Retrieval that the answer is based on.
         quoted: returns the places of a stretch of a chunk; None: places with characters only.
     """
     chunks = {item.chunk_id: item for item in retrieval.sources}
@@ -316,7 +316,7 @@ def supporting_spans(text: str, ref: str, source: str) -> list[tuple[int, int]]:
     they are in the source, and more of them than any other sentence.
 
     Args:
-        text: of the answer.
+        text: Text of the answer.
         ref: as it stands in the text, without brackets.
         source: text of the cited chunk.
 

@@ -39,7 +39,7 @@ def nearest(
     """Return (rows, similarities) of the best candidates, best first, ties by row.
 
     Args:
-        vectors: of all rows.
+        vectors: Vectors of all rows.
         candidates: rows, which the caller may see.
         query: the question.
         limit: rows at most.

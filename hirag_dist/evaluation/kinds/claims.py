@@ -108,7 +108,7 @@ def _distances(words: NDArray[np.int64], starts: NDArray[np.int64]) -> NDArray[n
     return found
 
 
-THRESHOLDS: Final = (0.5, 0.6, 0.7, 0.8)  # of the paper's Table 4
+THRESHOLDS: Final = (0.5, 0.6, 0.7, 0.8)  # thresholds of the paper's Table 4
 _ROUNDING = 1e-9  # distances are ratios of small numbers: 1 - 2/5 is meant to be 0.6
 
 

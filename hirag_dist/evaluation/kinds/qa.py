@@ -144,7 +144,7 @@ def score_answer(answer: str, gold: Sequence[str], definition: ScoreDefinition =
     """Return how near an answer comes to the nearest of its gold answers.
 
     Args:
-        answer: as given, at any length.
+        answer: Answer as given, at any length.
         gold: answers that are each right; a question's answer and its aliases.
         definition: one of `DEFINITIONS`.
 

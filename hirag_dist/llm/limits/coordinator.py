@@ -158,7 +158,7 @@ class QuotaCoordinator:
         """
         self._endpoints = {name: _Endpoint(limits, LimitLog(name)) for name, limits in endpoints.items()}
         self._spending = SpendingLimit(max_usd, max_tokens, advice)
-        self._gone = CallTotals()  # of workers that left
+        self._gone = CallTotals()  # calls of workers that left
         self._clock = clock
         self._n_demands = 0
 

@@ -32,7 +32,7 @@ class WorkerReport:
     does no harm.
 
     Attributes:
-        number: of the worker's reports to this endpoint; a report with a lower one was overtaken.
+        number: Number of the worker's reports to this endpoint; a report with a lower one was overtaken.
         released: granted calls that have ended or were not made.
         released_tokens, released_usd: what these could use at most.
         used_tokens, used_usd: what they used.

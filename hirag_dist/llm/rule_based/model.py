@@ -197,7 +197,7 @@ def _counts(ask: ParsedRequest) -> Counter[str]:
 
 
 _MAX_WORDS = re.compile(r"at most\s+(\d+)\s+words|(\d+)\s+words")
-_MAX_PIECES = 40  # of a description
+_MAX_PIECES = 40  # maximum pieces of a description
 _DEFAULT_WORDS = 120
 _ENTITY = re.compile(r"^\d+\. (.*?) \(([^()]{0,80})\)(?:: (.*))?$")
 

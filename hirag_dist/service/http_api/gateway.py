@@ -60,10 +60,10 @@ class StatusError(Exception):
     """A call failed with a status.
 
     Attributes:
-        code: of the status.
-        message: of the status.
+        code: Code of the status.
+        message: Message of the status.
         details: google.rpc messages.
-        reason: of the ErrorInfo among them, empty without one.
+        reason: Reason of the ErrorInfo among them, empty without one.
         retry_after_s: seconds after which a retry may succeed, None if it cannot.
     """
 

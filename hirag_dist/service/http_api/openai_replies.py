@@ -23,8 +23,8 @@ class ResponsesReply:
     """A reply of /v1/responses, made from the parts of an answer.
 
     Args:
-        model: as the request gave it.
-        request_id: of the call.
+        model: Model as the request named it.
+        request_id: Id of the call.
         request: to the service.
     """
 
@@ -225,8 +225,8 @@ class CompletionReply:
     """A reply of /v1/chat/completions, made from the parts of an answer.
 
     Args:
-        model: as the request gave it.
-        request_id: of the call.
+        model: Model as the request named it.
+        request_id: Id of the call.
         request: to the service.
         with_sources: whether the cited sources are listed after the text.
     """

@@ -42,7 +42,7 @@ REQUEST_ID_HEADER = "X-Request-Id"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _TRACE_HEADERS = ("traceparent", "tracestate")
 _MAX_HEADER = 4096
-_MAX_TIMEOUT_S = 600.0  # that a request may ask for
+_MAX_TIMEOUT_S = 600.0  # maximum time that a request may ask for
 _STALL_S = 15.0  # for which a client may read nothing of a reply
 _ENCODINGS = ("identity", "gzip", "deflate")  # aiohttp decompresses, in pieces of bounded size
 

@@ -182,7 +182,7 @@ class PageApp:
 
     Args:
         options: limits.
-        checks: of requests.
+        checks: Checks of requests.
         gateway: the way to the service.
     """
 

@@ -55,7 +55,7 @@ class UpdateNote(BaseModel):
         cost: Tokens of the extraction, those spent, and those of the budget; None for no limit.
         decisive: all that decides the content of the index, except its documents (`Build.decisive`).
         changed_since_detection: entities that changed since communities were last detected without a base.
-        meta_types: that summaries are guided by.
+        meta_types: Meta types that summaries are guided by.
         extraction_per_token: Tokens of the extraction for each token of the corpus, in the build from nothing.
         reply_tokens: Tokens of the reply of a summary and of a report, on average; a guess where none was written.
         replaced: keys of former texts of documents that a summary or report still derives from, by place.
