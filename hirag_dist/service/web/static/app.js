@@ -108,10 +108,11 @@ async function run() {
       } else {
         turn.answer = message.answer;
         finish(turn, shown);
+        keep(turn); // at once: who asks on before the stream has ended asks within this conversation
       }
     }
     say(turn.asked.answer ? "The answer is complete." : "The result is complete.");
-    keep(turn);
+    if (!turn.answer) keep(turn);
   } catch (error) {
     if (running !== mine) return; // another question has taken its place
     shown?.breakOff();
