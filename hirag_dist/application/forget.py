@@ -16,8 +16,15 @@ from typing import Any
 
 from hirag_dist.application.forget_evidence import RemovedDocuments, find_removed, finished_snapshots
 from hirag_dist.application.forget_pending import PendingForget, note_forget, pending_forget, write_pending
-from hirag_dist.application.forget_search import Finding, TraceSearch, temporary_files
-from hirag_dist.application.forget_verification import LEFTOVER_S, find_collections, open_collections, verify_removed
+from hirag_dist.application.forget_verification import (
+    LEFTOVER_S,
+    Finding,
+    TraceSearch,
+    find_collections,
+    open_collections,
+    temporary_files,
+    verify_removed,
+)
 from hirag_dist.application.stored_replies import models_of_last_build, replay_keys, snapshot_vector_keys
 from hirag_dist.composition.models import cut_as_index, settle_embedder
 from hirag_dist.config.model import Config

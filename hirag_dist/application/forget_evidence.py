@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hirag_dist.core.text.ids import entity_id, text_key, text_keys
-from hirag_dist.core.text.shingles import Joints, Passage, Passages, shingles, words
+from hirag_dist.core.text.terms import Joints, Passage, Passages, shingles, words
 from hirag_dist.schemas import CHUNKS
 from hirag_dist.storage.layout import CLAIMS, MANIFEST, MENTIONS, RELATION_MENTIONS, snapshot_path
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot

@@ -28,7 +28,7 @@ from hirag_dist.cli._output import emit, out
 from hirag_dist.cli._progress import ProgressBars
 from hirag_dist.cli.inspect import show_section
 from hirag_dist.config.model import Config, RetrievalConfig
-from hirag_dist.core.prompts.evaluation_templates import CRITERIA
+from hirag_dist.core.prompts.templates import CRITERIA
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError
 from hirag_dist.evaluation.answer_collections import answer_sources

@@ -10,8 +10,16 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from hirag_dist.core.prompts.next_attempt import fitted, is_incomplete, is_short_of_limit, kept_part, next_attempt
-from hirag_dist.core.prompts.reply_validation import KEPT, CutOffReply, MalformedReply
+from hirag_dist.core.prompts.reply_validation import (
+    KEPT,
+    CutOffReply,
+    MalformedReply,
+    fitted,
+    is_incomplete,
+    is_short_of_limit,
+    kept_part,
+    next_attempt,
+)
 from hirag_dist.errors import ContextLengthExceeded, ModelError, ModelUnavailable, RateLimited, RequestRejected
 from hirag_dist.llm.call import (
     Call,

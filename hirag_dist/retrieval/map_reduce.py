@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hirag_dist.config.sections import RetrievalConfig
-from hirag_dist.core.prompts.answer_requests import map_request
+from hirag_dist.core.prompts.requests import map_request
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.retrieval.levels import RankedCommunity
 from hirag_dist.core.retrieval.map_reduce import (

@@ -22,8 +22,7 @@ from hirag_dist.application.build import run_remove
 from hirag_dist.application.forget import run_forget
 from hirag_dist.application.forget_evidence import RemovedDocuments, find_removed
 from hirag_dist.application.forget_pending import read_given
-from hirag_dist.application.forget_search import Finding
-from hirag_dist.application.forget_verification import VerificationResult, verify_removed
+from hirag_dist.application.forget_verification import Finding, VerificationResult, verify_removed
 from hirag_dist.config.model import Config, VectorsConfig
 from hirag_dist.core.text.ids import text_key
 from hirag_dist.execution.stage_results import DroppedLetter

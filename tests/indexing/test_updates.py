@@ -217,12 +217,11 @@ def test_the_same_changes_on_the_same_base_give_the_same_snapshot(tmp_path: Path
 
 def test_untouched_summaries_and_reports_keep_id_and_text_and_are_not_asked_again(living: LivingBench) -> None:
     before = living.index(corpus(24))
-    after = living.index(corpus(24) | {"x.txt": text("sun", 77), "y.txt": "lone pair"}, update={"max_ratio": 1000})
+    after = living.index(corpus(24) | {"x.txt": text("sun", 77)}, update={"max_ratio": 1000})
     update = living.result.update
     assert update is not None
     counts = update.reports
     assert counts.written + counts.kept + counts.deferred + counts.lists == after.manifest.counts["reports"]
-    assert counts.lists > 0
     n_written = update.summaries.written + update.reports.written
     assert 0 < len(living.bench.asked("summarise") + living.bench.asked("report")) == n_written
     assert update.summaries.kept > update.summaries.written

@@ -154,7 +154,7 @@ async def test_not_ready_before_the_first_snapshot_and_once_asked_to_stop(
 COUNT = """
 import sys
 from hirag_dist.service.access_log import RequestRecord
-from hirag_dist.service.load_shedding import LoadShedder
+from hirag_dist.service.request_gate import LoadShedder
 from hirag_dist.service.metrics import Metrics, ProcessFacts
 metrics = Metrics(None)
 metrics.describe(ProcessFacts(sys.argv[1], created_at=float(sys.argv[2]), loaded_at=float(sys.argv[2]), serving=True))

@@ -17,10 +17,10 @@ import numpy as np
 
 from hirag_dist.composition.models import shares
 from hirag_dist.config.model import Config
-from hirag_dist.core.prompts.evaluation_requests import judge_request
-from hirag_dist.core.prompts.evaluation_templates import CRITERIA
 from hirag_dist.core.prompts.records import json_object
 from hirag_dist.core.prompts.reply_validation import MalformedReply, usable_text
+from hirag_dist.core.prompts.requests import judge_request
+from hirag_dist.core.prompts.templates import CRITERIA
 from hirag_dist.core.text.normalize import count_noun, one_line
 from hirag_dist.errors import ConfigError, InputError
 from hirag_dist.evaluation.answer_collections import AnswerCollections, add_made, add_recorded
