@@ -78,6 +78,7 @@ FORMER_OPTIONS = {  # option of an earlier version → what takes its place
     "--log": "GET /stats has the counts of calls",
     "--max-faults-per-request": "--seed draws the faults of each attempt",
     "--no-prompt-cache": "no prompt counts as cached",
+    "--no-require-complete": "leave --require-complete out",
     "--no-texts": "the page of `inspect --html` has no documents",
     "--plan": "`hirag-dist status` shows the dead letters that a retry asks again",
     "--poll": "--every is the time between two listings",
@@ -278,7 +279,8 @@ def flattened(function: Callable[..., None]) -> Callable[..., None]:
             given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
         function(**given)
 
-    command.__doc__ = function.__doc__
+    paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")
+    command.__doc__ = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {each.name: each.annotation for each in parameters}
     return command

@@ -111,6 +111,7 @@ def update_reports(
         int((left & (replaced | found.unwritten)).sum()),
         int(tokens[left].sum()),
         int(missing.sum()),
+        int((found.is_small & writer.there).sum()),
     )
     kept = np.flatnonzero(writer.there & ~replaced)
     written = _state(material, new, sources, share, since)

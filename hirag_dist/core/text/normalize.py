@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from itertools import groupby
 from typing import Final
 
@@ -93,6 +94,17 @@ def count_noun(count: int, one: str, more: str = "") -> str:
     ('1 entity', '2,000 entities', '0 pages')
     """
     return f"{count:,} {one if count == 1 else more or one + 's'}"
+
+
+def first_names(names: Iterable[str], n_shown: int = 5) -> str:
+    """Return the first names in their order by commas, and the number of the others.
+
+    >>> first_names(["b", "a", "c"], n_shown=2)
+    'a, b and 1 more'
+    """
+    ordered = sorted(names)
+    more = f" and {len(ordered) - n_shown:,} more" if len(ordered) > n_shown else ""
+    return ", ".join(ordered[:n_shown]) + more
 
 
 def shorten(text: str, n_chars: int) -> str:
