@@ -92,7 +92,6 @@ def test_old_snapshots_stay_for_their_grace_period(index: Index) -> None:
     done = run(index, now=False)
     assert (done.complete, done.waiting) == (False, (index.before,))
     pending = pending_forget(store)
-    assert pending is not None
     assert (pending.documents, pending.snapshots, pending.verified) == ((index.gone,), (index.before,), True)
     assert "Throckmorton" not in store.read_bytes(FORGET).decode()
     assert run(index, now=False).waiting == (index.before,)

@@ -137,7 +137,6 @@ async def test_long_lists_are_split_counted_and_billed(server: Server) -> None:
     meter = UsageMeter()
     retried = RetriedCalls(RateLimiter(make_coordinator(config)), RetryPolicy(2, 0.5))
     reranker = limited_reranker(config, retried, CallContext(meter))
-    assert reranker is not None
     assert (await reranker.scores("which?", [*TEXTS, "aaa", ""])).tolist() == [0.2, 0.4, 0.1, 0.3, 0.0]
     assert (await reranker.scores("which?", [])).tolist() == []
     use = meter.use("rerank", "m", "judge")
