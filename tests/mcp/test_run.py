@@ -174,6 +174,7 @@ async def test_the_sdk_over_http(server: Any, serve: Any, engine: fakes.FakeEngi
 
             result = await client.call_tool("answer", {"question": "q"}, progress_callback=report)
             assert result.structured_content["citations"]
+            assert seen == sorted(set(seen))
             assert len(seen) >= 3
             engine.gate, engine.started, engine.cancelled = asyncio.Event(), asyncio.Event(), asyncio.Event()
             calling = asyncio.create_task(client.call_tool("search", {"question": "q"}))

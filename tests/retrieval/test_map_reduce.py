@@ -284,23 +284,6 @@ async def test_a_deadline_ends_the_calls(snapshot: Snapshot) -> None:
 # ---- over HTTP
 
 
-async def over_http(options: SimulatorOptions, question: str = "Who owns the harbour?", **more: float) -> Retrieval:
-    async with Simulator(options) as simulator:
-        endpoint = {"base_url": simulator.base_url, "model": "m", "max_concurrent": 3} | more
-        config = Config.model_validate({"llm": {"endpoints": {"e": endpoint}, "roles": {"answer": "e"}, "attempts": 6}})
-        caller = RetriedCalls(RateLimiter(make_coordinator(config)), RetryPolicy(attempts=6))
-        pool = make_pool(config, None, caller)
-        try:
-            return await map_parts(material(question), pool, Prompts(), COUNT)
-        finally:
-            await pool.close()
-
-
-@pytest.fixture(scope="module")
-def undisturbed() -> Retrieval:
-    return asyncio.run(over_http(SimulatorOptions(listen="127.0.0.1:0")))
-
-
 async def test_calls_are_on_the_bill_the_streamed_one_too() -> None:
     meter = UsageMeter()
     async with Simulator(SimulatorOptions(listen="127.0.0.1:0")) as simulator:
