@@ -26,14 +26,12 @@ from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.retrieval.engine import QueryEngine
 from hirag_dist.service.catalogue import CatalogueLimits, IndexCatalogue, IndexDefinition
 from hirag_dist.service.engine import EngineRunner, ThreadEngineRunner
-from hirag_dist.service.hot_swap import SnapshotSwapper, in_daemon_thread
-from hirag_dist.service.index_source import SingleIndex
+from hirag_dist.service.hot_swap import SingleIndex, SnapshotSwapper, in_daemon_thread
 from hirag_dist.service.metrics import FOLDER_VARIABLE, WorkerMetrics
 from hirag_dist.service.metrics_server import serve_metrics
-from hirag_dist.service.options import ServerOptions, probe, raise_descriptor_limit
+from hirag_dist.service.options import PageOptions, ServerOptions, probe, raise_descriptor_limit, url_of
 from hirag_dist.service.server import serve as serve_grpc
 from hirag_dist.service.supervisor import STOP_GRACE_S, Supervisor, WorkerJob, exit_within, reserve
-from hirag_dist.service.web.options import PageOptions, url_of
 from hirag_dist.storage.layout import CURRENT
 from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot

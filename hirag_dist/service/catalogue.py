@@ -16,8 +16,7 @@ from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import HiragError, InvalidQuery, SnapshotNotFound
 from hirag_dist.service.callers import Caller
 from hirag_dist.service.engine import Engine, EngineRunner
-from hirag_dist.service.hot_swap import SnapshotSwapper
-from hirag_dist.service.index_source import IndexSource, ServedIndex, index_not_found
+from hirag_dist.service.hot_swap import IndexSource, ServedIndex, SnapshotSwapper, index_not_found
 from hirag_dist.types import IndexEntry
 from hirag_dist.wire.error_status import DeadlinePassed, IndexUnavailable, NotReady, Overloaded
 
