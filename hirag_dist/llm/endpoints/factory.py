@@ -15,7 +15,7 @@ from hirag_dist.protocols import ChatModel, Embedder, Reranker
 
 if TYPE_CHECKING:
     from hirag_dist.llm.endpoints.openai_client import EndpointSettings
-    from hirag_dist.llm.reranking import PaidReranker
+    from hirag_dist.llm.endpoints.rerank import PaidReranker
 
 
 def make_chat_model(name: str, config: Config, spending: bool = False) -> ChatModel:
