@@ -6,10 +6,11 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, cast, runtime_checkable
+from typing import Any, ClassVar, cast
 
 from hirag_dist.errors import ModelError
 from hirag_dist.llm.call import Call, CallContext, CallReply, PricedModel, finish_if_sent
+from hirag_dist.llm.endpoints.openai_chat import OpenAiChat
 from hirag_dist.llm.endpoints.openai_client import EndpointClient, EndpointSettings
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.reply_store.block_format import record_of, reply_from, token_count
@@ -19,23 +20,6 @@ from hirag_dist.types import ChatReply
 
 _TOKENS = 60  # of the probe, approximately
 _MAX_INPUT_TOKENS = 200  # of its prompt and schema, however the endpoint counts a schema
-
-
-@runtime_checkable
-class Capabilities(Protocol):
-    """A model that can be probed for structured outputs.
-
-    Attributes:
-        probed: its reply to the probe.
-        refused_keywords: keywords of JSON schemas that its endpoint was found to refuse.
-    """
-
-    probed: ChatReply | None
-    refused_keywords: frozenset[str]
-
-    async def supports_forms(self) -> bool:
-        """Return whether the model keeps to schemas."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +61,7 @@ class _ProbeTarget:
 
     async def send(self, call: ProbeCall) -> CallReply[_Probe]:
         """Send the small call and count its cost."""
-        prober = cast(Capabilities, self.model.model)
+        prober = cast(OpenAiChat, self.model.model)
         structured = await prober.supports_forms()
         reply = prober.probed or ChatReply("")
         usd = self.model.cost(reply)
@@ -104,7 +88,7 @@ async def probe_structured_output(
             target.count(meter, "probe", reply, target.cost(reply), from_ledger=True)
         refused = record.get("without")
         if isinstance(refused, list):
-            cast(Capabilities, target.model).refused_keywords |= frozenset(map(str, refused))
+            cast(OpenAiChat, target.model).refused_keywords |= frozenset(map(str, refused))
         return bool(record["forms"])
     call = ProbeCall(None, [_ProbeTarget(target)], "probe", _TOKENS, _MAX_INPUT_TOKENS, context=CallContext(meter))
     answered = await finish_if_sent(call, _store_probe(call, key, ledger, retried))

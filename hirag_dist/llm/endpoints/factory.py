@@ -15,7 +15,7 @@ from hirag_dist.protocols import ChatModel, Embedder, Reranker
 
 if TYPE_CHECKING:
     from hirag_dist.llm.endpoints.openai_client import EndpointSettings
-    from hirag_dist.llm.endpoints.rerank import PaidReranker
+    from hirag_dist.llm.endpoints.rerank import RerankEndpoint
 
 
 def make_chat_model(name: str, config: Config, spending: bool = False) -> ChatModel:
@@ -100,7 +100,7 @@ def make_local_reranker(name: str, config: Config) -> Reranker | None:
     return OnnxReranker(str(endpoint.path), endpoint.context_window)
 
 
-def make_reranker(name: str, config: Config) -> PaidReranker:
+def make_reranker(name: str, config: Config) -> RerankEndpoint:
     """Return the reranker at an address, without limits.
 
     Raises:
