@@ -311,10 +311,9 @@ def _local(path: str, roots: Sequence[LocalRoot] | None) -> list[SourceFile]:
     files = find_local(path, roots)
     if not os.path.isdir(path):
         return files
-    with os.scandir(path) as entries:
-        names = {entry.name: entry.is_dir() for entry in entries}
-    folders = {name for name, is_folder in names.items() if is_folder}
-    return _of_folder(path, files, is_index=bool(own_output(folders, names.keys() - folders, is_input=True)))
+    names = set(os.listdir(path))
+    folders = {name for name in names if os.path.isdir(os.path.join(path, name))}
+    return _of_folder(path, files, is_index=bool(own_output(folders, names - folders, is_input=True)))
 
 
 def _of_folder(folder: str, files: list[SourceFile], *, is_index: bool) -> list[SourceFile]:
