@@ -8,10 +8,9 @@ import binascii
 import contextlib
 import logging
 import threading
-from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import TypeVar
 
 from hirag_dist.errors import InvalidQuery
@@ -296,109 +295,41 @@ def index_not_found(name: str) -> IndexNotFound:
     )
 
 
-class ServedIndex(ABC):
-    """An index that a caller may ask.
+class SingleIndex:
+    """The only index of a service, and all of its indexes. Every caller may ask it.
+
+    Args:
+        swapper: owner of its engine, started and closed with this source, and its runner too.
 
     Attributes:
-        name: as requests give it; empty for the only index of a service.
+        name: empty, as requests give it.
+        runner: runs the engines.
     """
 
-    def __init__(self, name: str = "") -> None:
-        self.name = name
+    def __init__(self, swapper: SnapshotSwapper) -> None:
+        self.name = ""
+        self.runner = swapper.runner
+        self._swapper = swapper
 
-    @abstractmethod
-    def lease(self, remaining_s: Callable[[], float | None]) -> AbstractAsyncContextManager[Engine]:
-        """Keep an engine of the index open for one request; open it first where there is none.
-
-        Args:
-            remaining_s: returns the seconds until the request's deadline; None without one.
-
-        Raises:
-            NotReady: no snapshot is loaded.
-            DeadlinePassed: the index was not open in time.
-            HiragError: it cannot be opened.
-        """
-
-
-class IndexSource(ABC):
-    """The indexes of a service.
-
-    Attributes:
-        runner: runs the engines; closed with the source.
-    """
-
-    runner: EngineRunner
-
-    @abstractmethod
     async def start(self) -> None:
-        """Make the source ready for requests.
+        """Open the first engine.
 
         Raises:
             HiragError: there is nothing to serve.
         """
-
-    @abstractmethod
-    async def close(self) -> None:
-        """Close every engine. Requests should have ended or have been cancelled."""
-
-    @abstractmethod
-    def check_ready(self) -> None:
-        """Check that requests can be served.
-
-        Raises:
-            NotReady: the source has not started.
-        """
-
-    @abstractmethod
-    def find(self, name: str, caller: Caller) -> ServedIndex:
-        """Return the index of a name; an empty name is the default index, or the only one that the caller may ask.
-
-        Raises:
-            IndexNotFound: there is none of that name, or the caller may not ask it.
-            InvalidQuery: the name is empty, and there are several.
-        """
-
-    @abstractmethod
-    def entries(self, caller: Caller) -> Sequence[IndexEntry]:
-        """Return the indexes that a caller may ask, ordered by name."""
-
-    @property
-    @abstractmethod
-    def engine(self) -> Engine | None:
-        """The engine of the only index, for inspection; None before the first, and in a catalogue."""
-
-    @abstractmethod
-    def on_swap(self, observer: Callable[[bool], None]) -> None:
-        """Call `observer` with True when a new snapshot is served, with False when it cannot be."""
-
-
-class SingleIndex(IndexSource):
-    """The only index of a service, without a name. Every caller may ask it.
-
-    Args:
-        swapper: owner of its engine, started and closed with this source, and its runner too.
-    """
-
-    def __init__(self, swapper: SnapshotSwapper) -> None:
-        self._swapper = swapper
-        self._index = _OnlyIndex(swapper)
-        self.runner = swapper.runner
-
-    async def start(self) -> None:
-        """Open the first engine."""
         await self._swapper.start()
 
     async def close(self) -> None:
-        """Close the engine."""
+        """Close the engine. Requests should have ended or have been cancelled."""
         await self._swapper.close()
         await self.runner.close()
 
     def check_ready(self) -> None:
-        """Check that a snapshot is loaded."""
+        """Check that a snapshot is loaded. Raises NotReady where none is."""
         with self._swapper.lease():
             pass
 
-    def find(self, name: str, caller: Caller) -> ServedIndex:
+    def find(self, name: str, caller: Caller) -> SingleIndex:
         """Return the index if the name is empty.
 
         Raises:
@@ -406,7 +337,13 @@ class SingleIndex(IndexSource):
         """
         if name:
             raise index_not_found(name)
-        return self._index
+        return self
+
+    @asynccontextmanager
+    async def lease(self, remaining_s: Callable[[], float | None]) -> AsyncIterator[Engine]:
+        """Keep the current engine open for one request, which never opens it. Raises NotReady where there is none."""
+        with self._swapper.lease() as engine:
+            yield engine
 
     def entries(self, caller: Caller) -> Sequence[IndexEntry]:
         """Return one entry without a name."""
@@ -420,18 +357,6 @@ class SingleIndex(IndexSource):
     def on_swap(self, observer: Callable[[bool], None]) -> None:
         """Call `observer` with True when a new snapshot is served, with False when it cannot be."""
         self._swapper.on_swap(observer)
-
-
-class _OnlyIndex(ServedIndex):
-    def __init__(self, swapper: SnapshotSwapper) -> None:
-        super().__init__()
-        self._swapper = swapper
-
-    @asynccontextmanager
-    async def lease(self, remaining_s: Callable[[], float | None]) -> AsyncIterator[Engine]:
-        """Keep the current engine open; it is never opened by a request."""
-        with self._swapper.lease() as engine:
-            yield engine
 
 
 def index_page(entries: Sequence[IndexEntry], request: pb.ListIndexesRequest) -> pb.ListIndexesResponse:

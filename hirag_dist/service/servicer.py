@@ -14,8 +14,9 @@ from google.protobuf.message import Message
 from hirag_dist.errors import InvalidQuery
 from hirag_dist.service.access_log import Context, RequestRecord
 from hirag_dist.service.callers import Caller
+from hirag_dist.service.catalogue import IndexSource, ServedIndex
 from hirag_dist.service.engine import Engine
-from hirag_dist.service.hot_swap import IndexSource, ServedIndex, index_page
+from hirag_dist.service.hot_swap import index_page
 from hirag_dist.service.request_gate import LoadShedder, RequestGate
 from hirag_dist.types import (
     DEFAULT_CHARS,
