@@ -16,39 +16,22 @@ MAX_REQUEST_BYTES = 1024 * 1024  # a request is held in memory before its caller
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """Address, security and limits of the gRPC server.
+    """Address, security and limits of the gRPC server. What is a key of the section `service` has its meaning there.
 
     Attributes:
-        listen: HOST:PORT; port 0 takes a free one. Beyond loopback callers must be known: by a callers file or by their
-            certificates.
         max_message_bytes: of a reply; a request may have 1 MiB at most.
         max_concurrent_retrievals: retrievals at a time in this process; the others queue.
         max_queue_wait_s: longest expected wait in the queue; a request that would wait longer is rejected with
             RESOURCE_EXHAUSTED.
-        max_concurrent_answers: Answer calls at a time in this process.
-        max_context_tokens: largest context that a request may ask for.
-        map_reduce: whether Answer accepts modes that cost a model call for each part of the corpus.
-        max_concurrent_requests: requests of any kind at a time in this process, including those that wait or are being
-            sent.
         send_timeout_s: time for which a client may leave a part of a stream unread before the rest is dropped.
         keepalive_s: seconds of silence after which a connection is probed.
         min_ping_interval_s: seconds between a client's probes during a silent call; a client that probes more often is
             disconnected. Clients are asked for 10 s: half of it leaves room for probes that arrive unevenly.
-        drain_delay_s: seconds for which a stopping service still answers, with health NOT_SERVING, so that load
-            balancers notice before the port is closed.
-        drain_s: seconds that requests have to finish after that.
-        reflection: whether the service describes its own protocol to tools such as grpcurl.
         reuse_port: let several processes share the port.
-        tls_cert, tls_key: PEM files of the server's certificate chain and key.
-        tls_client_ca: PEM file of the authority that signs clients' certificates; with it, clients need one (mTLS).
-        callers_file: as of `callers.read_callers`; with it, callers need a token or a certificate.
-        callers_grace_s: seconds for which the callers stay valid when that file is missing, unreadable or empty; then
-            every caller is refused.
+        callers_grace_s: seconds for which the callers stay valid when the callers file is missing, unreadable or empty;
+            then every caller is refused.
         anonymous_labels: labels of callers if there is no callers file; None for all.
-        poll_s: seconds between two checks of these files.
-        metrics_listen: HOST:PORT of Prometheus metrics, which whoever reaches it can read; None for none.
-        access_log: whether each request has a line in the log.
-        log_questions: whether questions are written into it.
+        poll_s: seconds between two checks of the files of certificates and callers.
         traces_endpoint: URL of an OpenTelemetry collector; None sends no traces.
 
     Raises:
