@@ -93,65 +93,6 @@ class UnitPool:
         return await self._pool.with_context(_current_context()).ask(request, accept)
 
 
-class ModelAccess:
-    """The pool and the embedder, with the endpoints' limits and the run's. Serves one event loop."""
-
-    def __init__(
-        self,
-        config: Config,
-        store: Store,
-        max_usd: float | None = None,
-        max_tokens: int | None = None,
-    ) -> None:
-        """Compose it; nothing is asked yet.
-
-        Args:
-            store: whose ledger keeps the replies.
-            max_usd, max_tokens: what this run may spend.
-        """
-        self.count_tokens = counter(config.tokenizer)
-        self._config = config
-        self._ledger = Ledger(store)
-        check_prices(config, (*CHAT_ROLES, "embed"), max_usd)
-        client = make_coordinator(config, max_usd, max_tokens)
-        spending = max_usd is not None or max_tokens is not None
-        self._retried = RetriedCalls(RateLimiter(client, "", spending), retry_policy(config))
-        self.pool = UnitPool(make_pool(config, self._ledger, self._retried))
-        self._embedder = limited_embedder(config, self._ledger, self._retried, texts="query")
-        self.embedder = UnitEmbedder(self._embedder)
-
-    async def structured(self, target: RoleTarget) -> bool:
-        """Return whether all models of a role have structured outputs; each endpoint is asked once a ledger."""
-        for name, _ in shares(target):
-            if not await has_structured_output(name, self._config, self._ledger, self._retried, UsageMeter()):
-                return False
-        return True
-
-    def engine(self, snapshot: Snapshot, prompts: Prompts) -> QueryEngine:
-        """Return the engine of a snapshot, which asks models through this pool; close it before this object."""
-        config = self._config
-        vectors = make_vector_index(config, snapshot)
-        return open_engine(
-            snapshot,
-            vectors,
-            self.embedder,
-            KeptAnswers(self.pool),
-            config.retrieval,
-            prompts,
-            self.count_tokens,
-            config.service.access_rule,
-            config.tokenizer,
-            answer_window=role_windows(config, ("answer",)).get("answer"),
-        )
-
-    async def close(self) -> None:
-        """Wait for the calls in flight, whose replies are stored, and close the connections."""
-        await self.pool.close()
-        if isinstance(self._embedder, Closable):
-            await self._embedder.close()
-        await self._ledger.close()
-
-
 class UnitEmbedder:
     """An embedder of questions whose calls carry the context of the unit that asks. Implements `ports.Embedder`.
 
@@ -231,6 +172,8 @@ class Session:
         letters: dead letters so far, of all steps.
         usage: of all units that are done, by step, whenever their calls were paid.
         sent: what this run itself sent to models.
+        count_tokens: counts a text by the configured tokenizer.
+        pool: every model, behind ledger and limits (`ports.ChatPool`).
         n_reused, n_new: units that an earlier run had done, and that this one did.
     """
 
@@ -239,11 +182,17 @@ class Session:
         order: SessionOptions,
         config: Config,
         prompts: Prompts,
-        asking: ModelAccess,
+        store: Store,
         journal: Ledger,
         snapshot: Snapshot | None,
         listeners: Sequence[EventListener],
     ) -> None:
+        """Compose it; nothing is asked yet.
+
+        Args:
+            store: whose ledger keeps the replies.
+            journal: of the units that are done.
+        """
         self.order = order
         self.config = config
         self.prompts = prompts
@@ -253,24 +202,22 @@ class Session:
         self.sent = UsageMeter()
         self.n_reused = self.n_new = 0
         self.steps: list[Outcomes[Any]] = []
-        self._asking = asking
         self._journal = journal
         self._listeners = listeners
         # the configured settings' first: the others share its parts
         self._engines: dict[RetrievalConfig, QueryEngine] = {}
-
-    @property
-    def pool(self) -> UnitPool:
-        """Every model, behind ledger and limits (`ports.ChatPool`)."""
-        return self._asking.pool
-
-    def count_tokens(self, text: str) -> int:
-        """Return the tokens of a text by the configured tokenizer."""
-        return self._asking.count_tokens(text)
+        self.count_tokens = counter(config.tokenizer)
+        self._ledger = Ledger(store)
+        check_prices(config, (*CHAT_ROLES, "embed"), order.max_usd)
+        client = make_coordinator(config, order.max_usd, order.max_tokens)
+        spending = order.max_usd is not None or order.max_tokens is not None
+        self._retried = RetriedCalls(RateLimiter(client, "", spending), retry_policy(config))
+        self.pool = UnitPool(make_pool(config, self._ledger, self._retried))
+        self._embedder = limited_embedder(config, self._ledger, self._retried, texts="query")
 
     async def embed(self, text: str) -> NDArray[np.float32]:
         """Return the (dim,) vector of a question; it is on the bill of every unit that asks, and made once."""
-        vectors = await self._asking.embedder.embed([text])
+        vectors = await UnitEmbedder(self._embedder).embed([text])
         return np.asarray(vectors[0], np.float32)
 
     @property
@@ -280,7 +227,10 @@ class Session:
 
     async def structured(self, role: str) -> bool:
         """Return whether all models of a role have structured outputs; an endpoint is asked once a folder."""
-        return await self._asking.structured(self._target(role))
+        for name, _ in shares(self._target(role)):
+            if not await has_structured_output(name, self.config, self._ledger, self._retried, UsageMeter()):
+                return False
+        return True
 
     def asks(self, role: str, *prompts: str) -> dict[str, Any]:
         """Return the inputs of a role's replies, for `WorkUnit.decides`: its models, and the named prompts."""
@@ -330,11 +280,26 @@ class Session:
             ConfigError: the evaluation has no index.
         """
         if not self._engines:
-            self._engines[self.config.retrieval] = self._asking.engine(self.require_snapshot(), self.prompts)
+            self._engines[self.config.retrieval] = self._opened_engine(self.require_snapshot())
         settings = self.config.retrieval if system is None else system.retrieval
         if settings not in self._engines:
             self._engines[settings] = self._engines[self.config.retrieval].with_settings(settings)
         return self._engines[settings]
+
+    def _opened_engine(self, snapshot: Snapshot) -> QueryEngine:
+        config = self.config
+        return open_engine(
+            snapshot,
+            make_vector_index(config, snapshot),
+            UnitEmbedder(self._embedder),
+            KeptAnswers(self.pool),
+            config.retrieval,
+            self.prompts,
+            self.count_tokens,
+            config.service.access_rule,
+            config.tokenizer,
+            answer_window=role_windows(config, ("answer",)).get("answer"),
+        )
 
     def refuse(self, step: str, own_id: str, reason: str) -> None:
         """Count something that could not even become a unit, such as a record of a file without a question."""
@@ -389,7 +354,10 @@ class Session:
         """Wait for the calls in flight, and release all resources."""
         if self._engines:
             await self._engines[self.config.retrieval].close()
-        await self._asking.close()
+        await self.pool.close()
+        if isinstance(self._embedder, Closable):
+            await self._embedder.close()
+        await self._ledger.close()
         await self._journal.close()
 
     async def _planned(
@@ -533,8 +501,7 @@ async def open_session(
             snapshot = snapshot.cached_in(config.service.cache_dir, config.service.cache_bytes)
             config = settle_embedder(config, snapshot.manifest.embedder)
         config = await with_windows(config)
-        asking = ModelAccess(config, store, order.max_usd, order.max_tokens)
-        session = Session(order, config, prompts, asking, Ledger(journal), snapshot, listeners)
+        session = Session(order, config, prompts, store, Ledger(journal), snapshot, listeners)
         try:
             yield session
         finally:
