@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 from hirag_dist.errors import ModelError
 from hirag_dist.llm.call import Call, CallContext, CallReply, PricedModel, finish_if_sent
@@ -34,39 +34,17 @@ class _Probe:
 ProbeCall = Call[None, _Probe]
 
 
-@dataclass(frozen=True, slots=True)
-class _ProbeTarget:
-    """A model that is probed. Implements `llm.call.CallTarget`."""
+class _ProbeTarget(PricedModel):
+    """A model that is sent a probe in place of a request."""
 
-    operation: ClassVar[str] = "chat"
-    model: PricedModel
-
-    @property
-    def endpoint(self) -> str:
-        return self.model.endpoint
-
-    @property
-    def name(self) -> str:
-        return self.model.name
-
-    @property
-    def weight(self) -> float:
-        return 1.0
-
-    def max_use(self, call: ProbeCall) -> tuple[int, float]:
-        return self.model.max_use(call)
-
-    async def ping(self, call: ProbeCall) -> bool:
-        return await self.model.ping(call)
-
-    async def send(self, call: ProbeCall) -> CallReply[_Probe]:
+    async def send(self, call: ProbeCall) -> CallReply[_Probe]:  # type: ignore[override]
         """Send the small call and count its cost."""
-        prober = cast(OpenAiChat, self.model.model)
+        prober = cast(OpenAiChat, self.model)
         structured = await prober.supports_forms()
         reply = prober.probed or ChatReply("")
-        usd = self.model.cost(reply)
+        usd = self.cost(reply)
         if prober.probed is not None:
-            self.model.count(call.context.meter, call.role, reply, usd)
+            self.count(call.context.meter, call.role, reply, usd)
         tokens = reply.input_tokens + reply.output_tokens
         return CallReply(_Probe(structured, prober.probed, prober.refused_keywords), self.endpoint, tokens, usd)
 
@@ -90,7 +68,9 @@ async def probe_structured_output(
         if isinstance(refused, list):
             cast(OpenAiChat, target.model).refused_keywords |= frozenset(map(str, refused))
         return bool(record["forms"])
-    call = ProbeCall(None, [_ProbeTarget(target)], "probe", _TOKENS, _MAX_INPUT_TOKENS, context=CallContext(meter))
+    call = ProbeCall(
+        None, [_ProbeTarget(**vars(target))], "probe", _TOKENS, _MAX_INPUT_TOKENS, context=CallContext(meter)
+    )
     answered = await finish_if_sent(call, _store_probe(call, key, ledger, retried))
     return answered.value.structured
 
