@@ -96,8 +96,9 @@ class UnitPool:
 class UnitEmbedder:
     """An embedder of questions whose calls carry the context of the unit that asks. Implements `protocols.Embedder`.
 
-    Questions that differ in spaces or forms of characters only are equal, as in `QuestionEmbedder`; unlike it this makes no calls for other units, which would be on the bill of a unit that is recorded already. It has no
-    `close`: the creator of the embedder closes it.
+    Questions that differ in spaces or forms of characters only are equal, as in `QuestionEmbedder`; unlike it this
+    makes no calls for other units, which would be on the bill of a unit that is recorded already. It has no `close`:
+    the creator of the embedder closes it.
     """
 
     def __init__(self, embedder: Embedder) -> None:
