@@ -14,8 +14,15 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from hirag_dist.application.forget_evidence import RemovedDocuments, find_removed, finished_snapshots
-from hirag_dist.application.forget_pending import PendingForget, note_forget, pending_forget, write_pending
+from hirag_dist.application.forget_evidence import (
+    PendingForget,
+    RemovedDocuments,
+    find_removed,
+    finished_snapshots,
+    note_forget,
+    pending_forget,
+    write_pending,
+)
 from hirag_dist.application.forget_verification import (
     LEFTOVER_S,
     Finding,

@@ -14,8 +14,13 @@ import typer
 
 from hirag_dist.api.build import remove_documents
 from hirag_dist.application.forget import forget, run_forget
-from hirag_dist.application.forget_evidence import find_removed
-from hirag_dist.application.forget_pending import SelectedDocuments, pending_forget, read_given, select_documents
+from hirag_dist.application.forget_evidence import (
+    SelectedDocuments,
+    find_removed,
+    pending_forget,
+    read_given,
+    select_documents,
+)
 from hirag_dist.application.forget_verification import VerificationResult, verify_removed
 from hirag_dist.cli._build import show
 from hirag_dist.cli._options import ConfigOptions, IndexOption, WaitOption, WriteOptions

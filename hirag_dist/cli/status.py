@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hirag_dist.application.forget_pending import pending_forget
+from hirag_dist.application.forget_evidence import pending_forget
 from hirag_dist.application.index_result import letter_groups, letter_places
 from hirag_dist.cli._bill import (
     BILL_SO_FAR,

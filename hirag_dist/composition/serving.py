@@ -10,9 +10,10 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -26,14 +27,12 @@ from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.retrieval.engine import QueryEngine
 from hirag_dist.service.catalogue import CatalogueLimits, IndexCatalogue, IndexDefinition
 from hirag_dist.service.engine import EngineRunner, ThreadEngineRunner
-from hirag_dist.service.hot_swap import SnapshotSwapper, in_daemon_thread
-from hirag_dist.service.index_source import SingleIndex
+from hirag_dist.service.hot_swap import SingleIndex, SnapshotSwapper, in_daemon_thread
 from hirag_dist.service.metrics import FOLDER_VARIABLE, WorkerMetrics
 from hirag_dist.service.metrics_server import serve_metrics
-from hirag_dist.service.options import ServerOptions, probe, raise_descriptor_limit
+from hirag_dist.service.options import PageOptions, ServerOptions, probe, raise_descriptor_limit, url_of
 from hirag_dist.service.server import serve as serve_grpc
 from hirag_dist.service.supervisor import STOP_GRACE_S, Supervisor, WorkerJob, exit_within, reserve
-from hirag_dist.service.web.options import PageOptions, url_of
 from hirag_dist.storage.layout import CURRENT
 from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
@@ -97,28 +96,16 @@ def server_options(config: Config, *, listen: str | None = None, shared: bool = 
         ConfigError: as `ServerOptions`.
     """
     service = config.service
-    labels = service.anonymous_labels
-    return ServerOptions(
-        listen=listen or service.listen,
-        max_concurrent_retrievals=_concurrent_retrievals(config),
-        max_concurrent_answers=service.max_concurrent_answers,
-        max_context_tokens=service.max_context_tokens,
-        map_reduce=service.map_reduce,
-        max_concurrent_requests=service.max_concurrent_requests,
-        drain_delay_s=service.drain_delay_s,
-        drain_s=service.drain_s,
-        reflection=service.reflection,
-        reuse_port=shared,
-        tls_cert=service.tls_cert,
-        tls_key=service.tls_key,
-        tls_client_ca=service.tls_client_ca,
-        callers_file=service.callers_file,
-        anonymous_labels=None if labels == "all" else frozenset(labels),
-        metrics_listen=service.metrics_listen,
-        access_log=service.access_log,
-        log_questions=service.log_questions,
-        traces_endpoint=config.traces_endpoint,
-    )
+    names = {field.name for field in fields(ServerOptions)}
+    options: dict[str, Any] = {key: value for key, value in service if key in names}
+    options |= {
+        "listen": listen or service.listen,
+        "max_concurrent_retrievals": _concurrent_retrievals(config),
+        "reuse_port": shared,
+        "anonymous_labels": None if service.anonymous_labels == "all" else frozenset(service.anonymous_labels),
+        "traces_endpoint": config.traces_endpoint,
+    }
+    return ServerOptions(**options)
 
 
 def page_options(config: Config, *, n_processes: int = 1) -> PageOptions | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, nullcontext
@@ -311,7 +310,6 @@ class CallerQuotas:
 
 
 _REJECTION_DELAY_S = 0.1
-_RELEASE_INTERVAL_S = 0.02  # of delayed rejections
 _MAX_DELAYED = 1000  # rejections at a time that are delayed
 
 
@@ -355,7 +353,6 @@ class RequestGate:
         self._observers = observers
         self._check_ready = check_ready
         self._delayed = 0
-        self._releases: dict[int, asyncio.Event] = {}  # number of the interval → event at its end
 
     @asynccontextmanager
     async def admitted(
@@ -416,28 +413,9 @@ class RequestGate:
         if self._delayed < _MAX_DELAYED:
             self._delayed += 1
             try:
-                if left_s is None or left_s > 2 * _REJECTION_DELAY_S:
-                    await self._next_release().wait()
-                else:
-                    await asyncio.sleep(left_s / 2)
+                await asyncio.sleep(_REJECTION_DELAY_S if left_s is None else min(_REJECTION_DELAY_S, left_s / 2))
             finally:
                 self._delayed -= 1
-
-    def _next_release(self) -> asyncio.Event:
-        """Return the event at which the rejections of the current interval are released, together.
-
-        One timer for all of them: a turn of the event loop for each would take longer than the rejection itself.
-        """
-        loop = asyncio.get_running_loop()
-        due = math.ceil((loop.time() + _REJECTION_DELAY_S) / _RELEASE_INTERVAL_S)
-        event = self._releases.get(due)
-        if event is None:
-            event = self._releases[due] = asyncio.Event()
-            loop.call_at(due * _RELEASE_INTERVAL_S, self._release, due)
-        return event
-
-    def _release(self, due: int) -> None:
-        self._releases.pop(due).set()
 
 
 def _public_error(error: Exception, record: RequestRecord) -> HiragError:

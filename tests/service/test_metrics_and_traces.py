@@ -21,8 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from hirag_dist.client.common import service_stub
 from hirag_dist.service.access_log import AccessLog, RequestRecord, Tracing
-from hirag_dist.service.hot_swap import SnapshotSwapper
-from hirag_dist.service.index_source import SingleIndex
+from hirag_dist.service.hot_swap import SingleIndex, SnapshotSwapper
 from hirag_dist.service.metrics import (
     FOLDER_VARIABLE,
     WorkerMetrics,
