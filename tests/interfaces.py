@@ -18,8 +18,8 @@ import aiohttp
 import grpc
 
 from hirag_dist.service.http_api.gateway import error_of_call
+from hirag_dist.service.options import PageOptions
 from hirag_dist.service.request_gate import SERVICE_NAME
-from hirag_dist.service.web.options import PageOptions
 from hirag_dist.service.web.run import Page
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire.records import MODES

@@ -16,7 +16,7 @@ assert not found, found
 """
 SERVE = """
 import hirag_dist.cli.serve
-import hirag_dist.composition.catalogue, hirag_dist.composition.serving
+import hirag_dist.composition.serving
 import hirag_dist.service.server, hirag_dist.service.access_log, hirag_dist.service.web.run
 """
 

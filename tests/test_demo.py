@@ -12,7 +12,7 @@ import pytest
 
 from hirag_dist import build_index, demo, load_config, open_index
 from hirag_dist.cli._output import COMPILING
-from hirag_dist.core.prompts.answer_requests import answer_request
+from hirag_dist.core.prompts.requests import answer_request
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.demo import _Service, _write_config
 from hirag_dist.errors import ServiceError

@@ -13,10 +13,9 @@ import grpc
 import pytest
 
 from hirag_dist.client.common import service_stub
-from hirag_dist.service.options import ServerOptions
+from hirag_dist.service.options import PageOptions, ServerOptions
 from hirag_dist.service.request_gate import SERVICE_NAME
 from hirag_dist.service.server import QueryServer
-from hirag_dist.service.web.options import PageOptions
 from hirag_dist.service.web.run import Page
 from hirag_dist.wire._pb import query_pb2 as pb
 from tests.service import fakes

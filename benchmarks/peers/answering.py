@@ -14,8 +14,8 @@ from typing import Any
 
 from benchmarks.peers.asking import Cluster, Description, Extraction, Fixed, Keywords, Question, Report, Wanted, wanted
 from hirag_dist.core.entities.association import with_strengths
-from hirag_dist.core.prompts.answer_requests import answer_request
 from hirag_dist.core.prompts.reply_parsing import EntityRecord, parse_extraction, parse_summary
+from hirag_dist.core.prompts.requests import answer_request
 from hirag_dist.core.prompts.templates import (
     Prompts,
     describe_request,

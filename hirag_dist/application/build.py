@@ -48,6 +48,8 @@ from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.llm.reply_store import Ledger, compact
 from hirag_dist.llm.usage import UsageMeter, usage_rows
 from hirag_dist.protocols import EventListener
+from hirag_dist.readers import find_inputs
+from hirag_dist.storage.layout import BUILD
 from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
@@ -106,11 +108,11 @@ def run_build(
         BudgetReached: a spending limit was reached.
         IndexBusy: another build holds the index.
     """
-    rebuild = options is not None and options.rebuild
+    store, rebuild = Store(index_uri), options is not None and options.rebuild
+    if not store.exists(BUILD):  # an INPUT that names nothing leaves no folder behind, and no call is paid
+        find_inputs(inputs, follow_links=config.reading.follow_links)
     arguments = replace(BuildArguments.index(inputs, config), rebuild=rebuild)
-    return execute_build(
-        config, Store(index_uri), "index", arguments, options, lambda build: build.index(inputs), listeners
-    )
+    return execute_build(config, store, "index", arguments, options, lambda build: build.index(inputs), listeners)
 
 
 def run_add(

@@ -31,7 +31,6 @@ from hirag_dist.core.drift import (
     LayerDrift,
     PartitionDrift,
     UpdateStaleness,
-    adjusted_rand_index,
     compactness,
     groups_of,
     groups_of_labels,
@@ -183,7 +182,6 @@ def _layer_drift(shadow: _Shadow, snapshot: Snapshot, layer: int, entities: pa.T
             _sizes(kept_groups.sizes, max_size),
             _sizes(made.sizes, max_size),
             weighted_jaccard(kept_groups, made_groups),
-            adjusted_rand_index(labels, made_labels),
         ),
         compactness=compactness(vectors, labels),
         shadow_compactness=compactness(vectors, made_labels),
@@ -245,7 +243,6 @@ def _partition_drift(labels: IntVector, shadow_labels: IntVector, max_size: int)
         _sizes(groups.sizes, max_size),
         _sizes(shadow_groups.sizes, max_size),
         weighted_jaccard(groups, shadow_groups),
-        adjusted_rand_index(labels, shadow_labels),
     )
 
 

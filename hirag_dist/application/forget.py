@@ -14,14 +14,28 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from hirag_dist.application.forget_evidence import RemovedDocuments, find_removed, finished_snapshots
-from hirag_dist.application.forget_pending import PendingForget, note_forget, pending_forget, write_pending
-from hirag_dist.application.forget_search import Finding, TraceSearch, temporary_files
-from hirag_dist.application.forget_verification import LEFTOVER_S, find_collections, open_collections, verify_removed
+from hirag_dist.application.forget_evidence import (
+    PendingForget,
+    RemovedDocuments,
+    find_removed,
+    finished_snapshots,
+    note_forget,
+    pending_forget,
+    write_pending,
+)
+from hirag_dist.application.forget_verification import (
+    LEFTOVER_S,
+    Finding,
+    TraceSearch,
+    find_collections,
+    open_collections,
+    temporary_files,
+    verify_removed,
+)
 from hirag_dist.application.stored_replies import models_of_last_build, replay_keys, snapshot_vector_keys
 from hirag_dist.composition.models import cut_as_index, settle_embedder
 from hirag_dist.config.model import Config
-from hirag_dist.core.text.normalize import count_noun
+from hirag_dist.core.text.normalize import count_noun, first_names
 from hirag_dist.errors import BackendUnavailable, InputError, StoreError
 from hirag_dist.llm.reply_store import PurgeResult, purge
 from hirag_dist.llm.reply_store.block_format import Record, unpack_value
@@ -281,15 +295,15 @@ def _begin(
     known = set() if before is None else set(before.documents)
     rows = current.table("documents", ["document_id", "source_ids"]).to_pylist()
     present = {own for row in rows for own in (row["document_id"], *row["source_ids"])}
-    if again := sorted(set(document_ids) & present):
+    if again := set(document_ids) & present:
         raise InputError(
-            f"{', '.join(again)}: in the current snapshot of {store.uri}; `hirag-dist remove` removes documents, and "
+            f"{first_names(again)}: in the current snapshot of {store.uri}; `hirag-dist remove` removes documents, and "
             "what was removed can be forgotten"
         )
     wanted = [*document_ids, *sorted(known - present)]  # one that was added again is not to be forgotten
     removed = find_removed(store, wanted, chunk_ids=() if before is None else before.chunks)
-    if unknown := sorted(removed.unknown - known):
-        raise InputError(f"no snapshot of {store.uri} has {', '.join(unknown)}: nothing is known of what to forget")
+    if unknown := removed.unknown - known:
+        raise InputError(f"no snapshot of {store.uri} has {first_names(unknown)}: nothing is known of what to forget")
     if not wanted:
         if before is not None:
             with lock.fenced():

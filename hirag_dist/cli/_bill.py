@@ -104,6 +104,7 @@ def reembedding_line(made: ReembeddingEstimate) -> str:
     )
 
 
+BILL_SO_FAR = "Bill so far: what these replies cost, whenever they were paid"
 LAST_UPDATE = "Bill of the last update; what was paid before is not known"
 
 
@@ -157,10 +158,12 @@ def update_lines(update: Mapping[str, Any]) -> list[str]:
 def _texts_line(name: str, counts: Mapping[str, int]) -> str:
     """Return how many texts of a kind were written, kept and put off.
 
-    >>> _texts_line("reports", {"written": 2, "kept": 1, "deferred": 3, "stand_ins": 1})
-    'Reports: 2 written, 1 kept, 3 put off (1 of them a stand-in).'
+    >>> _texts_line("reports", {"written": 2, "kept": 1, "lists": 4, "deferred": 3, "stand_ins": 1})
+    'Reports: 2 written, 1 kept, 4 made by rules for small communities, 3 put off (1 of them a stand-in).'
     """
     line = f"{name.capitalize()}: {counts['written']:,} written, {counts['kept']:,} kept"
+    if counts["lists"]:
+        line += f", {counts['lists']:,} made by rules for small communities"
     if counts["deferred"]:
         line += f", {counts['deferred']:,} put off"
     if counts["stand_ins"]:

@@ -65,7 +65,6 @@ FORMER_OPTIONS = {  # option of an earlier version → what takes its place
     "--answer-field": "name the field of --answers answer, response or prediction",
     "--answer-id-field": "name the field of --answers question_id",
     "--batch": "calls are sent one by one",
-    "--batch-files": "--every is the time between two listings",
     "--by": "--cost shows the bill by stage",
     "--claims": "--answers has answers, whose claims a model lists",
     "--csv": "--json has the rows of the bill",
@@ -78,17 +77,13 @@ FORMER_OPTIONS = {  # option of an earlier version → what takes its place
     "--log": "GET /stats has the counts of calls",
     "--max-faults-per-request": "--seed draws the faults of each attempt",
     "--no-prompt-cache": "no prompt counts as cached",
-    "--no-texts": "the page of `inspect --html` has no documents",
     "--plan": "`hirag-dist status` shows the dead letters that a retry asks again",
     "--poll": "--every is the time between two listings",
     "--prompt-cache": "no prompt counts as cached",
-    "--question-page": "the page of `inspect --html` has no links to a service",
     "--storm-rate": "--rpm and --max-concurrent refuse calls with 429",
     "--system-field": "name the field of --answers method, system or mode",
-    "--tables-only": "an export has tables alone",
     "--texts": "the page of `inspect --html` has no documents; that of `serve --http` has",
     "--unanswerable-types": "the field answerable of --questions says which questions have no answer",
-    "--uploads": "`hirag-dist add` and `watch` take documents",
 }
 FORMER_COMMANDS = {  # command of an earlier version → what does the same
     "bill": "hirag-dist status --cost",
@@ -278,7 +273,8 @@ def flattened(function: Callable[..., None]) -> Callable[..., None]:
             given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
         function(**given)
 
-    command.__doc__ = function.__doc__
+    paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")
+    command.__doc__ = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {each.name: each.annotation for each in parameters}
     return command

@@ -15,7 +15,7 @@ from hirag_dist.errors import ConfigError
 
 ConfigOption = Annotated[
     str | None,
-    typer.Option("--config", "-c", metavar="FILE", help="Configuration file [default: ./hirag.yaml if it exists]."),
+    typer.Option("--config", "-c", metavar="FILE", help="Configuration file \\[default: ./hirag.yaml if it exists]."),
 ]
 SetOption = Annotated[
     list[str] | None,
@@ -37,15 +37,21 @@ OptionalInputsArgument = Annotated[
 ExecutorOption = Annotated[
     str | None, typer.Option(help="Engine of the build: ray, inline (this process), or auto (by size).")
 ]
-WorkersOption = Annotated[int | None, typer.Option(help="Number of Ray workers [default: one for each core].")]
-MaxUsdOption = Annotated[float | None, typer.Option(min=0, help="Maximum US dollars that this run may spend.")]
-MaxTokensOption = Annotated[int | None, typer.Option(min=0, help="Maximum tokens that this run may use.")]
-WaitOption = Annotated[float, typer.Option(min=0, help="Seconds to wait while another build holds the index.")]
+WorkersOption = Annotated[int | None, typer.Option(help="Number of Ray workers \\[default: one for each core].")]
+MaxUsdOption = Annotated[
+    float | None, typer.Option(min=0, metavar="USD", help="Maximum US dollars that this run may spend.")
+]
+MaxTokensOption = Annotated[int | None, typer.Option(min=0, metavar="N", help="Maximum tokens that this run may use.")]
+WaitOption = Annotated[
+    float, typer.Option(min=0, metavar="SECONDS", help="Seconds to wait while another build holds the index.")
+]
 MakeCurrentOption = Annotated[
     bool,
     typer.Option("--make-current", help="Make the new snapshot current even if an older one was made current by hand."),
 ]
-RequireCompleteOption = Annotated[bool, typer.Option(help="Publish nothing while there are dead letters.")]
+RequireCompleteOption = Annotated[
+    bool, typer.Option("--require-complete", help="Publish nothing while there are dead letters.")
+]
 TextFieldOption = Annotated[
     str | None, typer.Option(help="Name of the field with the text of JSON, CSV and Parquet records.")
 ]

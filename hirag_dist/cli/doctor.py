@@ -30,7 +30,6 @@ from hirag_dist.config.model import Config
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import HiragError
-from hirag_dist.llm.capabilities import Capabilities
 from hirag_dist.llm.endpoints.factory import make_chat_model, make_embedder, make_local_reranker, make_reranker
 from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.protocols import Closable
@@ -193,6 +192,8 @@ def _chat_once(name: str, config: Config) -> str:
 
 
 async def _chat(name: str, config: Config) -> str:
+    from hirag_dist.llm.endpoints.openai_chat import OpenAiChat  # not at the top: it imports an HTTP client
+
     model = make_chat_model(name, config)
     try:
         if config.llm.endpoints[name].kind == "recorded":
@@ -206,7 +207,7 @@ async def _chat(name: str, config: Config) -> str:
         reply = await model.complete(request)
         seconds = time.perf_counter() - started
         structured = ""
-        if isinstance(model, Capabilities):
+        if isinstance(model, OpenAiChat):
             structured = f", structured outputs {'on' if await model.supports_forms() else 'off'}"
         return (
             f"{model.name} answered ({count_noun(reply.input_tokens, 'token')} in, {reply.output_tokens} "

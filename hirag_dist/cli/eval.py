@@ -28,7 +28,7 @@ from hirag_dist.cli._output import emit, out
 from hirag_dist.cli._progress import ProgressBars
 from hirag_dist.cli.inspect import show_section
 from hirag_dist.config.model import Config, RetrievalConfig
-from hirag_dist.core.prompts.evaluation_templates import CRITERIA
+from hirag_dist.core.prompts.templates import CRITERIA
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError
 from hirag_dist.evaluation.answer_collections import answer_sources
@@ -52,12 +52,13 @@ QuestionsOption = Annotated[
     str, typer.Option("--questions", "-q", metavar="FILE", help="JSONL, JSON, CSV or Parquet with a question a record.")
 ]
 ModesOption = Annotated[str, typer.Option("--modes", metavar="MODE,…", help="Modes to compare, by commas.")]
+_RETRIEVAL_MODES = "hirag,local,global,bridge,nobridge,naive,flat"
 VariantOption = Annotated[
     list[str] | None,
     typer.Option(
         "--variant",
         metavar="NAME:KEY=VALUE,…",
-        help="Compare other settings of retrieval too, as in wide:top_n=40,top_c=20. Several: one option each.",
+        help="Compare other settings of retrieval too, such as wide:top_n=40. Several: one option each.",
     ),
 ]
 LimitOption = Annotated[int | None, typer.Option(min=1, help="The first so many questions only.")]
@@ -238,7 +239,15 @@ def retrieval(
     options: EvalOptions,
     index: IndexOption,
     questions: QuestionsOption,
-    modes: ModesOption = "hirag,local,global,bridge,nobridge,naive,flat",
+    modes: Annotated[
+        str,
+        typer.Option(
+            "--modes",
+            metavar="MODE,…",
+            show_default=_RETRIEVAL_MODES.replace(",", ", "),
+            help="Modes to compare, by commas.",
+        ),
+    ] = _RETRIEVAL_MODES,
     k: Annotated[str, typer.Option("--k", metavar="K,…", help="Sources that count, by commas.")] = "2,5,10",
     variant: VariantOption = None,
     question_field: QuestionFieldOption = None,
@@ -315,7 +324,9 @@ def qa(
 def judge(
     options: AnswerOptions,
     replicates: Annotated[int, typer.Option(min=1, help="Times that the judge is asked the same.")] = 1,
-    criteria: Annotated[str, typer.Option(metavar="NAME,…", help="What is judged, by commas.")] = ",".join(CRITERIA),
+    criteria: Annotated[
+        str, typer.Option(metavar="NAME,…", show_default=", ".join(CRITERIA), help="What is judged, by commas.")
+    ] = ",".join(CRITERIA),
     against: Annotated[
         str | None, typer.Option(metavar="METHOD", help="Compare all with this one, not each with each.")
     ] = None,

@@ -18,8 +18,7 @@ from hirag_dist.cli._output import conclude_reading, emit, err, out, replacing
 from hirag_dist.cli._progress import ProgressBars
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError, StoreError
-from hirag_dist.interop.graphml import write_graphml
-from hirag_dist.interop.graphrag_tables import graphrag_tables
+from hirag_dist.interop.exports import graphrag_tables, write_graphml
 from hirag_dist.storage.layout import METADATA_TABLES
 from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.snapshot.reader import Snapshot

@@ -106,16 +106,26 @@ def show_retrieval(retrieval: Retrieval, rows: int = 6) -> None:
 
 
 def plan_line(mode: str, work: MapWork) -> str:
-    """Return a line with the calls that a map-reduce will make."""
+    """Return a line with the calls that a map-reduce will make.
+
+    >>> plan_line("graphrag-global", MapWork(records=23, parts=3, part_tokens=18_465))
+    'graphrag-global: 23 reports, 18,465 tokens, in 3 parts: 3 calls about them, and 1 for the answer if they help.'
+    """
     record = "chunk" if mode == "text-map-reduce" else "report"
     what = f"{count_noun(work.records, record)}, {count_noun(work.part_tokens, 'token')}"
+    parts, them = count_noun(work.parts, "part"), "it" if work.parts == 1 else "them"
+    help_ = "it helps" if work.parts == 1 else "they help"
     return (
-        f"{mode}: {what}, read in {count_noun(work.parts, 'part')}: as many calls to the model, and one for the answer."
+        f"{mode}: {what}, in {parts}: {count_noun(work.parts, 'call')} about {them}, and 1 for the answer if {help_}."
     )
 
 
 def work_line(work: MapWork) -> str:
-    """Return a line with the results of a map-reduce's calls."""
+    """Return a line with the results of a map-reduce's calls about its parts.
+
+    >>> work_line(MapWork(records=23, parts=3, part_tokens=18_465, calls=3, unhelpful=3))
+    'Map-reduce: 3 calls about 3 parts, 3 without help; 0 points, so no call for the answer.'
+    """
     kept = [count_noun(work.points, "point")]
     if work.left_out:
         kept.append(f"{work.left_out:,} for which there was no room")
@@ -125,7 +135,8 @@ def work_line(work: MapWork) -> str:
         f"Map-reduce: {count_noun(work.calls, 'call')} about {count_noun(work.parts, 'part')}, "
         f"{work.unhelpful:,} without help"
     )
-    return f"{calls}; {', '.join(kept)}."
+    end = "" if work.points else ", so no call for the answer"
+    return f"{calls}; {', '.join(kept)}{end}."
 
 
 def _called(retrieval: Retrieval) -> str:

@@ -14,15 +14,20 @@ import typer
 
 from hirag_dist.api.build import remove_documents
 from hirag_dist.application.forget import forget, run_forget
-from hirag_dist.application.forget_evidence import find_removed
-from hirag_dist.application.forget_pending import SelectedDocuments, pending_forget, read_given, select_documents
+from hirag_dist.application.forget_evidence import (
+    SelectedDocuments,
+    find_removed,
+    pending_forget,
+    read_given,
+    select_documents,
+)
 from hirag_dist.application.forget_verification import VerificationResult, verify_removed
 from hirag_dist.cli._build import show
 from hirag_dist.cli._options import ConfigOptions, IndexOption, WaitOption, WriteOptions
 from hirag_dist.cli._output import emit, err, out, seconds, table
 from hirag_dist.cli._progress import ProgressBars
 from hirag_dist.config.model import Config, VectorsConfig
-from hirag_dist.core.text.normalize import count_noun
+from hirag_dist.core.text.normalize import count_noun, first_names
 from hirag_dist.errors import BackendUnavailable, ConfigError, InputError, SnapshotNotFound
 from hirag_dist.indexing.changed_documents import DocumentSelection
 from hirag_dist.retrieval.vector_index.milvus import MilvusCollections, lite_collections, server_collections
@@ -309,7 +314,7 @@ def verify(
     result = verify_removed(store, config, removed, snapshot_only=snapshot_only)
     if removed.unknown and not input:
         unproved = (
-            f"the texts, names and vectors of {', '.join(sorted(removed.unknown))}: no snapshot of {store.uri} has the "
+            f"the texts, names and vectors of {first_names(removed.unknown)}: no snapshot of {store.uri} has the "
             "document, unless the id is mistyped; give it with --input FILE to search for them too"
         )
         result = replace(result, problems=(*result.problems, unproved))
@@ -332,4 +337,4 @@ def _show(result: VerificationResult, where: str) -> None:
         documents = count_noun(len(result.documents) or len(result.unknown), "document")
         out.print(f"Nothing in {where} derives from {documents}.", markup=False)
     elif result.unknown and not rows:
-        out.print(f"Nothing in {where} that was searched has the id {', '.join(result.unknown)}.", markup=False)
+        out.print(f"Nothing in {where} that was searched has the id {first_names(result.unknown)}.", markup=False)

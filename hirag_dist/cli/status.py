@@ -8,9 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from hirag_dist.application.forget_pending import pending_forget
+from hirag_dist.application.forget_evidence import pending_forget
 from hirag_dist.application.index_result import letter_groups, letter_places
 from hirag_dist.cli._bill import (
+    BILL_SO_FAR,
     LAST_UPDATE,
     bill_table,
     clustered_line,
@@ -126,6 +127,11 @@ def status(
 ) -> None:
     """Show the contents of an index, its last build, its dead letters, its documents and its cost."""
     store = Store(index)
+    build = last_build(store)
+    current = current_id(store)
+    if cost and build is not None and current is None and snapshot is None:
+        _show_bill_so_far(build, json)
+        return
     if documents or cost:
         opened = open_current(store, snapshot)
         if cost:
@@ -136,8 +142,6 @@ def status(
         return
     if snapshot is not None:
         raise ConfigError("--snapshot is about documents or a bill: give --documents or --cost with it")
-    build = last_build(store)
-    current = current_id(store)
     if build is None and current is None:
         raise SnapshotNotFound(
             f"{store.uri} holds no index; build one with `hirag-dist index INPUT --index {store.uri}`"
@@ -193,6 +197,15 @@ def show_bill(snapshot: Snapshot, json: bool) -> None:
     out.print(bill_table(usage, "" if is_whole else LAST_UPDATE))
     if ratio is not None:
         out.print(ratio_line(ratio))
+
+
+def _show_bill_so_far(build: Mapping[str, Any], json: bool) -> None:
+    """Print what the replies of an unfinished first build have cost."""
+    usage = build_usage(build)
+    if json:
+        emit({"snapshot": None, "usage": usage, "tokens_per_corpus_token": None})
+    else:
+        out.print(bill_table(usage, BILL_SO_FAR))
 
 
 def _snapshots(store: Store) -> list[dict[str, Any]]:
@@ -257,8 +270,7 @@ def _show(report: dict[str, Any], letters: bool) -> None:
         out.print(f"The snapshot being served has {count_noun(report['dead_letters_of_current'], 'dead letter')}.")
     if report["usage"]:
         finished = build is None or build["state"] == "done"
-        title = "" if finished else "Bill so far: what these replies cost, whenever they were paid"
-        out.print(bill_table(report["usage"], title))
+        out.print(bill_table(report["usage"], "" if finished else BILL_SO_FAR))
     if report.get("tokens_per_corpus_token") is not None and not (update and update["number"]):
         out.print(f"The snapshot being served: {ratio_line(report['tokens_per_corpus_token'])}")
 

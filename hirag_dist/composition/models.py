@@ -21,7 +21,6 @@ from hirag_dist.config.model import Config, EndpointConfig, RoleTarget
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import ConfigError, SnapshotError, StoreError
 from hirag_dist.llm.call import CallContext, PricedModel
-from hirag_dist.llm.capabilities import probe_structured_output
 from hirag_dist.llm.chat import EndpointPool
 from hirag_dist.llm.embedding import LedgerEmbedder, PaidEmbedder, PricedEmbedder, embedder_identity
 from hirag_dist.llm.endpoints.factory import (
@@ -38,7 +37,6 @@ from hirag_dist.llm.limits.coordinator import RAISE_LIMIT, QuotaCoordinator
 from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.llm.replay import UnavailableModel
 from hirag_dist.llm.reply_store import Ledger
-from hirag_dist.llm.reranking import LimitedReranker, PricedReranker
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.protocols import ChatModel, Embedder, Reranker
@@ -155,6 +153,8 @@ async def has_structured_output(
     endpoint = config.llm.endpoints[name]
     if endpoint.kind != "openai" or endpoint.output != "auto":
         return endpoint.output == "json_schema"
+    from hirag_dist.llm.capabilities import probe_structured_output  # not at the top: it imports an HTTP client
+
     target = _priced(name, 1.0, make_chat_model(name, config, retried.limiter.spending), config)
     try:
         found = await probe_structured_output(target, ledger, retried, meter)
@@ -244,6 +244,8 @@ def limited_reranker(config: Config, retried: RetriedCalls, context: CallContext
         return None
     if (local := make_local_reranker(name, config)) is not None:
         return local
+    from hirag_dist.llm.endpoints.rerank import LimitedReranker, PricedReranker  # not at the top: an HTTP client
+
     prices = config.llm.endpoints[name].prices
     target = PricedReranker(name, make_reranker(name, config), None if prices is None else prices[0])
     return LimitedReranker(target, retried, counter(config.tokenizer), context)
@@ -318,7 +320,7 @@ async def endpoint_with_window(name: str, config: Config) -> EndpointConfig:
 
 async def _told(name: str, endpoint: EndpointConfig, config: Config) -> dict[str, int]:
     """Return the keys of an endpoint that follow from what its server tells."""
-    from hirag_dist.llm.endpoints.model_window import find_model_window  # not at the top: it imports an HTTP client
+    from hirag_dist.llm.capabilities import find_model_window  # not at the top: it imports an HTTP client
 
     try:
         async with asyncio.timeout(_PATIENCE_S):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from hirag_dist.composition.logs import configure_logging
 from hirag_dist.errors import HiragError
-from hirag_dist.service.web.options import PageOptions
+from hirag_dist.service.options import PageOptions
 
 logger = logging.getLogger(__name__)
 

@@ -1,8 +1,12 @@
-"""Code on arrays: compiled by numba, with what happens where its machine code cannot be kept; or run on CuPy."""
+"""Code on arrays: compiled by numba, with what happens where its machine code cannot be kept; or run on CuPy.
+
+`Steps` are functions that yield after each bounded part of their work and return the result at the end. The driver
+checks the deadline between two steps and gives other work its turn.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, TypeVar, cast
 
 import numba
@@ -59,3 +63,17 @@ def read_only(array: NDArray[Element]) -> NDArray[Element]:
     view = array.view()
     view.flags.writeable = False
     return view
+
+
+T = TypeVar("T")
+Steps = Generator[None, None, T]
+
+
+def all_at_once(steps: Steps[T]) -> T:
+    """Do all steps one after the other, and return the result."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            result: T = done.value
+            return result

@@ -101,43 +101,6 @@ def weighted_jaccard(groups: Groups, others: Groups) -> float:
     return float(np.average(best_jaccard(groups, others), weights=groups.sizes))
 
 
-def adjusted_rand_index(first: IntVector, second: IntVector) -> float:
-    """Return the adjusted Rand index of two partitions (Hubert and Arabie, 1985), computed in exact integers.
-
-    1.0 for equal partitions, about 0 for independent ones; 1.0 where both put every row alone, or all rows together.
-
-    Args:
-        first: (n_rows,) labels; a row labelled −1 is a group by itself.
-        second: (n_rows,) labels of the same rows.
-
-    >>> adjusted_rand_index(np.array([0, 0, 1, 2]), np.array([0, 0, 1, 1]))
-    0.5714285714285714
-    """
-    if not len(first):
-        return 1.0
-    own, other = _without_gaps(first), _without_gaps(second)
-    together = _pairs(np.unique(own * (int(other.max()) + 1) + other, return_counts=True)[1])
-    in_own, in_other, in_all = _pairs(np.bincount(own)), _pairs(np.bincount(other)), _pairs(np.array([len(own)]))
-    # (together − in_own · in_other / in_all) / ((in_own + in_other) / 2 − in_own · in_other / in_all), times 2 · in_all
-    expected = 2 * in_own * in_other
-    largest = (in_own + in_other) * in_all
-    return 1.0 if largest == expected else (2 * together * in_all - expected) / (largest - expected)
-
-
-def _without_gaps(labels: IntVector) -> IntVector:
-    """Return labels from 0 on, with one of its own for each row labelled −1."""
-    alone = np.flatnonzero(labels < 0)
-    given = labels.astype(np.int64)
-    given[alone] = int(labels.max(initial=-1)) + 1 + np.arange(len(alone))
-    return np.unique(given, return_inverse=True)[1].astype(np.int64)
-
-
-def _pairs(counts: IntVector) -> int:
-    """Return the number of pairs within groups of these sizes."""
-    sizes = counts.astype(np.int64)
-    return int(np.sum(sizes * (sizes - 1))) // 2
-
-
 _CHARS_PER_TOKEN = 4
 
 
@@ -247,13 +210,11 @@ class PartitionDrift:
     Attributes:
         sizes, shadow_sizes: Members of each group in the index and in the shadow.
         jaccard: best Jaccard index of each group of the index with one of the shadow, weighted by size.
-        ari: adjusted Rand index, over the best group of each entity.
     """
 
     sizes: GroupSizes
     shadow_sizes: GroupSizes
     jaccard: float
-    ari: float
 
 
 @dataclass(frozen=True, slots=True)

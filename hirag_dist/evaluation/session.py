@@ -1,13 +1,18 @@
-"""One evaluation in its folder: steps of units that are journaled as they are done, so that a killed run goes on."""
+"""One evaluation in its folder: steps of units that are journaled as they are done, so that a killed run goes on.
+
+Models are asked by the pool and the embedder of a build, over a ledger of its own.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
+import unicodedata
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, TypeVar
@@ -15,11 +20,26 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.composition.models import answerers, settle_embedder, with_windows
+from hirag_dist.composition.models import (
+    CHAT_ROLES,
+    answerers,
+    check_prices,
+    has_structured_output,
+    limited_embedder,
+    make_coordinator,
+    make_pool,
+    retry_policy,
+    role_windows,
+    settle_embedder,
+    shares,
+    with_windows,
+)
 from hirag_dist.config.model import Config, RetrievalConfig, RoleTarget
+from hirag_dist.core.prompts.reply_parsing import parse_text
 from hirag_dist.core.prompts.templates import INSTRUCTIONS, Prompts
+from hirag_dist.core.text.normalize import one_line
+from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import ConfigError, InvalidQuery, RequestRejected, StoreError
-from hirag_dist.evaluation.model_access import ModelAccess, UnitPool, unit_context
 from hirag_dist.evaluation.work_units import (
     EvaluationLetter,
     JournalEntry,
@@ -32,17 +52,89 @@ from hirag_dist.evaluation.work_units import (
 )
 from hirag_dist.execution.events import StageFailedEvent, StageFinished, StageStarted, TaskFinished
 from hirag_dist.llm.call import CallContext
+from hirag_dist.llm.chat import EndpointPool
+from hirag_dist.llm.embedding import with_context
+from hirag_dist.llm.limits.rate_limiter import RateLimiter
 from hirag_dist.llm.reply_store import Ledger, compact
+from hirag_dist.llm.retry import RetriedCalls
 from hirag_dist.llm.usage import UsageMeter
-from hirag_dist.protocols import EventListener
+from hirag_dist.protocols import Closable, Embedder, EventListener
 from hirag_dist.readers import Unreadable
-from hirag_dist.retrieval.engine import QueryEngine
+from hirag_dist.retrieval.engine import QueryEngine, open_engine
+from hirag_dist.retrieval.vector_index.memory import make_vector_index
 from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.storage.store import Store
-from hirag_dist.types import Rejected
+from hirag_dist.types import ChatReply, ChatRequest, FloatMatrix, Rejected
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+
+# Units share query engines, whose calls carry no context: the unit that runs in a task sets it here.
+unit_context: ContextVar[CallContext | None] = ContextVar("unit_context", default=None)
+
+
+def _current_context() -> CallContext:
+    return unit_context.get() or CallContext()
+
+
+class UnitPool:
+    """A pool whose calls carry the context of the evaluation unit that asks. Implements `protocols.ChatPool`."""
+
+    def __init__(self, pool: EndpointPool) -> None:
+        self.model_name = pool.model_name
+        self.close = pool.close
+        self._pool = pool
+
+    async def ask(self, request: ChatRequest, accept: Callable[[ChatReply], T]) -> T | Rejected:
+        """Return the result of `accept` for the reply, as `EndpointPool.ask`."""
+        return await self._pool.with_context(_current_context()).ask(request, accept)
+
+
+class UnitEmbedder:
+    """An embedder of questions whose calls carry the context of the unit that asks. Implements `ports.Embedder`.
+
+    Questions that differ in spaces or forms of characters only are equal, as in `questions.QuestionEmbedder`; unlike
+    it this makes no calls for other units, which would be on the bill of a unit that is recorded already. It has no
+    `close`: the creator of the embedder closes it.
+    """
+
+    def __init__(self, embedder: Embedder) -> None:
+        self.name, self.dim = embedder.name, embedder.dim
+        self._embedder = embedder
+
+    async def embed(self, texts: Sequence[str]) -> FloatMatrix:
+        """Return (len(texts), dim) float32 rows, as the embedder does, and raise what it raises."""
+        plain = [unicodedata.normalize("NFC", one_line(text)) for text in texts]
+        return await with_context(self._embedder, _current_context()).embed(plain)
+
+
+class KeptAnswers:
+    """Implements `ports.AnswerModel` by whole replies: they go through the ledger, and a bad one is asked again."""
+
+    def __init__(self, pool: UnitPool) -> None:
+        self.ask = pool.ask
+        self.model_name = pool.model_name
+        self._pool: UnitPool = pool
+
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[str | ChatReply]:
+        """Yield the whole text, and then the reply.
+
+        Raises:
+            RequestRejected: no attempt gave a reply that can be used.
+        """
+        found = await self._pool.ask(request, parse_text)
+        if isinstance(found, Rejected):
+            raise RequestRejected(found.reason)
+        yield found
+        yield ChatReply(found)
+
+    async def close(self) -> None:
+        """Do nothing: the creator of the pool closes it."""
+
+
 _BLOCK = 256  # units looked up at a time
 _LOCAL_AT_ONCE = 64  # units at a time without an external endpoint: one write of the journal serves them all
 _UNKNOWN_CONCURRENCY = 128
@@ -80,6 +172,8 @@ class Session:
         letters: dead letters so far, of all steps.
         usage: of all units that are done, by step, whenever their calls were paid.
         sent: what this run itself sent to models.
+        count_tokens: counts a text by the configured tokenizer.
+        pool: every model, behind ledger and limits (`ports.ChatPool`).
         n_reused, n_new: units that an earlier run had done, and that this one did.
     """
 
@@ -88,11 +182,17 @@ class Session:
         order: SessionOptions,
         config: Config,
         prompts: Prompts,
-        asking: ModelAccess,
+        store: Store,
         journal: Ledger,
         snapshot: Snapshot | None,
         listeners: Sequence[EventListener],
     ) -> None:
+        """Compose it; nothing is asked yet.
+
+        Args:
+            store: whose ledger keeps the replies.
+            journal: of the units that are done.
+        """
         self.order = order
         self.config = config
         self.prompts = prompts
@@ -102,24 +202,22 @@ class Session:
         self.sent = UsageMeter()
         self.n_reused = self.n_new = 0
         self.steps: list[Outcomes[Any]] = []
-        self._asking = asking
         self._journal = journal
         self._listeners = listeners
         # the configured settings' first: the others share its parts
         self._engines: dict[RetrievalConfig, QueryEngine] = {}
-
-    @property
-    def pool(self) -> UnitPool:
-        """Every model, behind ledger and limits (`ports.ChatPool`)."""
-        return self._asking.pool
-
-    def count_tokens(self, text: str) -> int:
-        """Return the tokens of a text by the configured tokenizer."""
-        return self._asking.count_tokens(text)
+        self.count_tokens = counter(config.tokenizer)
+        self._ledger = Ledger(store)
+        check_prices(config, (*CHAT_ROLES, "embed"), order.max_usd)
+        client = make_coordinator(config, order.max_usd, order.max_tokens)
+        spending = order.max_usd is not None or order.max_tokens is not None
+        self._retried = RetriedCalls(RateLimiter(client, "", spending), retry_policy(config))
+        self.pool = UnitPool(make_pool(config, self._ledger, self._retried))
+        self._embedder = limited_embedder(config, self._ledger, self._retried, texts="query")
 
     async def embed(self, text: str) -> NDArray[np.float32]:
         """Return the (dim,) vector of a question; it is on the bill of every unit that asks, and made once."""
-        vectors = await self._asking.embedder.embed([text])
+        vectors = await UnitEmbedder(self._embedder).embed([text])
         return np.asarray(vectors[0], np.float32)
 
     @property
@@ -129,7 +227,10 @@ class Session:
 
     async def structured(self, role: str) -> bool:
         """Return whether all models of a role have structured outputs; an endpoint is asked once a folder."""
-        return await self._asking.structured(self._target(role))
+        for name, _ in shares(self._target(role)):
+            if not await has_structured_output(name, self.config, self._ledger, self._retried, UsageMeter()):
+                return False
+        return True
 
     def asks(self, role: str, *prompts: str) -> dict[str, Any]:
         """Return the inputs of a role's replies, for `WorkUnit.decides`: its models, and the named prompts."""
@@ -179,11 +280,26 @@ class Session:
             ConfigError: the evaluation has no index.
         """
         if not self._engines:
-            self._engines[self.config.retrieval] = self._asking.engine(self.require_snapshot(), self.prompts)
+            self._engines[self.config.retrieval] = self._opened_engine(self.require_snapshot())
         settings = self.config.retrieval if system is None else system.retrieval
         if settings not in self._engines:
             self._engines[settings] = self._engines[self.config.retrieval].with_settings(settings)
         return self._engines[settings]
+
+    def _opened_engine(self, snapshot: Snapshot) -> QueryEngine:
+        config = self.config
+        return open_engine(
+            snapshot,
+            make_vector_index(config, snapshot),
+            UnitEmbedder(self._embedder),
+            KeptAnswers(self.pool),
+            config.retrieval,
+            self.prompts,
+            self.count_tokens,
+            config.service.access_rule,
+            config.tokenizer,
+            answer_window=role_windows(config, ("answer",)).get("answer"),
+        )
 
     def refuse(self, step: str, own_id: str, reason: str) -> None:
         """Count something that could not even become a unit, such as a record of a file without a question."""
@@ -238,7 +354,10 @@ class Session:
         """Wait for the calls in flight, and release all resources."""
         if self._engines:
             await self._engines[self.config.retrieval].close()
-        await self._asking.close()
+        await self.pool.close()
+        if isinstance(self._embedder, Closable):
+            await self._embedder.close()
+        await self._ledger.close()
         await self._journal.close()
 
     async def _planned(
@@ -343,7 +462,6 @@ class Session:
             listener(event)
 
 
-logger = logging.getLogger(__name__)
 _JOURNAL = "journal"
 _HOLD = ".held"
 
@@ -383,8 +501,7 @@ async def open_session(
             snapshot = snapshot.cached_in(config.service.cache_dir, config.service.cache_bytes)
             config = settle_embedder(config, snapshot.manifest.embedder)
         config = await with_windows(config)
-        asking = ModelAccess(config, store, order.max_usd, order.max_tokens)
-        session = Session(order, config, prompts, asking, Ledger(journal), snapshot, listeners)
+        session = Session(order, config, prompts, store, Ledger(journal), snapshot, listeners)
         try:
             yield session
         finally:

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from hirag_dist.core.hash_partition import HASH_VERSION
+from hirag_dist.core.groupby import HASH_VERSION
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.execution.stage import (
     AnyStage,

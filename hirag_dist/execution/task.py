@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 import pyarrow as pa
 from threadpoolctl import threadpool_limits
 
-from hirag_dist.core.hash_partition import by_partition
+from hirag_dist.core.groupby import by_partition
 from hirag_dist.core.prompts.reply_validation import KEPT
 from hirag_dist.errors import SchemaMismatch, StoreError
 from hirag_dist.execution.dataset import read_part_rows

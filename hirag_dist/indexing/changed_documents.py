@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from hirag_dist.core.row_changes import rows_of_table
 from hirag_dist.core.text.ids import text_keys
+from hirag_dist.core.text.normalize import first_names
 from hirag_dist.errors import InputError
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.base import UpdateBase
@@ -20,8 +21,6 @@ from hirag_dist.indexing.documents import ChunkedDocuments, ReadInput, chunk_doc
 from hirag_dist.schemas import CHUNKS
 from hirag_dist.storage.layout import EXTRACTION_COSTS
 from hirag_dist.types import IntVector
-
-_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -96,9 +95,8 @@ def selected_documents(documents: pa.Table, selection: DocumentSelection) -> pa.
         unmatched -= names | patterns
         chosen.append(bool(names or patterns))
     if unmatched:
-        first = ", ".join(sorted(unmatched)[:_SHOWN])
-        more = f" and {len(unmatched) - _SHOWN} more" if len(unmatched) > _SHOWN else ""
-        raise InputError(f"no document of the index is named {first}{more}; `hirag-dist status --documents` lists them")
+        named = first_names(unmatched)
+        raise InputError(f"no document of the index is named {named}; `hirag-dist status --documents` lists them")
     return documents.filter(pa.array(chosen, pa.bool_()))
 
 

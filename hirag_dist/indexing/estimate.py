@@ -44,10 +44,12 @@ from hirag_dist.indexing.changed_documents import DocumentCounts, extraction_tok
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.documents import UnreadRecords
 from hirag_dist.indexing.inputs import read_options
+from hirag_dist.indexing.stages.embed import CHUNKS_PER_TASK, ENTITIES_PER_TASK
 from hirag_dist.indexing.stages.meta_types import EXCERPT_CHARS, N_EXCERPTS
 from hirag_dist.indexing.stages.packed_calls import MAX_UNITS
 from hirag_dist.indexing.stages.read import unit_of
 from hirag_dist.indexing.stages.resolve import PAIRS_PER_CALL
+from hirag_dist.llm.endpoints.onnx_models import BATCH_SIZE
 from hirag_dist.llm.usage import total_cost
 from hirag_dist.readers import Document, find_inputs, is_access_refusal, missing_packages, read_source
 from hirag_dist.storage.snapshot.reader import Snapshot
@@ -551,8 +553,8 @@ def _works_of_update(
         written = min(text.written * float(reply), float(text.tokens))
         yield Work(stage, target, text.written / per_call, text.tokens - written, written)
     entities = changed.chunks * counts["entities"] / max(counts["chunks"], 1)
-    batches = (entities + changed.chunks) / config.llm.endpoints[roles.embed].batch_size
-    yield Work("embed", roles.embed, batches, changed.tokens + entities * TOKENS_PER_ENTITY, 0)
+    calls = embedding_calls(config, [entities], changed.chunks)
+    yield Work("embed", roles.embed, calls, changed.tokens + entities * TOKENS_PER_ENTITY, 0)
 
 
 def _extraction(base: UpdateBase, n_chunks: int, n_tokens: int, config: Config, prompts: Prompts) -> tuple[Work, ...]:
@@ -630,8 +632,23 @@ def works_of_build(n_chunks: int, n_tokens: int, config: Config, prompts: Prompt
     fixed = system(report_request([], [], [], prompts, None))
     shown = reports.input_tokens + reports.calls * fixed
     yield Work("reports", roles.report, reports.calls, shown, reports.output_tokens)
-    batches = (in_graph + n_chunks) / config.llm.endpoints[roles.embed].batch_size
-    yield Work("embed", roles.embed, batches, n_tokens + in_graph * TOKENS_PER_ENTITY, 0)
+    calls = embedding_calls(config, [entities, *summaries.layers], n_chunks)
+    yield Work("embed", roles.embed, calls, n_tokens + in_graph * TOKENS_PER_ENTITY, 0)
+
+
+def embedding_calls(config: Config, layers: Iterable[float], n_chunks: int) -> int:
+    """Return the calls that embed some entities and chunks; each task of a stage sends calls of its own.
+
+    Args:
+        layers: Entities of each layer.
+    """
+    endpoint = config.llm.endpoints[config.llm.roles.embed]
+    if endpoint.kind == "hashing":
+        return 0
+    size = endpoint.batch_size if endpoint.is_remote else BATCH_SIZE
+    stages = [(math.ceil(entities), ENTITIES_PER_TASK) for entities in layers]
+    tasks = ((divmod(n_texts, n_task), n_task) for n_texts, n_task in (*stages, (n_chunks, CHUNKS_PER_TASK)))
+    return sum(whole * math.ceil(n_task / size) + math.ceil(rest / size) for (whole, rest), n_task in tasks)
 
 
 def _out_per_token(config: Config) -> float:
@@ -649,14 +666,19 @@ class _Texts(NamedTuple):
     Attributes:
         n_texts, calls: Texts, and the calls that write them.
         input_tokens, output_tokens: Tokens of their material, without instructions, and of the replies.
-        above: Entities that summaries make.
+        layers: Entities that summaries make, by layer.
     """
 
     n_texts: float
     calls: float
     input_tokens: float
     output_tokens: float
-    above: float = 0.0
+    layers: tuple[float, ...] = ()
+
+    @property
+    def above(self) -> float:
+        """Entities of all layers above the first."""
+        return sum(self.layers)
 
 
 def _entities(n_tokens: int) -> float:
@@ -668,7 +690,8 @@ def _entities(n_tokens: int) -> float:
 def _summaries(entities: float, config: Config) -> _Texts:
     """Return the summaries of all layers above some entities."""
     target = config.clustering.target_size
-    n_texts = n_calls = tokens_in = tokens_out = above = 0.0
+    n_texts = n_calls = tokens_in = tokens_out = 0.0
+    layers: list[float] = []
     here = entities
     for layer in range(config.max_layers):
         if here <= target:
@@ -679,8 +702,8 @@ def _summaries(entities: float, config: Config) -> _Texts:
         tokens_in += members * member_tokens(config, layer)
         tokens_out += members * MEMBER_OUT
         here = min(clusters_here * SUMMARIES_PER_CLUSTER, here * 0.8)
-        above += here
-    return _Texts(n_texts, n_calls, tokens_in, tokens_out, above)
+        layers.append(here)
+    return _Texts(n_texts, n_calls, tokens_in, tokens_out, tuple(layers))
 
 
 def member_tokens(config: Config, layer: int) -> float:

@@ -20,7 +20,7 @@ from hirag_dist.indexing.base import UpdateBase
 from hirag_dist.indexing.changed_documents import DocumentCounts
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.documents import ChunkedDocuments
-from hirag_dist.indexing.estimate import StageEstimate, Work, stages_of
+from hirag_dist.indexing.estimate import StageEstimate, Work, embedding_calls, stages_of
 from hirag_dist.indexing.former_snapshots import returning_summary
 from hirag_dist.indexing.layers import GraphMentions, embed_entities
 from hirag_dist.indexing.next_snapshot import update_note
@@ -144,6 +144,8 @@ def estimate_reembedding(snapshot: Snapshot, config: Config) -> ReembeddingEstim
     each = sum(map(count, entity_texts(sample))) / max(sample.num_rows, 1)
     n_texts, tokens = counts["chunks"] + n_named, chunk_tokens + round(n_named * each)
     role = config.llm.roles.embed
-    work = Work("embed", role, n_texts / config.llm.endpoints[role].batch_size, tokens, 0)
+    layers = snapshot.table("layers", ["n_entities"])["n_entities"].to_pylist()
+    calls = embedding_calls(config, [*layers, n_named - counts["entities"]], counts["chunks"])
+    work = Work("embed", role, calls, tokens, 0)
     stages, seconds = stages_of([work], config)
     return ReembeddingEstimate(snapshot.manifest.snapshot_id, n_texts, tokens, stages, seconds)

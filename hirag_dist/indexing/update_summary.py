@@ -26,6 +26,7 @@ class TextCounts:
         stand_ins: Deferred texts that rules wrote.
         deferred_tokens: what writing the deferred ones would cost, about.
         missing: reports that the policy of reports leaves to questions.
+        lists: Reports of small communities, which list their members; no model is asked for them.
     """
 
     written: int = 0
@@ -34,6 +35,7 @@ class TextCounts:
     stand_ins: int = 0
     deferred_tokens: int = 0
     missing: int = 0
+    lists: int = 0
 
     def __add__(self, other: TextCounts) -> TextCounts:
         pairs = zip(asdict(self).values(), asdict(other).values(), strict=True)

@@ -10,8 +10,8 @@ from typing import Any
 
 from hirag_dist.config.model import META_TYPES as USUAL_META_TYPES
 from hirag_dist.config.model import Config
-from hirag_dist.core import windows as core
 from hirag_dist.core.entities.claims import CLAIM_TASK, claims_request
+from hirag_dist.core.prompts import reply_limits as core
 from hirag_dist.core.prompts.templates import (
     PACKED,
     Prompts,

@@ -12,8 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hirag_dist.core.graph.csr import rows_of
-from hirag_dist.core.key_sets import KeySets
-from hirag_dist.core.row_changes import one_array
+from hirag_dist.core.row_changes import KeySets, one_array
 from hirag_dist.indexing.stages.summarise import CLUSTER_SUMMARIES
 from hirag_dist.schemas import SUMMARIES
 from hirag_dist.types import IntVector

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.arrays import compiled_apart
 from hirag_dist.core.drift import DriftReport, UpdateStaleness, update_dict
-from hirag_dist.core.graph.csr import component_labels, distinct
+from hirag_dist.core.graph.csr import component_labels
 from hirag_dist.core.graph.hierarchy_metrics import PathLengthSample
 from hirag_dist.types import IntVector
 
@@ -270,16 +270,13 @@ def simple_graph(sources: IntVector, targets: IntVector, n_nodes: int) -> Simple
     >>> simple_graph(np.array([0, 1, 2]), np.array([1, 0, 2]), 3).degrees.tolist()
     [1, 1, 0]
     """
+    from scipy.sparse import csr_array  # not at the top: a large import
+
     keep = sources != targets
-    low = np.minimum(sources, targets)[keep].astype(np.int64)
-    high = np.maximum(sources, targets)[keep].astype(np.int64)
-    keys = distinct(low * n_nodes + high)
-    low, high = np.divmod(keys, max(n_nodes, 1))
-    rows, columns = np.concatenate([low, high]), np.concatenate([high, low])
-    order = np.lexsort((columns, rows))
-    indptr = np.zeros(n_nodes + 1, dtype=np.int64)
-    np.cumsum(np.bincount(rows, minlength=n_nodes), out=indptr[1:])
-    return SimpleGraph(indptr, columns[order])
+    rows = np.concatenate([sources[keep], targets[keep]])
+    columns = np.concatenate([targets[keep], sources[keep]])
+    joined = csr_array((np.ones(len(rows), np.bool_), (rows, columns)), shape=(n_nodes, n_nodes))
+    return SimpleGraph(joined.indptr.astype(np.int64), joined.indices.astype(np.int64))
 
 
 def components(graph: SimpleGraph) -> IntVector:

@@ -101,7 +101,7 @@ def outline(tables: Mapping[str, pa.Table], max_communities: int = MAX_COMMUNITI
 
 _MAX_TYPES = 12
 _MAX_HOPS = 12  # longer paths share the last column
-_AGREEMENT = ("number", "of shadow", "Jaccard", "ARI")
+_AGREEMENT = ("number", "of shadow", "Jaccard")
 _WIDTH = 520  # of a chart in a card
 
 
@@ -369,7 +369,7 @@ def _advice(gates: Sequence[Gate]) -> list[str]:
 
 
 def _agreement(groups: PartitionDrift) -> list[Cell]:
-    return [groups.sizes.groups, groups.shadow_sizes.groups, groups.jaccard, groups.ari]
+    return [groups.sizes.groups, groups.shadow_sizes.groups, groups.jaccard]
 
 
 def _layer_row(layer: LayerDrift) -> list[Cell]:

@@ -1,37 +1,25 @@
-"""Probe of structured outputs: whether a model keeps to a JSON schema, asked once per index."""
+"""What a model can do: whether it keeps to a JSON schema, asked once per index, and how large its window is."""
 
 from __future__ import annotations
 
 import hashlib
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, cast, runtime_checkable
+from typing import Any, cast
 
+from hirag_dist.errors import ModelError
 from hirag_dist.llm.call import Call, CallContext, CallReply, PricedModel, finish_if_sent
+from hirag_dist.llm.endpoints.openai_chat import OpenAiChat
+from hirag_dist.llm.endpoints.openai_client import EndpointClient, EndpointSettings
 from hirag_dist.llm.reply_store import Ledger
-from hirag_dist.llm.reply_store.block_format import record_of, reply_from
+from hirag_dist.llm.reply_store.block_format import record_of, reply_from, token_count
 from hirag_dist.llm.retry import RetriedCalls
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.types import ChatReply
 
 _TOKENS = 60  # of the probe, approximately
 _MAX_INPUT_TOKENS = 200  # of its prompt and schema, however the endpoint counts a schema
-
-
-@runtime_checkable
-class Capabilities(Protocol):
-    """A model that can be probed for structured outputs.
-
-    Attributes:
-        probed: its reply to the probe.
-        refused_keywords: keywords of JSON schemas that its endpoint was found to refuse.
-    """
-
-    probed: ChatReply | None
-    refused_keywords: frozenset[str]
-
-    async def supports_forms(self) -> bool:
-        """Return whether the model keeps to schemas."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,39 +34,17 @@ class _Probe:
 ProbeCall = Call[None, _Probe]
 
 
-@dataclass(frozen=True, slots=True)
-class _ProbeTarget:
-    """A model that is probed. Implements `llm.call.CallTarget`."""
+class _ProbeTarget(PricedModel):
+    """A model that is sent a probe in place of a request."""
 
-    operation: ClassVar[str] = "chat"
-    model: PricedModel
-
-    @property
-    def endpoint(self) -> str:
-        return self.model.endpoint
-
-    @property
-    def name(self) -> str:
-        return self.model.name
-
-    @property
-    def weight(self) -> float:
-        return 1.0
-
-    def max_use(self, call: ProbeCall) -> tuple[int, float]:
-        return self.model.max_use(call)
-
-    async def ping(self, call: ProbeCall) -> bool:
-        return await self.model.ping(call)
-
-    async def send(self, call: ProbeCall) -> CallReply[_Probe]:
+    async def send(self, call: ProbeCall) -> CallReply[_Probe]:  # type: ignore[override]
         """Send the small call and count its cost."""
-        prober = cast(Capabilities, self.model.model)
+        prober = cast(OpenAiChat, self.model)
         structured = await prober.supports_forms()
         reply = prober.probed or ChatReply("")
-        usd = self.model.cost(reply)
+        usd = self.cost(reply)
         if prober.probed is not None:
-            self.model.count(call.context.meter, call.role, reply, usd)
+            self.count(call.context.meter, call.role, reply, usd)
         tokens = reply.input_tokens + reply.output_tokens
         return CallReply(_Probe(structured, prober.probed, prober.refused_keywords), self.endpoint, tokens, usd)
 
@@ -100,9 +66,11 @@ async def probe_structured_output(
             target.count(meter, "probe", reply, target.cost(reply), from_ledger=True)
         refused = record.get("without")
         if isinstance(refused, list):
-            cast(Capabilities, target.model).refused_keywords |= frozenset(map(str, refused))
+            cast(OpenAiChat, target.model).refused_keywords |= frozenset(map(str, refused))
         return bool(record["forms"])
-    call = ProbeCall(None, [_ProbeTarget(target)], "probe", _TOKENS, _MAX_INPUT_TOKENS, context=CallContext(meter))
+    call = ProbeCall(
+        None, [_ProbeTarget(**vars(target))], "probe", _TOKENS, _MAX_INPUT_TOKENS, context=CallContext(meter)
+    )
     answered = await finish_if_sent(call, _store_probe(call, key, ledger, retried))
     return answered.value.structured
 
@@ -114,3 +82,109 @@ async def _store_probe(call: ProbeCall, key: str, ledger: Ledger | None, retried
         reply = {} if probe.reply is None else {"reply": record_of(probe.reply, answered.endpoint)}
         await ledger.put(key, {"forms": probe.structured, "without": sorted(probe.refused_keywords)} | reply)
     return answered
+
+
+_TIMEOUT_S = 5.0  # of one question
+_FIELDS = ("loaded_context_length", "max_model_len", "context_length", "context_window", "max_context_length")
+_NUM_CTX = re.compile(r"^\s*num_ctx\s+(\d{1,9})\s*$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelWindow:
+    """The context window of a model at an endpoint.
+
+    Attributes:
+        tokens: Tokens of a prompt and its reply together.
+        n_slots: Requests that the server works on at a time, each with a window of its own; None where it does not say.
+        source: The address that told it, such as `/props`.
+        is_upper_bound: Whether `tokens` is what the model was trained with, and the server may have set less.
+    """
+
+    tokens: int
+    n_slots: int | None
+    source: str
+    is_upper_bound: bool = False
+
+
+async def find_model_window(settings: EndpointSettings) -> ModelWindow | None:
+    """Return the window that an endpoint tells; None where it tells none or does not answer.
+
+    Asks `/v1/models`, and where that does not settle it llama.cpp's `/props` and Ollama's `/api/ps` and `/api/show`.
+    """
+    client = EndpointClient(settings)
+    try:
+        listed = await _asked(client, "/models")
+        item = _listed_model(listed, settings.model)
+        told = _told(item)
+        if told is not None and "meta" not in item:
+            return ModelWindow(told, None, "/v1/models")
+        root = settings.base_url.rstrip("/").removesuffix("/v1")
+        props = await _asked(client, f"{root}/props")
+        slot = _count(_object(props.get("default_generation_settings")).get("n_ctx"))
+        n_slots = _count(props.get("total_slots"))
+        if slot is not None or told is not None:
+            tokens, source = (told, "/v1/models") if slot is None else (slot, "/props")
+            return ModelWindow(tokens or 0, n_slots, source)
+        trained = _count(_object(item.get("meta")).get("n_ctx_train"))
+        if trained is not None:
+            return ModelWindow(trained, n_slots, "/v1/models", is_upper_bound=True)
+        return await _ollama_window(client, root)
+    finally:
+        await client.close()
+
+
+async def _ollama_window(client: EndpointClient, root: str) -> ModelWindow | None:
+    """Return the window of a model that Ollama serves: as it is loaded, as it is set, or at most as it was trained."""
+    loaded = await _asked(client, f"{root}/api/ps")
+    if "models" not in loaded:
+        return None
+    model = client.settings.model
+    running = _count(_named(loaded["models"], "name", model).get("context_length"))
+    if running is not None:
+        return ModelWindow(running, None, "/api/ps")
+    shown = await _asked(client, f"{root}/api/show", {"model": model})
+    parameters = shown.get("parameters")
+    set_to = _NUM_CTX.search(parameters) if isinstance(parameters, str) else None
+    if set_to is not None:
+        return ModelWindow(int(set_to[1]), None, "/api/show")
+    lengths = [value for key, value in _object(shown.get("model_info")).items() if key.endswith(".context_length")]
+    trained = _count(lengths[0]) if lengths else None
+    return None if trained is None else ModelWindow(trained, None, "/api/show", is_upper_bound=True)
+
+
+async def _asked(client: EndpointClient, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the JSON object at a path or URL, by GET or with a body by POST; an empty one where there is none."""
+    try:
+        return await client.ask(path, body, timeout_s=_TIMEOUT_S)
+    except ModelError:
+        return {}
+
+
+def _listed_model(listed: Mapping[str, Any], model: str) -> dict[str, Any]:
+    """Return the entry of a model in a list; of the only one, where a server has one and any name means it."""
+    entries = listed.get("data")
+    found = _named(entries, "id", model)
+    if not found and isinstance(entries, list) and len(entries) == 1:
+        return _object(entries[0])
+    return found
+
+
+def _named(entries: object, key: str, model: str) -> dict[str, Any]:
+    objects: Sequence[object] = entries if isinstance(entries, list) else ()
+    for entry in map(_object, objects):
+        if entry.get(key) in (model, f"{model}:latest"):
+            return entry
+    return {}
+
+
+def _told(item: Mapping[str, Any]) -> int | None:
+    values = [_count(_object(item.get("meta")).get("n_ctx")), *(_count(item.get(field)) for field in _FIELDS)]
+    return next((value for value in values if value is not None), None)
+
+
+def _object(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _count(value: object) -> int | None:
+    return token_count(value) or None

@@ -309,12 +309,21 @@ def _local_path(name: str) -> str:
 
 def _local(path: str, roots: Sequence[LocalRoot] | None) -> list[SourceFile]:
     files = find_local(path, roots)
-    return _of_folder(path, files) if os.path.isdir(path) else files
+    if not os.path.isdir(path):
+        return files
+    names = set(os.listdir(path))
+    folders = {name for name in names if os.path.isdir(os.path.join(path, name))}
+    return _of_folder(path, files, is_index=bool(own_output(folders, names - folders, is_input=True)))
 
 
-def _of_folder(folder: str, files: list[SourceFile]) -> list[SourceFile]:
+def _of_folder(folder: str, files: list[SourceFile], *, is_index: bool) -> list[SourceFile]:
     if all(file.format == "unsupported" and not file.refusal for file in files):
         kinds = sorted({split_name(file.uri)[1] for file in files})
+        if is_index and not kinds:
+            raise InputError(
+                f"{folder} is the folder of an index and holds no document: give documents as INPUT, and the index by "
+                "--index"
+            )
         there = f"nothing but {', '.join(kinds)}" if kinds else "no file"
         raise InputError(f"{folder} holds {there}; what can be read is {_SUPPORTED}")
     return files
@@ -360,7 +369,7 @@ def _find_remote(name: str) -> list[SourceFile]:
             etag = etags.get(rest, "")
             files.append(_source(uri, public_uri(uri), each, etag, named=is_named(pattern, rest)))
     if magic is None:
-        return _of_folder(shown, files)
+        return _of_folder(shown, files, is_index=bool(own))
     if not files:
         raise InputError(f"{shown} matches no file: check the pattern; `**` goes down folders")
     return files

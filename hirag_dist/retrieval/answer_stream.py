@@ -8,7 +8,8 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from hirag_dist.config.sections import RetrievalConfig
-from hirag_dist.core.prompts.answer_requests import (
+from hirag_dist.core.prompts.reply_limits import ANSWER, FRAME, prompt_room, reply_tokens, usable_tokens
+from hirag_dist.core.prompts.requests import (
     answer_request,
     map_request,
     reduce_request,
@@ -19,7 +20,6 @@ from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.retrieval.citations import CitationReader, Quoted, placed_citations
 from hirag_dist.core.retrieval.context import UNKNOWN_ANSWER, citations
 from hirag_dist.core.text.normalize import count_noun
-from hirag_dist.core.windows import ANSWER, FRAME, prompt_room, reply_tokens, usable_tokens
 from hirag_dist.errors import InvalidQuery, ModelError, ModelUnavailable, RequestRejected, UnusableReply
 from hirag_dist.protocols import AnswerModel
 from hirag_dist.types import Answer, ChatReply, ChatRequest, Retrieval

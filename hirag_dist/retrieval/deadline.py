@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
-from hirag_dist.core.cooperative import Steps
+from hirag_dist.core.arrays import Steps
 from hirag_dist.types import Retrieval
 
 _TURN_S = 0.002  # of uninterrupted work on one question

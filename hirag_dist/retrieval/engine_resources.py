@@ -19,8 +19,7 @@ from hirag_dist.core.metadata.fields import And, Expression
 from hirag_dist.core.metadata.parsing import FilterError, as_of_filter, parse_filter
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.retrieval.bridge import bridge_relations, key_entities, nearest_chunks, question_scores
-from hirag_dist.core.retrieval.context import MakeText
-from hirag_dist.core.retrieval.record_texts import UNKNOWN_FORM
+from hirag_dist.core.retrieval.context import UNKNOWN_FORM, MakeText
 from hirag_dist.errors import InvalidQuery
 from hirag_dist.protocols import AnswerModel, Closable, CountsCacheHits, Embedder, Reranker, VectorIndex
 from hirag_dist.retrieval.answer_stream import AnswerWindow

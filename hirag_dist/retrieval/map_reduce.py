@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hirag_dist.config.sections import RetrievalConfig
-from hirag_dist.core.prompts.answer_requests import map_request
+from hirag_dist.core.prompts.requests import map_request
 from hirag_dist.core.prompts.templates import Prompts
+from hirag_dist.core.retrieval.context import community_text, source_text
 from hirag_dist.core.retrieval.levels import RankedCommunity
 from hirag_dist.core.retrieval.map_reduce import (
     CorpusPart,
@@ -25,7 +26,6 @@ from hirag_dist.core.retrieval.map_reduce import (
     parse_points,
     reports_at,
 )
-from hirag_dist.core.retrieval.record_texts import community_text, source_text
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import InvalidQuery, RequestRejected
 from hirag_dist.protocols import ChatPool

@@ -16,8 +16,7 @@ from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import HiragError, InvalidQuery, SnapshotNotFound
 from hirag_dist.service.callers import Caller
 from hirag_dist.service.engine import Engine, EngineRunner
-from hirag_dist.service.hot_swap import SnapshotSwapper
-from hirag_dist.service.index_source import IndexSource, ServedIndex, index_not_found
+from hirag_dist.service.hot_swap import SingleIndex, SnapshotSwapper, index_not_found
 from hirag_dist.types import IndexEntry
 from hirag_dist.wire.error_status import DeadlinePassed, IndexUnavailable, NotReady, Overloaded
 
@@ -75,7 +74,7 @@ class CatalogueCounts:
         self.listing_failed = False
 
 
-class IndexCatalogue(IndexSource):
+class IndexCatalogue:
     """The indexes of a catalogue.
 
     An index is opened by the first request for it, in a thread; other indexes are not delayed. A new snapshot replaces
@@ -112,7 +111,7 @@ class IndexCatalogue(IndexSource):
         self._clock = clock
         self._close_models = close_models
         self._open_once = open_once
-        self._indexes: dict[str, _CatalogueIndex] | None = None  # by name, in order; None before the first listing
+        self._indexes: dict[str, CatalogueIndex] | None = None  # by name, in order; None before the first listing
         self._visible: dict[tuple[str, tuple[str, ...] | None], list[IndexEntry]] = {}  # of the current listing
         self._opening = asyncio.Semaphore(_MAX_OPENING)
         self._reserved = 0  # openings that have room
@@ -143,7 +142,7 @@ class IndexCatalogue(IndexSource):
                 logger.debug("index %s cannot be opened: %s", index.name, error)
 
     async def close(self) -> None:
-        """Close every index."""
+        """Close every index. Requests should have ended or have been cancelled."""
         for watcher in self._watchers:
             watcher.cancel()
         indexes = list((self._indexes or {}).values())
@@ -166,8 +165,15 @@ class IndexCatalogue(IndexSource):
         if self._indexes is None:
             raise NotReady("the service is up but has not listed its indexes; ask again in a moment")
 
-    def find(self, name: str, caller: Caller) -> ServedIndex:
-        """Return the index of a name. A name that the caller may not ask is treated as one that does not exist."""
+    def find(self, name: str, caller: Caller) -> CatalogueIndex:
+        """Return the index of a name; an empty name is the default index, or the only one that the caller may ask.
+
+        A name that the caller may not ask is treated as one that does not exist.
+
+        Raises:
+            IndexNotFound: there is none of that name, or the caller may not ask it.
+            InvalidQuery: the name is empty, and there are several.
+        """
         if not name:
             name = self._default_of(caller)
         index = (self._indexes or {}).get(name)
@@ -219,7 +225,7 @@ class IndexCatalogue(IndexSource):
             raise InvalidQuery("index: the service has several; name one of those that ListIndexes returns")
         return entry.name
 
-    async def open_index(self, index: _CatalogueIndex) -> SnapshotSwapper:
+    async def open_index(self, index: CatalogueIndex) -> SnapshotSwapper:
         """Open an index, and close another one if too many are open."""
         async with self._opening:
             await self._make_room()
@@ -240,7 +246,7 @@ class IndexCatalogue(IndexSource):
             index.swapper = swapper
             return swapper
 
-    async def release(self, index: _CatalogueIndex) -> None:
+    async def release(self, index: CatalogueIndex) -> None:
         """Note the end of a request to an index."""
         if not index.requests:
             async with self._room:
@@ -277,7 +283,7 @@ class IndexCatalogue(IndexSource):
                     f"all {self._limits.max_open} indexes that may be open are in use; ask again later", "indexes"
                 ) from None
 
-    def _close_index(self, index: _CatalogueIndex, reason: str) -> None:
+    def _close_index(self, index: CatalogueIndex, reason: str) -> None:
         swapper, index.swapper = index.swapper, None
         if swapper is not None:
             self.counts.events[f"closed_{reason}"] += 1
@@ -310,14 +316,14 @@ class IndexCatalogue(IndexSource):
         definitions = await asyncio.to_thread(self._list)
         self._listing_s = self._clock() - started
         self.counts.listing_failed, self._last_failure = False, None
-        before, after = self._indexes or {}, dict[str, _CatalogueIndex]()
+        before, after = self._indexes or {}, dict[str, CatalogueIndex]()
         for name in sorted(definitions):
             kept = before.get(name)
             same = kept is not None and kept.definition == definitions[name]
             after[name] = (
                 kept
                 if kept is not None and same
-                else _CatalogueIndex(self, definitions[name], self._limits, self._clock)
+                else CatalogueIndex(self, definitions[name], self._limits, self._clock)
             )
         if after.keys() == before.keys() and all(after[name] is before[name] for name in after):
             self._indexes = after
@@ -332,7 +338,7 @@ class IndexCatalogue(IndexSource):
 _MAX_VISIBLE = 1024  # callers whose lists are cached
 
 
-class _CatalogueIndex(ServedIndex):
+class CatalogueIndex:
     """An index of a catalogue, open or not."""
 
     def __init__(
@@ -342,7 +348,7 @@ class _CatalogueIndex(ServedIndex):
         limits: CatalogueLimits,
         clock: Callable[[], float],
     ) -> None:
-        super().__init__(definition.name)
+        self.name = definition.name
         self.definition = definition
         self.swapper: SnapshotSwapper | None = None
         self.opening: asyncio.Task[SnapshotSwapper] | None = None
@@ -358,7 +364,15 @@ class _CatalogueIndex(ServedIndex):
 
     @asynccontextmanager
     async def lease(self, remaining_s: Callable[[], float | None]) -> AsyncIterator[Engine]:
-        """Keep the index open for one request; open it first if need be."""
+        """Keep the index open for one request; open it first if need be.
+
+        Args:
+            remaining_s: returns the seconds until the request's deadline; None without one.
+
+        Raises:
+            DeadlinePassed: the index was not open in time.
+            HiragError: it cannot be opened.
+        """
         if self.requests >= self._limits.max_concurrent:
             raise Overloaded(
                 f"index {self.name} has {count_noun(self.requests, 'request')} in progress, as many as it may; ask "
@@ -420,3 +434,7 @@ class _CatalogueIndex(ServedIndex):
         self.opening = None
         if not task.cancelled():
             task.exception()  # marks it as retrieved: every caller may be gone
+
+
+ServedIndex = SingleIndex | CatalogueIndex  # an index that a caller may ask
+IndexSource = SingleIndex | IndexCatalogue  # the indexes of a service

@@ -1,17 +1,24 @@
-"""Hot swap (reload): a new snapshot replaces the served one without a failed request."""
+"""Indexes of a service, as its requests find them, and hot swap (reload): a new snapshot without a failed request."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 import contextlib
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import TypeVar
 
+from hirag_dist.errors import InvalidQuery
+from hirag_dist.service.callers import Caller
 from hirag_dist.service.engine import Engine, EngineRunner
-from hirag_dist.wire.error_status import NotReady
+from hirag_dist.types import IndexEntry
+from hirag_dist.wire._pb import query_pb2 as pb
+from hirag_dist.wire.error_status import IndexNotFound, NotReady
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -272,3 +279,118 @@ class SnapshotSwapper:
             logger.exception("snapshot %s did not close cleanly", engine.info.snapshot_id)
         if self._retired is not None:
             self._retired()
+
+
+_MAX_SHOWN = 64  # characters of a name in a message
+_PAGE_SIZE = 100
+_MAX_PAGE_SIZE = 1000
+_MAX_TOKEN_CHARACTERS = 256
+
+
+def index_not_found(name: str) -> IndexNotFound:
+    """Return the error for a name of no index, and for one that the caller may not ask: the two are the same."""
+    shown = name if len(name) <= _MAX_SHOWN else f"{name[:_MAX_SHOWN]}…"
+    return IndexNotFound(
+        f"index: there is no {shown!r} among those that you may ask; ListIndexes and GET /v1/models list them"
+    )
+
+
+class SingleIndex:
+    """The only index of a service, and all of its indexes. Every caller may ask it.
+
+    Args:
+        swapper: owner of its engine, started and closed with this source, and its runner too.
+
+    Attributes:
+        name: empty, as requests give it.
+        runner: runs the engines.
+    """
+
+    def __init__(self, swapper: SnapshotSwapper) -> None:
+        self.name = ""
+        self.runner = swapper.runner
+        self._swapper = swapper
+
+    async def start(self) -> None:
+        """Open the first engine.
+
+        Raises:
+            HiragError: there is nothing to serve.
+        """
+        await self._swapper.start()
+
+    async def close(self) -> None:
+        """Close the engine. Requests should have ended or have been cancelled."""
+        await self._swapper.close()
+        await self.runner.close()
+
+    def check_ready(self) -> None:
+        """Check that a snapshot is loaded. Raises NotReady where none is."""
+        with self._swapper.lease():
+            pass
+
+    def find(self, name: str, caller: Caller) -> SingleIndex:
+        """Return the index if the name is empty.
+
+        Raises:
+            IndexNotFound: there is a name.
+        """
+        if name:
+            raise index_not_found(name)
+        return self
+
+    @asynccontextmanager
+    async def lease(self, remaining_s: Callable[[], float | None]) -> AsyncIterator[Engine]:
+        """Keep the current engine open for one request, which never opens it. Raises NotReady where there is none."""
+        with self._swapper.lease() as engine:
+            yield engine
+
+    def entries(self, caller: Caller) -> Sequence[IndexEntry]:
+        """Return one entry without a name."""
+        return [IndexEntry("", default=True)]
+
+    @property
+    def engine(self) -> Engine | None:
+        """The engine of the current snapshot, None before the first."""
+        return self._swapper.engine
+
+    def on_swap(self, observer: Callable[[bool], None]) -> None:
+        """Call `observer` with True when a new snapshot is served, with False when it cannot be."""
+        self._swapper.on_swap(observer)
+
+
+def index_page(entries: Sequence[IndexEntry], request: pb.ListIndexesRequest) -> pb.ListIndexesResponse:
+    """Return a page. A token is the last name of the page before it, so that indexes may come and go meanwhile.
+
+    Args:
+        entries: those that the caller may ask, ordered by name.
+        request: size and token of the page.
+
+    Raises:
+        InvalidQuery: the size is negative, or the token is none of this service.
+    """
+    if request.page_size < 0:
+        raise InvalidQuery(f"page_size must not be negative, got {request.page_size}")
+    first = 0
+    if request.page_token:
+        first = bisect_right(entries, _name_of(request.page_token), key=lambda entry: entry.name)
+    size = min(request.page_size or _PAGE_SIZE, _MAX_PAGE_SIZE)
+    page = entries[first : first + size]
+    more = first + size < len(entries)
+    return pb.ListIndexesResponse(
+        indexes=[pb.IndexEntry(name=entry.name, title=entry.title, default=entry.default) for entry in page],
+        next_page_token=_token_of(page[-1].name) if more else "",
+    )
+
+
+def _token_of(name: str) -> str:
+    return base64.urlsafe_b64encode(name.encode()).decode()
+
+
+def _name_of(token: str) -> str:
+    try:
+        if len(token) > _MAX_TOKEN_CHARACTERS:
+            raise ValueError
+        return base64.b64decode(token, altchars=b"-_", validate=True).decode()
+    except (binascii.Error, ValueError):
+        raise InvalidQuery("page_token is none that ListIndexes returned; begin without one") from None

@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, mult
 from hirag_dist.service.access_log import RequestRecord
 from hirag_dist.service.catalogue import IndexCatalogue
 from hirag_dist.service.engine import Engine
-from hirag_dist.service.load_shedding import LoadShedder
+from hirag_dist.service.request_gate import LoadShedder
 
 _multiprocess: Any = multiprocess  # it has no types
 MAX_LABELLED = 100  # indexes with a label of their own in a process; the others are counted together

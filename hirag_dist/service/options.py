@@ -1,4 +1,4 @@
-"""Options of the gRPC server, checked when they are made, and what follows of them: channel arguments, open files."""
+"""Options of the gRPC server and of the HTTP server, checked when they are made, and what follows of them."""
 
 from __future__ import annotations
 
@@ -9,46 +9,29 @@ import socket
 from dataclasses import dataclass
 
 from hirag_dist.errors import BackendUnavailable, ConfigError
-from hirag_dist.wire.addresses import DEFAULT_LISTEN, MAX_MESSAGE_BYTES, is_loopback, split_address
+from hirag_dist.wire.addresses import DEFAULT_LISTEN, MAX_MESSAGE_BYTES, is_loopback, join_address, split_address
 
 MAX_REQUEST_BYTES = 1024 * 1024  # a request is held in memory before its caller is authenticated
 
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """Address, security and limits of the gRPC server.
+    """Address, security and limits of the gRPC server. What is a key of the section `service` has its meaning there.
 
     Attributes:
-        listen: HOST:PORT; port 0 takes a free one. Beyond loopback callers must be known: by a callers file or by their
-            certificates.
         max_message_bytes: of a reply; a request may have 1 MiB at most.
         max_concurrent_retrievals: retrievals at a time in this process; the others queue.
         max_queue_wait_s: longest expected wait in the queue; a request that would wait longer is rejected with
             RESOURCE_EXHAUSTED.
-        max_concurrent_answers: Answer calls at a time in this process.
-        max_context_tokens: largest context that a request may ask for.
-        map_reduce: whether Answer accepts modes that cost a model call for each part of the corpus.
-        max_concurrent_requests: requests of any kind at a time in this process, including those that wait or are being
-            sent.
         send_timeout_s: time for which a client may leave a part of a stream unread before the rest is dropped.
         keepalive_s: seconds of silence after which a connection is probed.
         min_ping_interval_s: seconds between a client's probes during a silent call; a client that probes more often is
             disconnected. Clients are asked for 10 s: half of it leaves room for probes that arrive unevenly.
-        drain_delay_s: seconds for which a stopping service still answers, with health NOT_SERVING, so that load
-            balancers notice before the port is closed.
-        drain_s: seconds that requests have to finish after that.
-        reflection: whether the service describes its own protocol to tools such as grpcurl.
         reuse_port: let several processes share the port.
-        tls_cert, tls_key: PEM files of the server's certificate chain and key.
-        tls_client_ca: PEM file of the authority that signs clients' certificates; with it, clients need one (mTLS).
-        callers_file: as of `callers.read_callers`; with it, callers need a token or a certificate.
-        callers_grace_s: seconds for which the callers stay valid when that file is missing, unreadable or empty; then
-            every caller is refused.
+        callers_grace_s: seconds for which the callers stay valid when the callers file is missing, unreadable or empty;
+            then every caller is refused.
         anonymous_labels: labels of callers if there is no callers file; None for all.
-        poll_s: seconds between two checks of these files.
-        metrics_listen: HOST:PORT of Prometheus metrics, which whoever reaches it can read; None for none.
-        access_log: whether each request has a line in the log.
-        log_questions: whether questions are written into it.
+        poll_s: seconds between two checks of the files of certificates and callers.
         traces_endpoint: URL of an OpenTelemetry collector; None sends no traces.
 
     Raises:
@@ -174,3 +157,103 @@ def raise_descriptor_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         except (OSError, ValueError) as error:
             logger.warning("the limit of open files stays at %d: %s", soft, error)
+
+
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+
+
+@dataclass(frozen=True, slots=True)
+class PageOptions:
+    """Address, host names, security and limits of the page.
+
+    Attributes:
+        listen: HOST:PORT; port 0 takes a free one. Beyond loopback it needs TLS and callers.
+        names: host names of the page in addition to those of its certificate and of loopback, for a proxy in front of
+            it.
+        tls_cert, tls_key: PEM files of the service's own certificate chain and key. With them the page is served over
+            HTTPS, and the page connects to the service over TLS.
+        tls_client_ca: PEM file of the authority that signs clients' certificates; with it browsers need one, as callers
+            of the service do.
+        client_cert, client_key: PEM files of the certificate that the page itself shows to the service; needed with
+            `tls_client_ca`.
+        callers: whether the service has a callers file; then the page rejects a question without a token, which would
+            otherwise be asked with the page's own certificate.
+        page: whether the page is served.
+        origins: origins whose pages may call the APIs, such as https://chat.example.com; "*" is any, and needs callers.
+        max_api_body_bytes: of a request to the APIs.
+        max_api_requests: requests to the APIs at a time; more are rejected with 429.
+        timeout_s: seconds that a question may take where its client does not say.
+        body_s: seconds that a request may take to arrive.
+        drain_s: seconds that questions have to finish when the page stops.
+        reuse_port: whether another process reserves the address for the page.
+        poll_s: seconds between two checks of the certificates.
+
+    Raises:
+        ConfigError: the address is malformed, TLS is half configured, or the address is open to the network without
+            TLS and callers.
+    """
+
+    listen: str
+    names: tuple[str, ...] = ()
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    tls_client_ca: str | None = None
+    client_cert: str | None = None
+    client_key: str | None = None
+    callers: bool = False
+    page: bool = True
+    origins: tuple[str, ...] = ()
+    max_api_body_bytes: int = 1024 * 1024
+    max_api_requests: int = 320
+    timeout_s: float = 120.0
+    body_s: float = 10.0
+    drain_s: float = 5.0
+    reuse_port: bool = False
+    poll_s: float = 2.0
+
+    def __post_init__(self) -> None:
+        host, _ = split_address(self.listen)
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise ConfigError("TLS needs both tls_cert and tls_key")
+        if (self.client_cert is None) != (self.client_key is None):
+            raise ConfigError("the page's own certificate needs both http_client_cert and http_client_key")
+        if self.tls_client_ca is not None and self.client_cert is None:
+            raise ConfigError(
+                "the service asks its clients for a certificate (tls_client_ca), and the page is one of them: give "
+                "http_client_cert and http_client_key"
+            )
+        if "*" in self.origins and not self.callers:
+            raise ConfigError(
+                "http_origins: * lets every web page ask where no token is needed; name the origins, or give a "
+                "callers_file"
+            )
+        if not is_loopback(host) and (self.tls_cert is None or not self.callers):
+            raise ConfigError(
+                f"a page at {self.listen} opens the index to the network: give tls_cert and tls_key and a "
+                f"callers_file, or let it listen on 127.0.0.1"
+            )
+
+
+def reached_at(address: str) -> str:
+    """Return the address under which a process of this machine reaches a service.
+
+    >>> reached_at("0.0.0.0:50051"), reached_at("[::]:50051"), reached_at("10.0.0.7:50051")
+    ('127.0.0.1:50051', '[::1]:50051', '10.0.0.7:50051')
+    """
+    host, port = split_address(address)
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return join_address(host, port)
+
+
+def url_of(options: PageOptions, port: int | None = None) -> str:
+    """Return the page's address for a browser.
+
+    Args:
+        port: the real one, if that of the options is 0.
+
+    >>> url_of(PageOptions("[::1]:8080"))
+    'http://[::1]:8080/'
+    """
+    host, given = split_address(options.listen)
+    scheme = "http" if options.tls_cert is None else "https"
+    return f"{scheme}://{join_address(host, given if port is None else port)}/"

@@ -23,14 +23,12 @@ from hirag_dist.errors import BackendUnavailable, ConfigError
 from hirag_dist.execution.tracing import make_provider
 from hirag_dist.service.access_log import AccessLog, RequestRecord, Tracing
 from hirag_dist.service.callers import Authenticator, Caller, Callers, NoCallers, guarded_reflection, read_callers
-from hirag_dist.service.catalogue import IndexCatalogue
+from hirag_dist.service.catalogue import IndexCatalogue, IndexSource
 from hirag_dist.service.file_watch import Lapse, ReloadingValue
-from hirag_dist.service.index_source import IndexSource
-from hirag_dist.service.load_shedding import LoadShedder
 from hirag_dist.service.metrics import CatalogueMetrics, Metrics, ProcessFacts, timestamp
 from hirag_dist.service.metrics_server import serve_metrics
 from hirag_dist.service.options import ServerOptions, channel_options, probe
-from hirag_dist.service.request_gate import SERVICE_NAME, CallerQuotas, RequestGate, service_handler
+from hirag_dist.service.request_gate import SERVICE_NAME, CallerQuotas, LoadShedder, RequestGate, service_handler
 from hirag_dist.service.servicer import QueryServicer
 from hirag_dist.service.supervisor import finished_before, stop_signals
 from hirag_dist.wire.addresses import join_address, split_address

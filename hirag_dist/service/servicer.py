@@ -14,10 +14,10 @@ from google.protobuf.message import Message
 from hirag_dist.errors import InvalidQuery
 from hirag_dist.service.access_log import Context, RequestRecord
 from hirag_dist.service.callers import Caller
+from hirag_dist.service.catalogue import IndexSource, ServedIndex
 from hirag_dist.service.engine import Engine
-from hirag_dist.service.index_source import IndexSource, ServedIndex, index_page
-from hirag_dist.service.load_shedding import LoadShedder
-from hirag_dist.service.request_gate import RequestGate
+from hirag_dist.service.hot_swap import index_page
+from hirag_dist.service.request_gate import LoadShedder, RequestGate
 from hirag_dist.types import (
     DEFAULT_CHARS,
     DEFAULT_MEMBERS,

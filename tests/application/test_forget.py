@@ -13,8 +13,7 @@ import pytest
 
 from hirag_dist.application.build import BuildOptions
 from hirag_dist.application.forget import GRACE_S, ForgetResult, forget, run_forget
-from hirag_dist.application.forget_evidence import find_removed
-from hirag_dist.application.forget_pending import pending_forget
+from hirag_dist.application.forget_evidence import find_removed, pending_forget
 from hirag_dist.application.forget_verification import verify_removed
 from hirag_dist.errors import ConfigError, InputError
 from hirag_dist.llm.reply_store import Ledger, scan_records

@@ -20,10 +20,8 @@ from pymilvus import MilvusClient
 import hirag_dist
 from hirag_dist.application.build import run_remove
 from hirag_dist.application.forget import run_forget
-from hirag_dist.application.forget_evidence import RemovedDocuments, find_removed
-from hirag_dist.application.forget_pending import read_given
-from hirag_dist.application.forget_search import Finding
-from hirag_dist.application.forget_verification import VerificationResult, verify_removed
+from hirag_dist.application.forget_evidence import RemovedDocuments, find_removed, read_given
+from hirag_dist.application.forget_verification import Finding, VerificationResult, verify_removed
 from hirag_dist.config.model import Config, VectorsConfig
 from hirag_dist.core.text.ids import text_key
 from hirag_dist.execution.stage_results import DroppedLetter

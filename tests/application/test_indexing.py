@@ -15,7 +15,7 @@ from hirag_dist.application.retry import check_same_configuration
 from hirag_dist.cli._build import show
 from hirag_dist.composition.build_records import BuildArguments, last_build, published
 from hirag_dist.config.model import Config
-from hirag_dist.errors import ConfigError, HiragError
+from hirag_dist.errors import ConfigError, HiragError, InputError
 from hirag_dist.storage.layout import CURRENT
 from hirag_dist.storage.snapshot.reader import current_id
 from hirag_dist.storage.store import Store
@@ -123,3 +123,9 @@ def test_a_summary_says_that_a_snapshot_somebody_went_back_to_stays(
 def test_kernels_that_are_not_known_yet_are_no_other_configuration(before: str, now: str, same: bool) -> None:
     with nullcontext() if same else pytest.raises(ConfigError, match="kernels: gpu → cupy"):
         check_same_configuration({"kernels": before, "seed": 1}, {"kernels": now, "seed": 1}, "here")
+
+
+def test_an_input_that_names_nothing_leaves_no_folder_behind(store: Store, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="does not exist"):
+        run_build([str(tmp_path / "nowhere")], store.uri, Config())
+    assert not (tmp_path / "index").exists()

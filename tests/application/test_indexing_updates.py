@@ -15,7 +15,7 @@ from hirag_dist.application.index_result import IndexResult
 from hirag_dist.composition.build_records import last_build
 from hirag_dist.errors import SnapshotError
 from hirag_dist.indexing.stages.read import unit_of
-from hirag_dist.interop.graphrag_tables import graphrag_tables
+from hirag_dist.interop.exports import graphrag_tables
 from hirag_dist.storage.layout import CURRENT
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
 from hirag_dist.storage.store import Store

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from hirag_dist.cli._command_line import run
 from hirag_dist.composition.build_records import last_build
 from hirag_dist.indexing.update_summary import known_bill
 from hirag_dist.storage.store import Store
+from hirag_dist.storage.store_errors import store_error
 from hirag_dist.testing.simulator import SimulatorOptions
 from hirag_dist.testing.simulator.app import SimulatorThread
 from tests.cli.update_commands import SETTINGS, CommandBench, command_bench, indexed_bench
@@ -37,6 +39,11 @@ def test_the_bill_of_an_update(bench: CommandBench) -> None:
     assert code == 0
     assert "Update 1 since the index was built from nothing: 1 document added." in said
     assert "times the extraction of the changed documents" in said
+    assert "made by rules for small communities" in said
+    assert (
+        sum(bench.snapshot().manifest.notes["update"]["reports"][name] for name in ("written", "kept", "lists"))
+        == (bench.snapshot().manifest.counts["reports"])
+    )
     assert "Debt: " in said
     after, is_whole = known_bill(bench.snapshot())
     assert is_whole
@@ -149,3 +156,21 @@ def test_plan_of_an_update(bench: CommandBench) -> None:
     report = bench.json("plan", bench.corpus)
     assert report["changes"] == {"added": 1, "changed": 0, "removed": 0}
     assert bench.run("plan", bench.corpus, "--set", "chunk_tokens=500")[1].startswith("The index would be built")
+
+
+def test_an_index_that_cannot_be_written_answers_and_is_not_built(
+    bench: CommandBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: Store, path: str, *rest: object, **more: object) -> None:
+        raise store_error(PermissionError(errno.EACCES, ""), "write", f"{self.uri}/{path}")
+
+    for name in ("write_bytes", "append", "write_table", "write_json", "replace", "delete"):
+        monkeypatch.setattr(Store, name, refuse)
+    code, said = bench.run("query", "Who designed the engine?")
+    assert code == 0
+    assert "Answer" in said
+    code, said = bench.run("index", bench.corpus)
+    assert (code, said) == (
+        1,
+        f"hirag-dist: {bench.index} cannot be an index folder: permission denied; choose another",
+    )

@@ -130,6 +130,7 @@ def test_forget_after_remove_and_at_once(bench: CommandBench) -> None:
     [
         ((), "name the documents"),
         (("nothing", "--forget"), "has nothing: nothing is known of what to forget"),
+        ((*"hgfedcba", "--forget"), "has a, b, c, d, e and 3 more: nothing is known of what to forget"),
         (("--source", "*"), "no document with text would be left"),
         (("--now", "x"), "give --forget"),
     ],

@@ -8,12 +8,18 @@ from pathlib import Path
 import pytest
 
 from hirag_dist.cli._command_line import run
+from hirag_dist.composition.build_records import BuildArguments, BuildRecord
+from hirag_dist.config.model import Config
+from hirag_dist.execution.events import UsageRecorded
+from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.schemas import REPORT_INPUTS, SUMMARIES
 from hirag_dist.storage.snapshot.reader import read_current
 from hirag_dist.storage.snapshot.writer import make_current
+from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatRequest
 from tests.altered_snapshots import altered
 from tests.cli.update_commands import CommandBench, indexed_bench
+from tests.scripted_endpoint import run_command
 from tests.toy_builds import Bench, between, task_of
 
 
@@ -96,3 +102,18 @@ def test_letters_are_grouped_by_reason_with_document_place_and_reply(
 def test_a_snapshot_is_chosen_for_documents_or_a_bill(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["status", "--index", str(tmp_path), "--snapshot", "other"]) == 2
     assert "give --documents or --cost with it" in capsys.readouterr().err
+
+
+def test_the_bill_of_a_first_build_that_was_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    config, meter = Config(), UsageMeter()
+    meter.use("extract", "m", "big").calls += 7
+    record = BuildRecord(Store(str(tmp_path)), "index", BuildArguments.index(["corpus"], config), config, {}, {})
+    record(UsageRecorded("extract", meter))
+    record.close("interrupted")
+    command = ["status", "--cost", "--index", str(tmp_path)]
+    assert run(command) == 0
+    assert capfd.readouterr().out.startswith("Bill so far: ")
+    code, report = run_command(command, monkeypatch, capfd)
+    assert (code, report["snapshot"], [row["calls"] for row in report["usage"]]) == (0, None, [7])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.composition.catalogue import CatalogueListing, catalogue_config, has_catalogue, make_catalogue
+from hirag_dist.composition.serving import CatalogueListing, catalogue_config, has_catalogue, make_catalogue
 from hirag_dist.config.model import Config
 from hirag_dist.config.service import ServiceConfig
 from hirag_dist.errors import ConfigError

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hirag_dist.core.prompts.answer_requests import answer_request
 from hirag_dist.core.prompts.reply_parsing import parse_extraction, parse_report, parse_summary, usable_text
+from hirag_dist.core.prompts.requests import answer_request
 from hirag_dist.core.prompts.templates import (
     Prompts,
     describe_request,

@@ -26,7 +26,7 @@ from hirag_dist.core.access import (
     visible_scores,
     visible_weights,
 )
-from hirag_dist.core.cooperative import Steps
+from hirag_dist.core.arrays import Steps
 from hirag_dist.core.graph.shortest_paths import PathFinder
 from hirag_dist.core.retrieval.bridge import key_entities
 from hirag_dist.core.retrieval.levels import CommunityIndex, exact_scores, nearest, nearest_of_all

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from hirag_dist.core.hash_partition import by_partition, partitions_of
+from hirag_dist.core.groupby import by_partition, partitions_of
 
 MASK = (1 << 64) - 1
 KEYS = ["", "a", "b", "Ebenezer Scrooge", "straße", "画家", *("x" * n for n in (7, 8, 9, 16, 255, 256, 257, 700))]

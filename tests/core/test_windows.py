@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hirag_dist.core.windows import (
+from hirag_dist.core.prompts.reply_limits import (
     ANSWER,
     DESCRIPTION,
     META_TYPES,

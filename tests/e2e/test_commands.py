@@ -153,7 +153,7 @@ class TestQuery:
 
     def test_answers_from_all_of_the_corpus_tell_what_they_cost(self, cli: Any, built: Any) -> None:
         run = cli("query", QUESTION, "-i", built.folder, "--mode", "graphrag-global", "--community-level", "0")
-        assert re.search(r"graphrag-global: [\d,]+ reports, [\d,]+ tokens, read in \d+ parts?", run.stderr)
+        assert re.search(r"graphrag-global: [\d,]+ reports, [\d,]+ tokens, in \d+ parts?: ", run.stderr)
         assert re.search(r"This question sent \d+ calls, [\d,]+ tokens", run.stderr)
         assert "Map-reduce: " in run.stdout
         said = cli.json("query", QUESTION, "-i", built.folder, "--mode", "text-map-reduce")

@@ -22,8 +22,7 @@ from hirag_dist.llm.rule_based import reply_to
 from hirag_dist.storage.layout import LOCK
 from hirag_dist.storage.store import Store
 from hirag_dist.testing.simulator import SimulatorOptions
-from hirag_dist.testing.simulator.app import Endpoint, Simulator
-from hirag_dist.testing.simulator.handlers import CHAT
+from hirag_dist.testing.simulator.app import CHAT, Endpoint, Simulator
 from hirag_dist.types import Message
 
 INLINE = ("--executor", "inline")

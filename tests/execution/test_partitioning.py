@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from hirag_dist.core.hash_partition import partitions_of
+from hirag_dist.core.groupby import partitions_of
 from hirag_dist.errors import StageFailed
 from hirag_dist.execution import partitioning
 from hirag_dist.execution.dataset import Dataset, TableSet

@@ -14,7 +14,7 @@ from hirag_dist.application.index_result import IndexResult
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.indexing.changed_documents import DocumentCounts
-from hirag_dist.indexing.estimate import FIRST_TOKEN_S, S_PER_TOKEN, CostEstimate, estimate_build
+from hirag_dist.indexing.estimate import FIRST_TOKEN_S, S_PER_TOKEN, CostEstimate, embedding_calls, estimate_build
 from hirag_dist.indexing.window_sizes import fit_to_windows
 from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
@@ -61,6 +61,19 @@ def test_calls_cost_and_time_of_a_paid_endpoint() -> None:
     assert extract.cost_usd == pytest.approx((extract.input_tokens * 2 + extract.output_tokens * 8) / 1e6)
     assert extract.seconds == pytest.approx(found.chunks)  # 60 a minute
     assert stages["embed"].cost_usd == 0
+
+
+def test_each_task_of_each_layer_embeds_by_calls_of_its_own() -> None:
+    """As many calls as a build of the sample corpus sends: 7 for layer 0, one for each layer above, one for chunks."""
+    keys: dict[str, Any] = {"llm": priced(dim=8)}
+    keys["llm"]["roles"]["embed"] = "paid"
+    config = Config.model_validate(keys)
+    assert embedding_calls(config, [815, 109, 17], 60) == 10
+    assert embedding_calls(config, [1025, 0], 257) == 9 + 3
+    assert 9 <= plan([CORPUS], **keys).stages[-1].calls <= 11
+    assert embedding_calls(Config(), [815, 109, 17], 60) == 17  # 64 texts a call where weights are in this process
+    hashing = {"llm": {"endpoints": {"h": {"kind": "hashing"}}, "roles": {"embed": "h"}}}
+    assert embedding_calls(Config.model_validate(hashing), [815, 109, 17], 60) == 0
 
 
 def test_extraction_by_names_makes_no_call() -> None:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pytest
 
 from hirag_dist.application.drift import measure_drift
-from hirag_dist.core.key_sets import key_sets
+from hirag_dist.core.row_changes import key_sets
 from hirag_dist.core.text.ids import text_keys
 from hirag_dist.errors import InputError, SnapshotError
 from hirag_dist.indexing import base as update_base
@@ -220,6 +220,8 @@ def test_untouched_summaries_and_reports_keep_id_and_text_and_are_not_asked_agai
     after = living.index(corpus(24) | {"x.txt": text("sun", 77)}, update={"max_ratio": 1000})
     update = living.result.update
     assert update is not None
+    counts = update.reports
+    assert counts.written + counts.kept + counts.deferred + counts.lists == after.manifest.counts["reports"]
     n_written = update.summaries.written + update.reports.written
     assert 0 < len(living.bench.asked("summarise") + living.bench.asked("report")) == n_written
     assert update.summaries.kept > update.summaries.written

@@ -20,7 +20,7 @@ from hirag_dist.inspection.page import outline, render_page
 from hirag_dist.inspection.summary import inspect_tables
 
 Tables = dict[str, pa.Table]
-GROUPS = PartitionDrift(GroupSizes(3, 1, 0), GroupSizes(4, 0, 0), 0.75, 0.5)
+GROUPS = PartitionDrift(GroupSizes(3, 1, 0), GroupSizes(4, 0, 0), 0.75)
 UPDATE = UpdateStaleness(
     number=3,
     base="before",

@@ -11,7 +11,7 @@ import networkx as nx
 import pyarrow as pa
 from lxml import etree
 
-from hirag_dist.interop.graphml import write_graphml
+from hirag_dist.interop.exports import write_graphml
 from hirag_dist.schemas import CLAIMS
 
 Tables = dict[str, pa.Table]

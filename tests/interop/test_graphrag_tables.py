@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from hirag_dist.interop.graphrag_tables import graphrag_tables
+from hirag_dist.interop.exports import graphrag_tables
 from hirag_dist.schemas import CLAIMS
 
 Tables = dict[str, pa.Table]

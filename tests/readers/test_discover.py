@@ -135,6 +135,7 @@ def test_links_that_go_round_or_nowhere(folder: Path) -> None:
         (["docs/nothing.txt"], "does not exist"),
         (["docs/.git"], None),
         (["empty"], "holds no file; what can be read"),
+        (["index"], "index is the folder of an index and holds no document: give documents as INPUT"),
         (["pictures"], r"holds nothing but \.png; what can be read"),
         (["/dev/null"], "no file that can be read"),
         (["zzz://bucket/key"], "zzz://bucket/key cannot be reached"),
@@ -146,6 +147,8 @@ def test_inputs_that_name_nothing(
     monkeypatch.chdir(folder.parent)
     Path("empty").mkdir()
     Path("pictures").mkdir()
+    Path("index/snapshots").mkdir(parents=True)
+    Path("index/current").write_text("5eed")
     Path("pictures/a.png").write_bytes(b"")
     if message is None:
         assert len(find_inputs(inputs)) == 1  # a hidden folder that is named is walked

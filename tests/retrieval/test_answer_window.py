@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from hirag_dist.config.sections import RetrievalConfig
-from hirag_dist.core.prompts.answer_requests import answer_request
+from hirag_dist.core.prompts.reply_limits import ANSWER, reply_tokens, usable_tokens
+from hirag_dist.core.prompts.requests import answer_request
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.text.tokens import counter
-from hirag_dist.core.windows import ANSWER, reply_tokens, usable_tokens
 from hirag_dist.errors import InvalidQuery
 from hirag_dist.retrieval.answer_stream import AnswerWindow
 

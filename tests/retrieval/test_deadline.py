@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from hirag_dist.core.cooperative import Steps
+from hirag_dist.core.arrays import Steps
 from hirag_dist.retrieval.deadline import CooperativeDeadline, DeadlineExceeded
 
 

@@ -17,9 +17,8 @@ from hirag_dist.config.model import Config
 from hirag_dist.config.model import RetrievalConfig as RetrievalConfig
 from hirag_dist.config.sections import MapReduceConfig
 from hirag_dist.core.prompts.templates import Prompts
-from hirag_dist.core.retrieval.context import UNKNOWN_ANSWER
+from hirag_dist.core.retrieval.context import UNKNOWN_ANSWER, source_text
 from hirag_dist.core.retrieval.map_reduce import PartBudget
-from hirag_dist.core.retrieval.record_texts import source_text
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import BudgetReached, InvalidQuery, RequestRejected
 from hirag_dist.llm.call import CallContext, PricedModel

@@ -14,8 +14,7 @@ from typing import Any
 import grpc
 import yaml
 
-from hirag_dist.service.hot_swap import SnapshotSwapper
-from hirag_dist.service.index_source import SingleIndex
+from hirag_dist.service.hot_swap import SingleIndex, SnapshotSwapper
 from hirag_dist.service.options import ServerOptions
 from hirag_dist.service.server import QueryServer
 from hirag_dist.types import (

@@ -6,7 +6,7 @@ import grpc
 import pytest
 
 from hirag_dist.client.common import service_stub
-from hirag_dist.service.index_source import index_page
+from hirag_dist.service.hot_swap import index_page
 from hirag_dist.types import IndexEntry
 from hirag_dist.wire._pb import query_pb2 as pb
 from tests.service import fakes

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from hirag_dist.service.load_shedding import LoadShedder
+from hirag_dist.service.request_gate import LoadShedder
 from hirag_dist.wire.error_status import DeadlinePassed, Overloaded
 
 

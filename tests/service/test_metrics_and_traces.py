@@ -21,8 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from hirag_dist.client.common import service_stub
 from hirag_dist.service.access_log import AccessLog, RequestRecord, Tracing
-from hirag_dist.service.hot_swap import SnapshotSwapper
-from hirag_dist.service.index_source import SingleIndex
+from hirag_dist.service.hot_swap import SingleIndex, SnapshotSwapper
 from hirag_dist.service.metrics import (
     FOLDER_VARIABLE,
     WorkerMetrics,
@@ -154,7 +153,7 @@ async def test_not_ready_before_the_first_snapshot_and_once_asked_to_stop(
 COUNT = """
 import sys
 from hirag_dist.service.access_log import RequestRecord
-from hirag_dist.service.load_shedding import LoadShedder
+from hirag_dist.service.request_gate import LoadShedder
 from hirag_dist.service.metrics import Metrics, ProcessFacts
 metrics = Metrics(None)
 metrics.describe(ProcessFacts(sys.argv[1], created_at=float(sys.argv[2]), loaded_at=float(sys.argv[2]), serving=True))

@@ -14,8 +14,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from hirag_dist.client.common import service_stub
 from hirag_dist.errors import SnapshotNotFound
-from hirag_dist.service.hot_swap import SnapshotSwapper
-from hirag_dist.service.index_source import SingleIndex
+from hirag_dist.service.hot_swap import SingleIndex, SnapshotSwapper
 from hirag_dist.service.options import ServerOptions
 from hirag_dist.service.server import SERVICE_NAME, serve
 from hirag_dist.service.supervisor import reserve

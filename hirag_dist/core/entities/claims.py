@@ -14,10 +14,9 @@ from hirag_dist.core.prompts.reply_limits import (
     extraction_items,
     extraction_tokens,
 )
-from hirag_dist.core.prompts.reply_validation import MalformedReply, usable_text
+from hirag_dist.core.prompts.reply_validation import MalformedReply, other_language, usable_text
 from hirag_dist.core.prompts.templates import DONE, FIELD, FORMATS, Prompts, tagged
 from hirag_dist.core.text.ids import unit_id
-from hirag_dist.core.text.language_check import other_language
 from hirag_dist.core.text.normalize import clean_name, is_name, one_line
 from hirag_dist.types import ChatReply, ChatRequest, Message
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from hirag_dist.core.arrays import compiled
-from hirag_dist.core.hash_partition import hashes_of, mixed
+from hirag_dist.core.groupby import hashes_of, mixed
 from hirag_dist.types import CsrGraph, IntVector
 
 

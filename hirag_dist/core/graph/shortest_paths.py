@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.access import HIDDEN, PARTIAL
-from hirag_dist.core.arrays import compiled, read_only
-from hirag_dist.core.cooperative import Steps, all_at_once
+from hirag_dist.core.arrays import Steps, all_at_once, compiled, read_only
 from hirag_dist.core.graph.bfs import clear_bit, has_bit, set_bit
 from hirag_dist.types import AccessFilter, CsrGraph
 

@@ -44,10 +44,9 @@ from hirag_dist.core.prompts.reply_limits import (
     SUMMARY_CHARS,
     TITLE_CHARS,
 )
-from hirag_dist.core.prompts.reply_validation import MalformedReply
+from hirag_dist.core.prompts.reply_validation import MalformedReply, other_language
 from hirag_dist.core.prompts.reply_validation import usable_text as usable_text
 from hirag_dist.core.prompts.templates import DONE, FIELD
-from hirag_dist.core.text.language_check import other_language
 from hirag_dist.core.text.normalize import clean_name, cut_at_sentence, encodable, is_name, name_key, one_line, shorten
 from hirag_dist.types import ChatReply
 

@@ -1,16 +1,27 @@
-"""Checks of whether a reply can be read at all: not empty, cut off, refused, only thought, or stuck in a loop."""
+"""Checks of whether a reply can be read at all: not empty, cut off, refused, only thought, or stuck in a loop.
+
+Also the request after one that cannot: never the same again, and without the refused reply in it.
+
+Whether a reply has the language of its source: only clear differences are reported. Names and quotations in another
+language are ordinary, so all descriptions of a reply are tested together. Texts that are too short, mixed, or in an
+unknown language pass.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 import zlib
 from collections import Counter
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final
 
+from hirag_dist.core.prompts.records import record_lines
 from hirag_dist.core.text.normalize import one_line
 from hirag_dist.core.text.thinking import without_thinking
-from hirag_dist.types import ChatReply
+from hirag_dist.errors import ContextLengthExceeded
+from hirag_dist.types import ChatReply, ChatRequest, Rejected
 
 NOT_SENT = "not sent, because "  # beginning of the reason of a unit that no model was asked about
 KEPT = "only its complete records were kept: "  # beginning of the reason where every reply was cut off
@@ -222,3 +233,251 @@ def _cut_loop(text: str) -> str:
     if is_loop or is_stuck(text[-LOOP_CHARS:]):
         return "the reply ends in a loop that repeats the same words"
     return ""
+
+
+_DECODER = json.JSONDecoder(strict=False)
+_STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[{}\[\],]', re.DOTALL)
+_SENTENCE_END = re.compile(r"""[.!?。！？…]["'”’»)\]]*(?=\s|\Z)|[。！？]""")
+_CLOSING = {"{": "}", "[": "]"}
+_MAX_ENDS = 400  # places that are tried, so that no reply takes long
+
+
+def complete_part(text: str) -> str:
+    """Return the part of a text that broke off which is complete: items of JSON lists, lines, or else sentences.
+
+    What repeats, other than by its `id`, is there once. The part is empty where nothing is complete.
+
+    >>> complete_part('{"entities": [{"id": 1, "name": "Ada"}, {"id": 2, "na')
+    '{"entities": [{"id": 1, "name": "Ada"}]}'
+    """
+    start = text.find("{")
+    if start >= 0 and not text[:start].count("|"):
+        closed = _closed(text[start:])
+        return "" if closed is None else json.dumps(_distinct(closed), ensure_ascii=False)
+    *lines, _ = record_lines(text)
+    if any("|" in line for line in lines):
+        return "\n".join(dict.fromkeys(line for line in lines if line.strip()))
+    ends = list(_SENTENCE_END.finditer(text))
+    return text[: ends[-1].end()] if ends else ""
+
+
+def _closed(text: str) -> Any:
+    """Return the JSON value of a text cut off behind its last complete item, or None where it has none.
+
+    A value that may go on, such as a number at the end, is not complete. Each place where an item ends is tried from
+    the last one on; the first that can be read with its brackets closed is taken, so that broken text in between
+    costs what follows it and no more.
+    """
+    open_brackets: list[str] = []
+    ends: list[tuple[int, str]] = []
+    for match in _STRUCTURE.finditer(text):
+        mark = match[0]
+        if mark in _CLOSING:
+            open_brackets.append(_CLOSING[mark])
+            continue
+        if open_brackets and mark == open_brackets[-1]:
+            open_brackets.pop()
+        elif mark != ",":
+            continue
+        if len(open_brackets) < 2 or open_brackets[1:] == ["]"]:  # an item of a list of the outermost object, or more
+            ends.append((match.start() if mark == "," else match.end(), "".join(reversed(open_brackets))))
+    for end, closing in ends[: -_MAX_ENDS - 1 : -1]:
+        try:
+            return _DECODER.decode(text[:end] + closing)
+        except (ValueError, RecursionError):
+            continue
+    return None
+
+
+def _distinct(value: Any) -> Any:
+    """Return a value without the items of lists that repeat an earlier one in all but its number."""
+    if isinstance(value, dict):
+        return {key: _distinct(each) for key, each in value.items()}
+    if not isinstance(value, list):
+        return value
+    found = {
+        json.dumps({**each, "id": 0} if isinstance(each, dict) else each, sort_keys=True): each
+        for each in reversed(value)
+    }
+    return [_distinct(each) for each in reversed(found.values())]
+
+
+TEMPERATURE: Final = 0.7  # at 0, a model that is asked the same writes the same
+FREQUENCY_PENALTY: Final = 0.5
+_REASON_CHARS = 200
+_MARGIN_TOKENS = 16  # between a prompt as an endpoint counts it and its window
+
+
+def next_attempt(
+    first: ChatRequest, before: ChatRequest, reply: ChatReply, refusal: Exception, n_refused: int = 1
+) -> ChatRequest:
+    """Return the request that follows a refused reply.
+
+    A loop is left by a penalty on words that were used; a reply that was cut off gets twice the limit, and after
+    thinking, which no task's limit counts, the endpoint's own; one that was no JSON is asked for once more, at another
+    temperature. Any other refusal is told in a few words, with the number of the attempt from the third on: an endpoint
+    that remembers its replies would give the same one. The refused reply is not shown again: a small model would go on
+    with it.
+
+    Args:
+        first: the request of the first attempt.
+        before: the request that was replied to.
+        reply: the refused reply.
+        refusal: why it was refused.
+        n_refused: Refused replies to the unit, this one included.
+    """
+    again = replace(before, messages=first.messages, temperature=TEMPERATURE)
+    if isinstance(refusal, RepeatedReply):
+        return replace(again, frequency_penalty=FREQUENCY_PENALTY)
+    if isinstance(refusal, CutOffReply):
+        limit = 2 * before.max_tokens if before.max_tokens and not reply.reasoning_tokens else None
+        return replace(again, max_tokens=limit)
+    if isinstance(refusal, InvalidJson):
+        return again
+    *others, last = first.messages
+    reason = str(refusal)[:_REASON_CHARS]
+    note = f"\n\nAn earlier reply could not be used: {reason}. Reply in the requested form, and completely."
+    if n_refused > 1:
+        note += f" This is attempt {n_refused + 1}."
+    return replace(again, messages=(*others, replace(last, content=last.content + note)))
+
+
+def is_incomplete(refusal: Exception) -> bool:
+    """Return whether a refused reply may hold complete records before its end."""
+    return isinstance(refusal, CutOffReply | RepeatedReply)
+
+
+def is_short_of_limit(request: ChatRequest, reply: ChatReply) -> bool:
+    """Return whether a reply was cut off well before the request's limit: by the window, or an endpoint's own limit."""
+    return 0 < 10 * reply.output_tokens < 9 * (request.max_tokens or 0)
+
+
+def kept_part(reply: ChatReply, letter: Rejected) -> ChatReply:
+    """Return a reply with what is complete of it, to be read as if it had ended there.
+
+    Args:
+        letter: the dead letter of what is not complete.
+
+    Raises:
+        MalformedReply: nothing of it is complete.
+    """
+    text = complete_part(without_thinking(reply.text))
+    if not text:
+        raise MalformedReply("the reply was cut off before anything was complete")
+    return replace(reply, text=text, finish_reason="stop", kept_from=letter)
+
+
+def fitted(request: ChatRequest, error: ContextLengthExceeded) -> ChatRequest | None:
+    """Return a request with a lower limit, where its limit alone does not fit into the window; else None.
+
+    A limit below a quarter of what the task takes is none: a smaller part of the material is asked for then.
+    """
+    if not request.max_tokens:
+        return None
+    if error.window_tokens is None or error.prompt_tokens is None:
+        return replace(request, max_tokens=None)
+    room = error.window_tokens - error.prompt_tokens - _MARGIN_TOKENS
+    return replace(request, max_tokens=room) if request.max_tokens > room >= request.max_tokens // 4 else None
+
+
+_SAMPLE_CHARS = 4000  # characters of each text that are examined
+_MIN_READ, _MIN_WRITTEN = 200, 80  # letters needed in the source and in the reply
+_MIN_MAIN_SHARE, _MAX_FOREIGN_SHARE = 0.85, 0.2  # share of one script in the source, and its largest share in the reply
+_MIN_WORDS, _MIN_COMMON = 40, 6  # words needed, and distinct common words of a language among them
+_MIN_OWN_SHARE, _MAX_OTHER_SHARE = 0.2, 0.04  # share of common words: of the language of the text, of another language
+
+_SCRIPTS: Mapping[str, str] = {
+    "Latin": "A-Za-zÀ-ÖØ-öø-ɏḀ-ỿ",
+    "Cyrillic": "Ѐ-ԯ",
+    "Greek": "Ͱ-Ͽἀ-῾",
+    "Arabic": "\u0600-\u06ff\u0750-\u077f\ufb50-\ufdff\ufe70-\ufefc",
+    "Hebrew": "\u0590-\u05ff",
+    "Devanagari": "\u0900-\u097f",
+    "Thai": "\u0e00-\u0e7f",
+    "Chinese or Japanese": "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff",
+    "Korean": "\u1100-\u11ff\uac00-\ud7af",
+}
+_LETTERS = {name: re.compile(f"[{letters}]") for name, letters in _SCRIPTS.items()}
+_KANA = re.compile("[\u3041-\u30fa]")
+_ASCII = re.compile(r"[\x00-\x7f]+")
+_NO_LETTERS = bytes(code for code in range(128) if not chr(code).isalpha())
+_WORD = re.compile(r"[^\W\d_]+")
+
+# Words that make up much of any text in one language and stand in few texts of the others.
+_COMMON: Mapping[str, frozenset[str]] = {
+    name: frozenset(words.split())
+    for name, words in {
+        "English": "the and of to is was that with for from by which are were this his her their has have as at",
+        "German": "der und ist das den dem von mit zu ein eine einer eines des sich auf für nicht wird als auch bei im",
+        "French": "le les et est des du une dans par qui que pour sur avec au aux ce cette sont été ses sa il elle",
+        "Spanish": "el los las y es del una que en por con para como su sus se lo al fue está son más entre",
+        "Italian": "il gli è di che della delle dei del nel nella con per una sono come dal dalla alla si suo ed",
+        "Portuguese": "os um uma do da dos das em no na que com para por é são como foi seu sua ao pelo pela mais não",
+        "Dutch": "het een van en is dat op te met voor zijn niet aan door wordt als bij ook naar deze werd",
+        "Swedish": "och att det som en ett av är på för med den till inte har om var från hans",
+        "Polish": "na się jest do nie że przez to jak oraz od który która jego dla był po są",
+    }.items()
+}
+
+
+def other_language(written: Iterable[str], read: str) -> str:
+    """Return a message if the descriptions and the text are clearly in different languages, else an empty text.
+
+    Args:
+        written: the descriptions of one reply.
+        read: what the model was given to read.
+
+    >>> other_language(["孙悟空是花果山水帘洞的美猴王，神通广大。" * 5], "The monk went west. " * 20)
+    'the descriptions are in Chinese or Japanese script, the text is in Latin script'
+    """
+    written_text = " ".join(written)[:_SAMPLE_CHARS]
+    text = read[:_SAMPLE_CHARS]
+    here, there = _scripts(written_text), _scripts(text)
+    if here.total() < _MIN_WRITTEN or there.total() < _MIN_READ:
+        return ""
+    own, n_own = there.most_common(1)[0]
+    used, n_used = here.most_common(1)[0]
+    if n_own < _MIN_MAIN_SHARE * there.total():
+        return ""
+    if here[own] <= _MAX_FOREIGN_SHARE * here.total() and n_used > here.total() / 2:
+        return f"the descriptions are in {used} script, the text is in {own} script"
+    if own == used == "Latin":
+        written_words, words = _words(written_text), _words(text)
+        text_language = _language(words)
+        if text_language and _share(written_words, text_language, least=0) <= _MAX_OTHER_SHARE:
+            reply_language = _language(written_words)
+            return f"the descriptions are in {reply_language}, the text is in {text_language}" if reply_language else ""
+    if own == used == "Chinese or Japanese" and _kana(text) > 0.2 and _kana(written_text) == 0:
+        return "the descriptions are in Chinese, the text is in Japanese"
+    return ""
+
+
+def _scripts(text: str) -> Counter[str]:
+    """Return letters by script. Most texts are mostly ASCII, so that is counted apart, and fast."""
+    found = Counter({"Latin": len(text.encode("ascii", "ignore").translate(None, _NO_LETTERS))})
+    if not text.isascii():
+        rest = _ASCII.sub("", text)
+        found.update({name: len(letters.findall(rest)) for name, letters in _LETTERS.items()})
+    return found
+
+
+def _kana(text: str) -> float:
+    return len(_KANA.findall(text)) / max(len(_LETTERS["Chinese or Japanese"].findall(text)), 1)
+
+
+def _words(text: str) -> Counter[str]:
+    return Counter(_WORD.findall(text.lower()))
+
+
+def _language(words: Counter[str]) -> str:
+    """Return the language that a text in Latin script is surely in, or an empty text."""
+    shares = sorted(((_share(words, name, _MIN_COMMON), name) for name in _COMMON), reverse=True)
+    (best, name), (second, _) = shares[0], shares[1]
+    return name if best >= _MIN_OWN_SHARE and best > 1.8 * second else ""
+
+
+def _share(words: Counter[str], language: str, least: int) -> float:
+    """Return the share of words among the commonest of a language; 0 for few words, or fewer kinds than `least`."""
+    n_words = words.total()
+    counts = [words[word] for word in _COMMON[language] if word in words]
+    return sum(counts) / n_words if n_words >= _MIN_WORDS and len(counts) >= least else 0.0

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.access import spans
-from hirag_dist.core.arrays import compiled
-from hirag_dist.core.cooperative import Steps, all_at_once
+from hirag_dist.core.arrays import Steps, all_at_once, compiled
 from hirag_dist.core.graph.shortest_paths import entry_of
 from hirag_dist.core.retrieval.levels import CommunityIndex, filtered_product, keep_best, product
 from hirag_dist.core.retrieval.source_ranking import RelationProvenance

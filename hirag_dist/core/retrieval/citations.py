@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import Final
 
 from hirag_dist.core.retrieval.places import character_place
-from hirag_dist.core.text.line_breaks import unwrapped
+from hirag_dist.core.text.normalize import unwrapped
 from hirag_dist.types import Citation, Place, Retrieval, SourceItem
 
 

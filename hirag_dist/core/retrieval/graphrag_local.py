@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.access import spans
-from hirag_dist.core.cooperative import Steps
+from hirag_dist.core.arrays import Steps
 from hirag_dist.core.graph.pagerank import WalkGraph
 from hirag_dist.core.retrieval.bridge import Parallel, further_relations
 from hirag_dist.core.retrieval.levels import CommunityIndex, RankedCommunity

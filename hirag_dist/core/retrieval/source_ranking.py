@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.access import HIDDEN, spans
-from hirag_dist.core.cooperative import Steps
+from hirag_dist.core.arrays import Steps
 from hirag_dist.core.graph.pagerank import TOLERANCE, VisibleEdges, WalkBuffers, WalkGraph, pagerank_steps
 from hirag_dist.types import AccessFilter, FloatVector, IntVector
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy.cluster.hierarchy import linkage
 
 from hirag_dist.core.arrays import compiled_apart
-from hirag_dist.core.prompts.evaluation_requests import answer_claims_request, parse_list
+from hirag_dist.core.prompts.requests import answer_claims_request, parse_list
 from hirag_dist.core.text.normalize import UNSPACED
 from hirag_dist.evaluation.answer_collections import AnswerCollections
 from hirag_dist.evaluation.board import NOTE, Board, all_pairs, comparison, mean_table

@@ -17,10 +17,10 @@ import numpy as np
 
 from hirag_dist.composition.models import shares
 from hirag_dist.config.model import Config
-from hirag_dist.core.prompts.evaluation_requests import judge_request
-from hirag_dist.core.prompts.evaluation_templates import CRITERIA
 from hirag_dist.core.prompts.records import json_object
 from hirag_dist.core.prompts.reply_validation import MalformedReply, usable_text
+from hirag_dist.core.prompts.requests import judge_request
+from hirag_dist.core.prompts.templates import CRITERIA
 from hirag_dist.core.text.normalize import count_noun, one_line
 from hirag_dist.errors import ConfigError, InputError
 from hirag_dist.evaluation.answer_collections import AnswerCollections, add_made, add_recorded
@@ -33,25 +33,13 @@ from hirag_dist.types import ChatReply, ChatRequest, Rejected
 
 FIRST, SECOND, TIE = 1, 2, 0
 
-_ONE = r"1|a|one|first|①|１"
-_TWO = r"2|b|two|second|②|２"
-_NOUN = r"(?:answer|response|assistant|option|candidate|system|model|text|the)"
-_FORMS: Final = tuple(
-    (winner, re.compile(rf"(?:the\s+)?(?:{_NOUN}\s*[-_#:]?\s*)?(?:{names})(?:\s+{_NOUN})?(?:\s+(?:wins|is\s+better))?"))
-    for winner, names in ((FIRST, _ONE), (SECOND, _TWO))
+_WINNER: Final = re.compile(
+    r"(?:the )?(?:(?:answer|response|assistant|option|model) ?)?(1|a|one|first|2|b|two|second)(?: (?:answer|response))?"
+    r"|(?:it['’]s |it is )?(?:a )?(?:tie|tied|draw|equal|same|similar|both|neither|none|0|c)(?: answers)?"
 )
-_TIE: Final = re.compile(
-    r"(?:it(?:['’]s|\s+is)\s+)?(?:a\s+)?(?:tie|draw)|tied|drawn|even|equal(?:s|ly)?|same|similar|0|c|no(?:\s+winner|ne)"
-    r"|(?:both|neither)(?:\s+answers?)?|both\s+are\s+equal|unentschieden|égalité|empate|pareggio|ничья|平局|引き分け"
-    r"|무승부"
-)
+_FIRST_NAMES: Final = ("1", "a", "one", "first")
 _BARE_LIST: Final = re.compile(r"\A\s*(?:```\w*\s*)?(\[\s*\{.*\}\s*,?\s*\])\s*(?:```)?\s*\Z", re.DOTALL)
-_ITEM: Final = re.compile(r"\A\s*(?:\(?\d{1,2}[.)]\s+|[-*•#>]+\s*)+")
-_EDGES = " \t\r\n\"'`*_.,;:!()[]{}<>“”‘’«»"
-_WINNER_KEYS = ("winner", "better", "verdict", "preferred", "choice", "decision", "result", "answer")
-_REASON_KEYS = ("reason", "explanation", "reasoning", "rationale", "justification", "why")
-_CRITERION_KEYS = ("criterion", "criteria", "dimension", "metric", "measure", "name")
-_ROUNDED = {1.0: FIRST, 2.0: SECOND, 0.0: TIE}
+_EDGES = " \t\r\n\"'`*_.,;:!()[]{}<>#-•“”‘’«»"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,116 +59,61 @@ def winner_of(said: object) -> int | None:
     >>> winner_of("**Answer 2**"), winner_of("[[A]]"), winner_of("tie"), winner_of("Answer 1 or Answer 2")
     (2, 1, 0, None)
     """
-    if isinstance(said, bool) or said is None:
+    named = _WINNER.fullmatch(_key(said)) if isinstance(said, str | int) else None
+    if named is None:
         return None
-    if isinstance(said, int | float):
-        return _ROUNDED.get(float(said))
-    if not isinstance(said, str):
-        return None
-    shown = one_line(said).strip(_EDGES)
-    text = shown.casefold()
-    if _TIE.fullmatch(text):
+    if named[1] is None:
         return TIE
-    for winner, form in _FORMS:
-        if form.fullmatch(text):
-            return winner
-    return None
+    return FIRST if named[1] in _FIRST_NAMES else SECOND
 
 
 def parse_verdicts(reply: ChatReply, criteria: Sequence[str]) -> dict[str, Verdict]:
     """Return a judge's verdict on every criterion, in the order of `criteria`.
 
-    Read are the requested form, its list alone, an object with a key for each criterion, one with a bare winner where
-    one criterion was asked for, and lines "criterion: winner". What else is said is left out.
+    Read are the requested form, its list alone, an object with a key for each criterion, and lines "criterion: winner".
+    What else is said is left out.
 
     Raises:
         MalformedReply: the reply can't be used, or a criterion has no plain verdict, or two that contradict each other.
     """
-    text = usable_text(reply)
-    bare = _BARE_LIST.match(text)
-    data = json_object(f'{{"verdicts": {bare[1]}}}' if bare else text)
-    found = _from_lines(text, criteria) if data is None else _from_object(data, criteria)
+    said: dict[str, list[dict[str, Any]]] = {}
+    for entry in _entries(usable_text(reply)):
+        said.setdefault(_key(entry.get("criterion")).removesuffix(" winner"), []).append(entry)
     verdicts: dict[str, Verdict] = {}
     for criterion in criteria:
-        said = found.get(criterion, [])
-        winners = {winner_of(winner) for winner, _ in said}
-        if not said:
+        entries = said.get(_key(criterion), [])
+        winners = {winner_of(entry.get("winner")) for entry in entries}
+        if not entries:
             raise MalformedReply(f"there is no verdict on {criterion}")
-        if None in winners:
-            raise MalformedReply(f"the winner of {criterion} is not 1, 2 or tie: {one_line(str(said[0][0]))[:60]}")
-        if len(winners) > 1:
+        if len(winners) > 1 and None not in winners:
             raise MalformedReply(f"there are contradicting verdicts on {criterion}")
-        winner = winners.pop()
-        assert winner is not None
-        verdicts[criterion] = Verdict(winner, said[0][1])
+        winner = winners.pop() if len(winners) == 1 else None
+        if winner is None:
+            shown = one_line(str(entries[0].get("winner")))[:60]
+            raise MalformedReply(f"the winner of {criterion} is not 1, 2 or tie: {shown}")
+        reason = entries[0].get("reason") or entries[0].get("explanation")
+        verdicts[criterion] = Verdict(winner, reason if isinstance(reason, str) else "")
     return verdicts
 
 
-_Said = dict[str, list[tuple[object, str]]]
+def _entries(text: str) -> list[dict[str, Any]]:
+    """Return what a reply says of each criterion, with the keys "criterion" and "winner" where they are given."""
+    bare = _BARE_LIST.match(text)
+    data = json_object(f'{{"verdicts": {bare[1]}}}' if bare else text)
+    if data is None:
+        lines = [line.partition(":") for line in text.splitlines()]
+        return [{"criterion": name, "winner": said} for name, _, said in lines if said.strip()]
+    verdicts = {_key(name): value for name, value in data.items()}.get("verdicts", data)
+    if isinstance(verdicts, dict):
+        pairs = ((name, said if isinstance(said, dict) else {"winner": said}) for name, said in verdicts.items())
+        verdicts = [{"criterion": name} | said for name, said in pairs]
+    listed = verdicts if isinstance(verdicts, list) else []
+    return [{_key(name): said for name, said in entry.items()} for entry in listed if isinstance(entry, dict)]
 
 
-def _from_object(data: Mapping[str, Any], criteria: Sequence[str]) -> _Said:
-    folded = {_key(name): value for name, value in data.items()}
-    inner = folded.get("verdicts")
-    if isinstance(inner, dict):  # by criterion, not in a list
-        folded = {_key(name): value for name, value in inner.items()}
-    listed = next((value for value in folded.values() if _holds_objects(value)), None)  # other lists may hold reasons
-    found: _Said = {}
-    if listed is not None:
-        for item in listed:
-            if isinstance(item, dict):
-                entry = {_key(name): value for name, value in item.items()}
-                named = _criterion(_first(entry, _CRITERION_KEYS), criteria)
-                if named:
-                    found.setdefault(named, []).append(_entry(entry))
-        return found
-    for name, value in folded.items():
-        named = _criterion(name, criteria)
-        if named:
-            entry = {_key(part): said for part, said in value.items()} if isinstance(value, dict) else {"winner": value}
-            found.setdefault(named, []).append(_entry(entry))
-    if not found and len(criteria) == 1 and _first(folded, _WINNER_KEYS) is not None:
-        found[criteria[0]] = [_entry(folded)]
-    return found
-
-
-def _holds_objects(value: object) -> bool:
-    return isinstance(value, list) and any(isinstance(item, dict) for item in value)
-
-
-def _from_lines(text: str, criteria: Sequence[str]) -> _Said:
-    found: _Said = {}
-    for line in text.splitlines():
-        name, mark, rest = _ITEM.sub("", line).partition(":")
-        named = _criterion(name, criteria)
-        if mark and named and rest.strip():
-            found.setdefault(named, []).append((rest, ""))
-    if not found and len(criteria) == 1:
-        boxed = re.findall(r"\[\[\s*([^\[\]]{1,20}?)\s*\]\]", text)
-        if boxed:
-            found[criteria[0]] = [(boxed[-1], "")]
-    return found
-
-
-def _entry(entry: Mapping[str, Any]) -> tuple[object, str]:
-    reason = _first(entry, _REASON_KEYS)
-    return _first(entry, _WINNER_KEYS), reason if isinstance(reason, str) else ""
-
-
-def _first(entry: Mapping[str, Any], keys: Sequence[str]) -> Any:
-    return next((entry[key] for key in keys if entry.get(key) is not None), None)
-
-
-def _criterion(name: object, criteria: Sequence[str]) -> str | None:
-    """Return the criterion that a name means; a judge may write "Overall Winner"."""
-    if not isinstance(name, str):
-        return None
-    folded = _key(name)
-    return next((each for each in criteria if folded.removesuffix("winner").strip() == _key(each)), None)
-
-
-def _key(name: str) -> str:
-    return one_line(name.replace("_", " ")).strip(_EDGES).casefold()
+def _key(name: object) -> str:
+    """Return a name, a number or a winner in the form in which they are compared."""
+    return one_line(str(name).replace("_", " ")).strip(_EDGES).casefold()
 
 
 ROLE: Final = "judge"

@@ -20,8 +20,8 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import asdict, dataclass
 from typing import Any, BinaryIO, Literal
 
-from hirag_dist.core.prompts.answer_requests import short_answer_request
 from hirag_dist.core.prompts.reply_parsing import parse_text
+from hirag_dist.core.prompts.requests import short_answer_request
 from hirag_dist.core.retrieval.context import RECORD_LETTERS, UNKNOWN_ANSWER
 from hirag_dist.core.text.normalize import UNSPACED, count_noun, one_line
 from hirag_dist.core.text.tokens import encoding

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from hirag_dist.core.prompts.evaluation_requests import listing_request, parse_list
+from hirag_dist.core.prompts.requests import listing_request, parse_list
 from hirag_dist.core.text.normalize import count_noun, one_line, shorten
 from hirag_dist.errors import InputError
 from hirag_dist.evaluation.kinds.claims import rouge_tokens

@@ -19,6 +19,7 @@ from hirag_dist.storage.spill import SpillFile
 from hirag_dist.types import FloatMatrix, IntVector, Rejected
 
 _BLOCK_ROWS = 16_384  # that are put in order at a time
+ENTITIES_PER_TASK, CHUNKS_PER_TASK = 1024, 256
 
 
 def vector_table(ids: pa.ChunkedArray, vectors: FloatMatrix) -> pa.Table:
@@ -86,7 +87,7 @@ class EmbedEntities:
 
     name: ClassVar[str] = "embed_entities"
     version: ClassVar[int] = 2
-    split: ClassVar[Split] = ByRows(1024)
+    split: ClassVar[Split] = ByRows(ENTITIES_PER_TASK)
 
     class Inputs(TableSet):
         entities: Annotated[Dataset, ENTITIES]
@@ -110,7 +111,7 @@ class EmbedChunks:
 
     name: ClassVar[str] = "embed_chunks"
     version: ClassVar[int] = 2
-    split: ClassVar[Split] = ByRows(256)
+    split: ClassVar[Split] = ByRows(CHUNKS_PER_TASK)
 
     class Inputs(TableSet):
         chunks: Annotated[Dataset, CHUNKS]

@@ -17,11 +17,11 @@ from hirag_dist.core.entities.merging import (
     merge_relations,
 )
 from hirag_dist.core.entities.summaries import split_descriptions
+from hirag_dist.core.prompts.reply_limits import cut_text
 from hirag_dist.core.prompts.reply_parsing import parse_text
 from hirag_dist.core.prompts.templates import Prompts, describe_request
 from hirag_dist.core.text.ids import entity_id, relation_id
 from hirag_dist.core.text.normalize import one_line
-from hirag_dist.core.windows import cut_text
 from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.stage import ByKey, ByRows, Services, Split, Tables, gather_calls, reject_row
 from hirag_dist.schemas import ENTITIES, MENTIONS, REJECTS, RELATION_MENTIONS, RELATIONS

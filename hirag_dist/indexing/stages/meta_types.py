@@ -8,10 +8,10 @@ from typing import Annotated, ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hirag_dist.core.prompts.reply_limits import cut_evenly
 from hirag_dist.core.prompts.reply_parsing import parse_meta_types
 from hirag_dist.core.prompts.templates import Prompts, meta_types_request
 from hirag_dist.core.text.normalize import one_line, shorten
-from hirag_dist.core.windows import cut_evenly
 from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.stage import ByRows, Services, Split, Tables, Whole, reject_row
 from hirag_dist.schemas import CHUNKS, REJECTS

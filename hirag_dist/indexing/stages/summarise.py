@@ -8,9 +8,9 @@ from typing import Annotated, Any, ClassVar
 
 import pyarrow as pa
 
+from hirag_dist.core.prompts.reply_limits import cut_evenly
 from hirag_dist.core.prompts.reply_parsing import SummaryReply, parse_summary
 from hirag_dist.core.prompts.templates import PACKED, Prompts, summary_request
-from hirag_dist.core.windows import cut_evenly
 from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.stage import ByRows, Services, Split, Tables, reject_row
 from hirag_dist.indexing.stages.memberships import CLUSTER_MEMBERS

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from hirag_dist.config.model import Config, EndpointConfig
 from hirag_dist.core.text.tokens import counter, encoding
@@ -15,7 +16,7 @@ from hirag_dist.protocols import ChatModel, Embedder, Reranker
 
 if TYPE_CHECKING:
     from hirag_dist.llm.endpoints.openai_client import EndpointSettings
-    from hirag_dist.llm.reranking import PaidReranker
+    from hirag_dist.llm.endpoints.rerank import RerankEndpoint
 
 
 def make_chat_model(name: str, config: Config, spending: bool = False) -> ChatModel:
@@ -100,7 +101,7 @@ def make_local_reranker(name: str, config: Config) -> Reranker | None:
     return OnnxReranker(str(endpoint.path), endpoint.context_window)
 
 
-def make_reranker(name: str, config: Config) -> PaidReranker:
+def make_reranker(name: str, config: Config) -> RerankEndpoint:
     """Return the reranker at an address, without limits.
 
     Raises:
@@ -128,20 +129,13 @@ def endpoint_settings(name: str, endpoint: EndpointConfig, config: Config, spend
             key = Path(endpoint.api_key_file).read_text(encoding="utf-8").strip()
         except OSError as error:
             raise ConfigError(f"endpoint {name!r}: cannot read api_key_file: {error}") from error
-    return EndpointSettings(
-        name=name,
-        base_url=str(endpoint.base_url),
-        api_key=key,
-        model=str(endpoint.model),
-        silence_timeout_s=endpoint.silence_timeout_s,
-        first_token_timeout_s=endpoint.first_token_timeout_s,
-        temperature=endpoint.temperature,
-        max_tokens_field=endpoint.max_tokens_field,
-        context_window=endpoint.context_window,
-        structured="none" if endpoint.output == "delimited" else endpoint.output,
-        key_header=endpoint.key_header or "",
-        extra_query=endpoint.extra_query,
-        extra_body=endpoint.extra_body,
-        batch_size=endpoint.batch_size,
-        max_reply_tokens=endpoint.max_reply_tokens or (MAX_REPLY_TOKENS if spending else None),
-    )
+    names = {field.name for field in fields(EndpointSettings)}
+    settings: dict[str, Any] = {key: value for key, value in endpoint if key in names}
+    settings |= {
+        "name": name,
+        "api_key": key,
+        "structured": "none" if endpoint.output == "delimited" else endpoint.output,
+        "key_header": endpoint.key_header or "",
+        "max_reply_tokens": endpoint.max_reply_tokens or (MAX_REPLY_TOKENS if spending else None),
+    }
+    return EndpointSettings(**settings)

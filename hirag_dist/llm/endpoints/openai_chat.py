@@ -11,11 +11,17 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
-from hirag_dist.core.prompts.reply_limits import array_schema, integer_schema, object_schema, text_schema
+from hirag_dist.core.prompts.reply_limits import (
+    RATIO,
+    array_schema,
+    integer_schema,
+    object_schema,
+    reply_room,
+    text_schema,
+)
 from hirag_dist.core.prompts.reply_validation import INVALID_JSON, LOOP_CHARS, is_stuck
 from hirag_dist.core.prompts.templates import reply_schema
 from hirag_dist.core.text.thinking import ThinkingReader, without_thinking
-from hirag_dist.core.windows import RATIO, reply_room
 from hirag_dist.errors import ModelUnavailable, UnusableReply
 from hirag_dist.llm.endpoints.openai_client import DONE, EndpointClient, EndpointRefused, EndpointSettings, error_codes
 from hirag_dist.llm.endpoints.openai_replies import (

@@ -74,26 +74,14 @@ _SPAN_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 @dataclass(frozen=True, slots=True)
 class EndpointSettings:
-    """One model behind one address.
+    """One model behind one address. What is a key of an endpoint in the configuration has its meaning there.
 
     Attributes:
         name: what the configuration calls the endpoint; for messages.
-        base_url: up to and with `/v1`.
         api_key: empty where the endpoint wants none; never shown.
-        model: the name that the endpoint knows the model by.
-        silence_timeout_s: Maximum seconds between two tokens of a streamed reply.
-        first_token_timeout_s: Maximum seconds until the first token, and until the whole of an answer that is no
-            stream. The server's own queue and the reading of a long prompt are part of it.
-        temperature: None is not sent (reasoning models refuse it).
         max_reply_tokens: Maximum tokens of any reply; requests may have a lower limit of their own.
-        max_tokens_field: the name of the reply limit in the request.
-        context_window: Tokens of a prompt and its reply together; None where it is not known.
         structured: whether `json_schema` is asked for; auto: `OpenAiChat.supports_forms` finds out.
         key_header: the header that carries api_key; empty for `Authorization: Bearer`.
-        extra_query: parameters of the query of every request.
-        extra_body: sent with every request as it is; wins over our fields.
-        encoding: of the model's tokens, for the counting function.
-        batch_size: texts in one embedding request.
         batch_tokens: tokens in one embedding request.
         text_tokens: tokens of one embedded text; a longer one is cut.
 
@@ -115,7 +103,6 @@ class EndpointSettings:
     key_header: str = ""
     extra_query: Mapping[str, str] = field(default_factory=dict)
     extra_body: Mapping[str, Any] = field(default_factory=dict)
-    encoding: str = "o200k_base"
     batch_size: int = 128
     batch_tokens: int = 250_000
     text_tokens: int = 8191

@@ -1,5 +1,6 @@
-"""Rerankers behind an endpoint: the `/rerank` of Cohere, Jina, vLLM and LiteLLM, and that of Text Embeddings Inference.
+"""Rerankers behind an endpoint, within its rate limits.
 
+These are the `/rerank` of Cohere, Jina, vLLM and LiteLLM, and that of Text Embeddings Inference.
 Documents: https://docs.cohere.com/reference/rerank, https://jina.ai/reranker,
 https://docs.vllm.ai/en/latest/serving/openai_compatible_server.html,
 https://huggingface.github.io/text-embeddings-inference.
@@ -7,24 +8,43 @@ https://huggingface.github.io/text-embeddings-inference.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import UnusableReply
+from hirag_dist.llm.call import Call, CallContext, CallReply, PricedByToken
 from hirag_dist.llm.endpoints.openai_client import EndpointClient, EndpointRefused, EndpointSettings
 from hirag_dist.llm.endpoints.openai_replies import UnusableField, parse_usage, text_index
-from hirag_dist.llm.reranking import Reranked
-from hirag_dist.types import FloatVector
+from hirag_dist.llm.retry import RetriedCalls
+from hirag_dist.types import FloatVector, RateLimits
 
 _PATH = "/rerank"
 _RESULTS = "results"
+_ROLE = "rerank"
+
+
+@dataclass(frozen=True, slots=True)
+class Reranked:
+    """The reply to one request.
+
+    Attributes:
+        scores: (n_texts,) relevance, larger is better.
+        input_tokens: tokens that the endpoint reports; None if it reports none.
+        rate_limits: the limits that the endpoint's headers named.
+    """
+
+    scores: FloatVector
+    input_tokens: int | None = None
+    rate_limits: RateLimits | None = None
 
 
 class RerankEndpoint:
-    """A reranker over one endpoint. Implements `llm.reranking.PaidReranker`.
+    """A reranker over one endpoint.
 
     The first request has the fields of Cohere. An endpoint that asks for `texts` instead gets those of Text Embeddings
     Inference from then on.
@@ -95,3 +115,67 @@ def parse_scores(data: Mapping[str, Any], n_texts: int) -> FloatVector:
             raise UnusableField("a score that is no finite number")
         scores[text_index(item["index"])] = score
     return scores
+
+
+@dataclass(frozen=True)
+class PricedReranker(PricedByToken[RerankEndpoint]):
+    """A reranker at an endpoint. Implements `llm.call.CallTarget`."""
+
+    operation: ClassVar[str] = "rerank"
+
+    async def ping(self, call: RerankCall) -> bool:
+        """Return False: a request of one text is as good as any."""
+        return False
+
+    async def send(self, call: RerankCall) -> CallReply[Reranked]:
+        """Send one request and count its cost."""
+        question, texts = call.payload
+        reranked = await self.model.request(question, texts)
+        used = call.tokens if reranked.input_tokens is None else reranked.input_tokens
+        return self.counted(call, reranked, used, reranked.rate_limits)
+
+
+RerankCall = Call[tuple[str, Sequence[str]], Reranked]
+
+
+class LimitedReranker:
+    """Asks a reranker within its limits. Implements `protocols.Reranker`.
+
+    Args:
+        count_tokens: counts a text; the endpoint reads the question again with each.
+    """
+
+    max_texts = 50
+
+    def __init__(
+        self,
+        target: PricedReranker,
+        retried: RetriedCalls,
+        count_tokens: Callable[[str], int],
+        context: CallContext | None = None,
+    ) -> None:
+        self._target = target
+        self._retried = retried
+        self._count = count_tokens
+        self._context = CallContext() if context is None else context
+
+    async def scores(self, question: str, texts: Sequence[str]) -> FloatVector:
+        """Return (n_texts,) relevance of texts to a question, larger is better; the requests run at the same time.
+
+        Raises:
+            ModelError: the endpoint does not answer, or refuses a request.
+            BudgetReached: a request would pass a spending limit.
+        """
+        size = self._target.model.batch_size
+        parts = [texts[start : start + size] for start in range(0, len(texts), size)]
+        found = await asyncio.gather(*(self._scores(question, part) for part in parts))
+        return np.concatenate([np.zeros(0), *found])
+
+    async def close(self) -> None:
+        """Close connections."""
+        await self._target.model.close()
+
+    async def _scores(self, question: str, texts: Sequence[str]) -> FloatVector:
+        tokens = len(texts) * self._count(question) + sum(map(self._count, texts))
+        call: RerankCall = Call((question, texts), [self._target], _ROLE, tokens, 2 * tokens, context=self._context)
+        return (await self._retried(call)).value.scores

@@ -24,9 +24,8 @@ from hirag_dist.llm.reply_store.block_format import (
     segment_name,
     unpack_value,
 )
-from hirag_dist.llm.reply_store.reader import LedgerReader
+from hirag_dist.llm.reply_store.reader import LedgerReader, scan_log
 from hirag_dist.llm.reply_store.segment import open_segment, write_segment
-from hirag_dist.llm.reply_store.write_ahead_log import scan_log
 from hirag_dist.storage.file_locks import FileLock
 from hirag_dist.storage.layout import LEDGER, PURGED
 from hirag_dist.storage.store import Store

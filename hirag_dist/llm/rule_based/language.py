@@ -11,8 +11,8 @@ from enum import StrEnum
 from functools import lru_cache
 from importlib.resources import files
 
-from hirag_dist.core.text.line_breaks import unwrapped
 from hirag_dist.core.text.normalize import UNSPACED as UNSPACED_CHARS
+from hirag_dist.core.text.normalize import unwrapped
 from hirag_dist.core.text.terms import MARKS
 
 

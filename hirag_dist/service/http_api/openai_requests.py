@@ -22,7 +22,7 @@ from typing import Any, TypeAlias, TypeVar
 from google.protobuf import json_format
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from hirag_dist.core.prompts.answer_requests import EARLIER, LAST_REPLY, QUESTION
+from hirag_dist.core.prompts.requests import EARLIER, LAST_REPLY, QUESTION
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire.records import MODES
 

@@ -33,8 +33,8 @@ from hirag_dist.service.http_api.gateway import (
     error_of,
     http_status,
 )
+from hirag_dist.service.options import PageOptions
 from hirag_dist.service.request_gate import SERVICE, SERVICE_NAME
-from hirag_dist.service.web.options import PageOptions
 from hirag_dist.wire.error_status import DeadlinePassed, Overloaded
 
 logger = logging.getLogger(__name__)

@@ -1,7 +1,7 @@
 """Tokens and forms of records as rendered in contexts, found once when a snapshot is published.
 
 Counting the tokens of a record takes longer than retrieving it, and so does the search of a text for what could pass
-for a record or a citation. Both results are one number: tokens × 4 + form (`core.retrieval.record_texts`).
+for a record or a citation. Both results are one number: tokens × 4 + form (`core.retrieval.context`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hirag_dist.core.retrieval.record_texts import (
+from hirag_dist.core.retrieval.context import (
     PLAIN,
     UNKNOWN_FORM,
     community_text,

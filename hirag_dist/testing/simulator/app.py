@@ -4,35 +4,112 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import itertools
 import logging
 import signal
-import threading
-from collections.abc import Awaitable, Callable
-from dataclasses import asdict
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
 from types import TracebackType
 from typing import Any
 
 from aiohttp import web
 
+from hirag_dist._loop_thread import LoopThread
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.llm.endpoints.hashing import HashingEmbedder
 from hirag_dist.llm.rule_based import reply_to
 from hirag_dist.protocols import Embedder
-from hirag_dist.testing.simulator.answering import Answers, Reply, Structured
-from hirag_dist.testing.simulator.handlers import CallHandlers, json_response, total
-from hirag_dist.testing.simulator.openai_schema import ApiError, server_error
-from hirag_dist.testing.simulator.options import SimulatorOptions
-
-MODELS = ("extractive", "hashing")
+from hirag_dist.testing.simulator.openai_schema import (
+    AnsweredEmbedding,
+    AnsweredPrompt,
+    Answers,
+    ApiError,
+    Reply,
+    Structured,
+    chat_body,
+    chat_events,
+    digest,
+    dump,
+    server_error,
+)
+from hirag_dist.testing.simulator.options import (
+    CHAT_FAULTS,
+    EMBEDDING_FAULTS,
+    FAIL,
+    HANG,
+    MALFORMED,
+    TRUNCATE,
+    FaultPlan,
+    LimitExceeded,
+    SimulatedLimits,
+    SimulatorOptions,
+    damaged,
+    failure,
+    plan_of,
+    retry_headers,
+    truncated,
+)
 
 logger = logging.getLogger(__name__)
-_MAX_BODY_BYTES = 64 * 1024 * 1024
+CHAT, EMBEDDINGS = "/v1/chat/completions", "/v1/embeddings"
+MODELS = ("extractive", "hashing")
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_MAX_BODY_BYTES = 64 * 1024 * 1024
+_DRAIN_S = 2.0
+_LOOK_S = 0.05  # how often a call that hangs looks whether its caller is still there
+
+
+@dataclass(slots=True)
+class CallCounts:
+    """Counts of one kind of call.
+
+    Attributes:
+        calls: answered with 200.
+        input_tokens: Prompt tokens of the answered calls.
+        rate_limited: got a 429.
+        errors: got another 4xx or a 5xx.
+        abandoned: were done, and the caller had hung up; they are in no other count.
+        repeats: Answered calls whose request had been answered before: paid twice.
+        faults: how many were given, by kind.
+        most_in_flight: the highest that in_flight was.
+    """
+
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    rate_limited: int = 0
+    errors: int = 0
+    abandoned: int = 0
+    repeats: int = 0
+    in_flight: int = 0
+    most_in_flight: int = 0
+    faults: dict[str, int] = field(default_factory=dict)
+
+
+def total(counts: Iterable[CallCounts]) -> dict[str, Any]:
+    """Return the sums of all counts; of `most_in_flight` the largest."""
+    every = [asdict(each) for each in counts]
+    sums = {name: sum(each[name] for each in every) for name in every[0] if name != "faults"}
+    sums["most_in_flight"] = max(each["most_in_flight"] for each in every)
+    return sums | {"faults": dict(sum((Counter(each["faults"]) for each in every), Counter()))}
+
+
+@dataclass(frozen=True, slots=True)
+class CompletedCall:
+    """A reply that is ready: its body, or the server-sent events of a stream, and its tokens."""
+
+    parts: tuple[bytes, ...]
+    input_tokens: int
+    output_tokens: int = 0
+    is_stream: bool = False
 
 
 class Endpoint:
-    """The handlers, and what they remember.
+    """The handlers, what they remember and what they count.
 
     Args:
         options: how it behaves.
@@ -50,13 +127,19 @@ class Endpoint:
     ) -> None:
         self.options = options
         embedder = embedder or HashingEmbedder(dim=options.dim, seed=options.seed)
-        self._calls = CallHandlers(options, Answers(reply or reply_to, embedder, structured))
+        self._answers = Answers(reply or reply_to, embedder, structured)
+        self._counts = {CHAT: CallCounts(), EMBEDDINGS: CallCounts()}
+        self._stopping = asyncio.Event()  # calls that hang end then
+        self._gate = SimulatedLimits(options, time.monotonic)
+        self._attempts: Counter[bytes] = Counter()  # times that each request was let in
+        self._answered: set[bytes] = set()
+        self._ids = itertools.count(1)
 
     def app(self) -> web.Application:
         """Return the application."""
         app = web.Application(middlewares=[self._guard], client_max_size=_MAX_BODY_BYTES)
-        for path in self._calls.counts:
-            app.router.add_post(path, self._calls.take)
+        for path in self._counts:
+            app.router.add_post(path, self._take)
         app.router.add_get("/v1/models", self._models)
         app.router.add_get("/stats", self._stats)
         app.router.add_get("/healthz", self._healthz)
@@ -65,14 +148,11 @@ class Endpoint:
 
     def stats(self) -> dict[str, Any]:
         """Return the counts by path and their total."""
-        counts = self._calls.counts
-        return {
-            "endpoints": {path: asdict(each) for path, each in counts.items()},
-            "total": total(counts.values()),
-        }
+        endpoints = {path: asdict(each) for path, each in self._counts.items()}
+        return {"endpoints": endpoints, "total": total(self._counts.values())}
 
     async def _stop(self, app: web.Application) -> None:
-        self._calls.stopping.set()
+        self._stopping.set()
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -106,13 +186,143 @@ class Endpoint:
         return json_response({"status": "ok"})
 
     def _error(self, request: web.Request, error: ApiError, headers: dict[str, str] | None = None) -> web.Response:
-        counts = self._calls.counts.get(request.path)
+        counts = self._counts.get(request.path)
         if counts is not None and request.method == "POST":
             counts.errors += 1
         return json_response(error.body, error.status, headers)
 
+    async def _take(self, request: web.Request) -> web.StreamResponse:
+        """POST to one of the two paths: let a call in, have its reply made, deliver it, as far as its plan goes.
 
-_DRAIN_S = 2.0
+        Raises ApiError 400 for a body that cannot be answered.
+        """
+        started = time.monotonic()
+        counts = self._counts[request.path]
+        raw = await request.read()
+        key = digest(raw)
+        asked = self._answers.embedding(raw) if request.path == EMBEDDINGS else self._answers.prompt(raw)
+        denied = self._gate.enter(asked.input_tokens)
+        if denied is not None:
+            return self._refused(counts, denied)
+        attempt = self._attempts[key]
+        self._attempts[key] += 1
+        plan = plan_of(self.options, key.hex(), attempt, self._kinds(asked))
+        made = None
+        with self._let_in(counts):
+            if plan.fault is not None:
+                counts.faults[plan.fault] = counts.faults.get(plan.fault, 0) + 1
+            if plan.fault not in (FAIL, HANG):
+                made = await self._made(asked, plan)
+                self._gate.charge(made.output_tokens)
+            await asyncio.sleep(max(plan.delay_s - (time.monotonic() - started), 0.0))  # the model's time is part of it
+            if plan.fault == HANG:
+                return await self._hang(request)
+        if made is None:
+            return self._failed(counts, plan)
+        try:
+            response = None if await gone(request) else await send(request, made, self._gate.headers())
+        except ConnectionError:
+            response = None
+        if response is None:  # a caller who went while the model worked is one whose reply was in flight
+            counts.abandoned += 1
+            return web.Response()
+        counts.calls += 1
+        counts.repeats += key in self._answered
+        self._answered.add(key)
+        counts.input_tokens += made.input_tokens
+        counts.output_tokens += made.output_tokens
+        return response
+
+    @staticmethod
+    def _kinds(asked: AnsweredPrompt | AnsweredEmbedding) -> frozenset[str]:
+        """Return the faults that a call can get."""
+        if isinstance(asked, AnsweredEmbedding):
+            return EMBEDDING_FAULTS
+        # a foreign schema is a caller's probe of the endpoint's capabilities: it is asked once, and a damaged
+        # reply would change how everything after it is asked
+        return CHAT_FAULTS if asked.call.schema is None else CHAT_FAULTS - {MALFORMED, TRUNCATE}
+
+    def _refused(self, counts: CallCounts, denied: LimitExceeded) -> web.Response:
+        counts.rate_limited += 1
+        headers = self._gate.headers() | (retry_headers(denied) if self.options.limit_headers else {})
+        error = ApiError(429, denied.message, "rate_limit_exceeded", kind=denied.kind)
+        return json_response(error.body, 429, headers)
+
+    @contextmanager
+    def _let_in(self, counts: CallCounts) -> Iterator[None]:
+        counts.in_flight += 1
+        counts.most_in_flight = max(counts.most_in_flight, counts.in_flight)
+        try:
+            yield
+        finally:
+            counts.in_flight -= 1
+            self._gate.leave()
+
+    async def _made(self, asked: AnsweredPrompt | AnsweredEmbedding, plan: FaultPlan) -> CompletedCall:
+        """Return the reply, disturbed as planned."""
+        if isinstance(asked, AnsweredEmbedding):
+            return CompletedCall((await self._answers.embed(asked),), asked.input_tokens)
+        reply = self._answers.answer(asked)
+        if plan.fault == TRUNCATE:
+            reply = self._answers.resized(truncated(reply, plan.share))
+        elif plan.fault == MALFORMED:
+            reply = self._answers.resized(damaged(reply, plan.form, plan.share))
+        named = (f"chatcmpl-{self.options.seed}-{next(self._ids)}", int(time.time()))
+        call = asked.call
+        if call.stream:
+            parts = tuple(chat_events(call.model, reply, *named, call.stream_usage))
+        else:
+            parts = (dump(chat_body(call.model, reply, *named)),)
+        return CompletedCall(parts, reply.input_tokens, reply.output_tokens, call.stream)
+
+    async def _hang(self, request: web.Request) -> web.StreamResponse:
+        """Say nothing until the caller hangs up or the endpoint stops."""
+        while not await gone(request) and not self._stopping.is_set():
+            # aiohttp tells a handler that the caller went only by cancelling it, which must not happen to others
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_S):
+                    await self._stopping.wait()
+        if request.transport is not None:
+            request.transport.abort()
+        return web.Response()
+
+    def _failed(self, counts: CallCounts, plan: FaultPlan) -> web.Response:
+        failed = failure(plan.form, plan.share)
+        status = failed.error.status
+        counts.errors += 1
+        headers = self._gate.headers()
+        if failed.retry_after_s is not None and self.options.limit_headers:
+            headers["Retry-After"] = str(failed.retry_after_s)
+        if failed.page is not None:
+            return web.Response(body=failed.page, status=status, headers=headers, content_type="text/html")
+        return json_response(failed.error.body, status, headers)
+
+
+def json_response(body: object, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
+    """Return a JSON response."""
+    return web.Response(body=dump(body), status=status, headers=headers, content_type="application/json")
+
+
+async def send(request: web.Request, reply: CompletedCall, headers: Mapping[str, str]) -> web.StreamResponse:
+    """Send a reply. Raises ConnectionError when the caller has gone."""
+    if reply.is_stream:
+        own = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}
+        response = web.StreamResponse(headers={**own, **headers})
+        await response.prepare(request)
+        for part in reply.parts:
+            await response.write(part)
+    else:
+        response = web.Response(body=reply.parts[0], headers=headers, content_type="application/json")
+        await response.prepare(request)
+    await response.write_eof()
+    return response
+
+
+async def gone(request: web.Request) -> bool:
+    """Return whether the caller has closed the connection, as far as can be known now."""
+    for _ in range(2):  # the loop first has to see the end of the connection, then to act on it
+        await asyncio.sleep(0)
+    return request.transport is None or request.transport.is_closing()
 
 
 class Simulator:
@@ -196,52 +406,30 @@ class SimulatorThread:
     """
 
     def __init__(self, options: SimulatorOptions) -> None:
-        self._options = options
-        self._thread = threading.Thread(target=self._run, name="simulate-llm", daemon=True)
-        self._started = threading.Event()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._stop: asyncio.Event | None = None
-        self._failure: Exception | None = None
-        self._simulator: Simulator | None = None
+        self._simulator = Simulator(options)
+        self._thread: LoopThread | None = None
 
     def __enter__(self) -> str:
-        self._thread.start()
-        self._started.wait()
-        if self._failure is not None:
-            self._thread.join()
-            raise self._failure
-        return self._simulator.base_url if self._simulator else ""
+        self._thread = LoopThread("simulate-llm", lambda: BackendUnavailable("the simulated endpoint is closed"))
+        try:
+            self._thread.run(self._simulator.__aenter__())
+        except BaseException:
+            self._thread.close()
+            raise
+        return self._simulator.base_url
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._loop is not None and self._stop is not None:
-            self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join()
+        if self._thread is not None:
+            self._thread.run(self._simulator.__aexit__(kind, error, trace))
+            self._thread.close()
 
     def stats(self) -> dict[str, Any]:
         """Return the counts so far, as GET /stats gives them: every reply that has come is in them."""
-        if self._simulator is None or self._loop is None:
-            return {}
-        if not self._thread.is_alive():
+        if self._thread is None or not self._thread.running:
             return self._simulator.endpoint.stats()
-        return asyncio.run_coroutine_threadsafe(self._stats(self._simulator), self._loop).result()
+        return self._thread.run(self._stats())
 
-    @staticmethod
-    async def _stats(simulator: Simulator) -> dict[str, Any]:
-        return simulator.endpoint.stats()
-
-    def _run(self) -> None:
-        asyncio.run(self._serve())
-
-    async def _serve(self) -> None:
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        try:
-            async with Simulator(self._options) as simulator:
-                self._simulator = simulator
-                self._started.set()
-                await self._stop.wait()
-        except Exception as error:  # raised again where the thread was started
-            self._failure = error
-        finally:
-            self._started.set()
+    async def _stats(self) -> dict[str, Any]:
+        return self._simulator.endpoint.stats()

@@ -21,7 +21,7 @@ from hirag_dist.core.entities.summaries import (
     names_of,
     relate_equal_names,
 )
-from hirag_dist.core.hash_partition import by_partition
+from hirag_dist.core.groupby import by_partition
 from hirag_dist.core.prompts.reply_parsing import EntityRecord, MemberLink, SummaryReply
 from hirag_dist.core.text.ids import entity_id
 from hirag_dist.core.text.normalize import name_key

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hirag_dist.core.prompts.answer_requests import shorter_history
+from hirag_dist.core.prompts.requests import shorter_history
 from hirag_dist.service.http_api.openai_requests import Turn, standalone_question
 
 CONVERSATION = [Turn("user", "Who lit it?"), Turn("assistant", "The keeper."), Turn("user", "When?")]

@@ -4,9 +4,8 @@ import json
 
 import pytest
 
-from hirag_dist.core.prompts.next_attempt import complete_part
 from hirag_dist.core.prompts.reply_parsing import parse_extraction, parse_report, usable_text
-from hirag_dist.core.prompts.reply_validation import CutOffReply, MalformedReply, RepeatedReply
+from hirag_dist.core.prompts.reply_validation import CutOffReply, MalformedReply, RepeatedReply, complete_part
 from hirag_dist.types import ChatReply
 
 GRAPH = {

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hirag_dist.core.entities.claims import parse_claims
-from hirag_dist.core.prompts.evaluation_requests import parse_list
 from hirag_dist.core.prompts.packing import split_reply
 from hirag_dist.core.prompts.records import json_object, json_objects, record_lines
 from hirag_dist.core.prompts.reply_parsing import (
@@ -23,6 +22,7 @@ from hirag_dist.core.prompts.reply_parsing import (
     parse_text,
 )
 from hirag_dist.core.prompts.reply_validation import MAX_CHARS, MalformedReply
+from hirag_dist.core.prompts.requests import parse_list
 from hirag_dist.types import ChatReply
 
 

@@ -9,10 +9,17 @@ from typing import Any
 import pytest
 
 from hirag_dist.core.entities.claims import claims_request
-from hirag_dist.core.prompts.answer_requests import answer_request, map_request, reduce_request, short_answer_request
-from hirag_dist.core.prompts.evaluation_requests import answer_claims_request, judge_request, listing_request
-from hirag_dist.core.prompts.evaluation_templates import CRITERIA
+from hirag_dist.core.prompts.requests import (
+    answer_claims_request,
+    answer_request,
+    judge_request,
+    listing_request,
+    map_request,
+    reduce_request,
+    short_answer_request,
+)
 from hirag_dist.core.prompts.templates import (
+    CRITERIA,
     FORMATS,
     INSTRUCTIONS,
     PACKED,

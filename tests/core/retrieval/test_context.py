@@ -7,10 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hirag_dist.core.retrieval.citations import CitationReader
-from hirag_dist.core.retrieval.context import MakeText, citations, render_context
-from hirag_dist.core.retrieval.record_texts import (
+from hirag_dist.core.retrieval.context import (
     UNKNOWN_FORM,
+    MakeText,
+    citations,
     relation_text,
+    render_context,
     source_text,
 )
 from hirag_dist.core.text.tokens import counter

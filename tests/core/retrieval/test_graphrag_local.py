@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from hirag_dist.core.cooperative import all_at_once
+from hirag_dist.core.arrays import all_at_once
 from hirag_dist.core.graph.csr import build_graph
 from hirag_dist.core.graph.pagerank import WalkGraph
 from hirag_dist.core.retrieval.graphrag_local import community_order, relation_order, relations_at, text_order

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from hirag_dist.core.retrieval.record_texts import (
+from hirag_dist.core.retrieval.context import (
     PLAIN,
     SPACED,
     UNKNOWN_FORM,

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from hirag_dist.core.access import HIDDEN, VISIBLE
-from hirag_dist.core.cooperative import all_at_once
+from hirag_dist.core.arrays import all_at_once
 from hirag_dist.core.graph.pagerank import RESTART, WalkGraph, personalised_pagerank
 from hirag_dist.core.retrieval.source_ranking import (
     CANDIDATES,

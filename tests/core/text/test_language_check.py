@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hirag_dist.core.text.language_check import other_language
+from hirag_dist.core.prompts.reply_validation import other_language
 
 # Our own sentences about one bridge, long enough together to tell a language by.
 TEXTS = {

@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from hirag_dist.core.text.line_breaks import unwrapped
+from hirag_dist.core.text.normalize import unwrapped
 
 PROSE = (
     "It was the best of times, it was the worst of times, it was the age of wisdom, it was the age of Foolishness, "

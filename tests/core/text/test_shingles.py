@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hirag_dist.core.text.shingles import SHINGLE_WORDS, Passages, shingles, words
+from hirag_dist.core.text.terms import SHINGLE_WORDS, Passages, shingles, words
 
 TEXT = "Ada Lovelace wrote the longest of her notes\non the Analytical Engine, in 1843."
 

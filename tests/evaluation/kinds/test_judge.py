@@ -24,9 +24,9 @@ from hirag_dist.types import ChatReply
 
 TWO = ("comprehensiveness", "overall")
 WINNERS: list[tuple[int | None, list[object]]] = [
-    (FIRST, ["Answer 1", 1, 1.0, "[[A]]", "**Answer 1**", "The first answer"]),
-    (SECOND, ["2", 2, "B", "answer two", "The second response wins"]),
-    (TIE, ["It's a tie", 0, "both", "Neither", "[[C]]", "平局"]),
+    (FIRST, ["Answer 1", 1, "[[A]]", "**Answer 1**", "The first answer"]),
+    (SECOND, ["2", 2, "B", "answer two", "The second response"]),
+    (TIE, ["It's a tie", 0, "both", "Neither", "[[C]]"]),
     (None, [None, "", 3, 1.5, True, [], "12", "Answer 1 or Answer 2", "Answer 1 is not better", "Answer 1 loses"]),
     (None, ["not a tie", "Both Answer 1 and Answer 2 are good", "1, 2 or tie"]),
 ]
@@ -65,10 +65,6 @@ def test_the_requested_form_in_any_order() -> None:
 )
 def test_other_forms_that_say_the_same(text: str) -> None:
     assert read(text) == {"comprehensiveness": FIRST, "overall": SECOND}
-
-
-def test_one_criterion_needs_no_name() -> None:
-    assert read("I prefer the first: [[A]]", ("overall",)) == {"overall": FIRST}
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from hirag_dist import schemas
 from hirag_dist.core.entities.merging import inter_layer_relation, merge_entities, merge_relations
 from hirag_dist.core.entities.summaries import names_of, relate_equal_names
 from hirag_dist.core.text.ids import chunk_id, content_id, document_id, entity_id
-from hirag_dist.interop.graphrag_tables import graphrag_tables
+from hirag_dist.interop.exports import graphrag_tables
 from hirag_dist.interop.importers import ImportedGraph, read_working_folder
 
 TEXT = "Ray uses Arrow. Ray uses Arrow. Bob met Ray in 鲁迅's house."

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from hirag_dist.llm.endpoints.model_window import ModelWindow, find_model_window
+from hirag_dist.llm.capabilities import ModelWindow, find_model_window
 from hirag_dist.llm.endpoints.openai_client import EndpointSettings
 from tests.llm.endpoints.loopback import loopback
 

@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 from aiohttp import web
 
-from hirag_dist.core.prompts.next_attempt import next_attempt
-from hirag_dist.core.prompts.reply_validation import InvalidJson, usable_text
+from hirag_dist.core.prompts.reply_validation import InvalidJson, next_attempt, usable_text
 from hirag_dist.errors import EndpointUnreachable, RequestRejected, TimedOut
 from hirag_dist.llm.call import PricedModel
 from hirag_dist.llm.chat import EndpointPool

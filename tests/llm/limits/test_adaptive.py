@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hirag_dist.llm.limits.adaptive import EndpointLimits, GcraBucket
 from hirag_dist.testing.simulator import SimulatorOptions
-from hirag_dist.testing.simulator.limits import SimulatedLimits
+from hirag_dist.testing.simulator.options import SimulatedLimits
 
 
 def begins(allowance: EndpointLimits, tokens: int, until: float) -> list[float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hirag_dist.core.prompts.answer_requests import map_request, reduce_request
+from hirag_dist.core.prompts.requests import map_request, reduce_request
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.retrieval.map_reduce import AnswerPoint, MappedPart, gather_points, parse_points
 from hirag_dist.llm.rule_based import reply_to

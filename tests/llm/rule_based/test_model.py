@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from hirag_dist.core.prompts.answer_requests import answer_request
+from hirag_dist.core.prompts.requests import answer_request
 from hirag_dist.core.prompts.templates import Prompts, extraction_request, report_request, summary_request
 from hirag_dist.errors import RequestRejected
 from hirag_dist.llm.rule_based import reply_to

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from hirag_dist.core.prompts.answer_requests import answer_request
 from hirag_dist.core.prompts.reply_parsing import ReportRecord, parse_report
+from hirag_dist.core.prompts.requests import answer_request
 from hirag_dist.core.prompts.templates import Prompts, report_request
 from hirag_dist.llm.rule_based import reply_to
 from hirag_dist.types import ChatReply

@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from hirag_dist.errors import ModelUnavailable, RateLimited
-from hirag_dist.service.index_source import SingleIndex
+from hirag_dist.service.hot_swap import SingleIndex
 from hirag_dist.types import Citation
 from tests.service import fakes
 

@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from hirag_dist.service.web.options import PageOptions
+from hirag_dist.service.options import PageOptions
 from hirag_dist.service.web.run import Page
 from tests.service import fakes
 from tests.service.fixtures import certificates

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hirag_dist.errors import ConfigError
-from hirag_dist.service.web.options import PageOptions
+from hirag_dist.service.options import PageOptions
 from hirag_dist.service.web.run import names_in
 
 

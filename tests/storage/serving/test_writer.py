@@ -15,8 +15,7 @@ import pytest
 from hirag_dist import schemas
 from hirag_dist.core.graph.csr import build_graph
 from hirag_dist.core.reports.material import report_text
-from hirag_dist.core.retrieval.entity_linking import NameIndex, found_names, words
-from hirag_dist.core.retrieval.record_texts import (
+from hirag_dist.core.retrieval.context import (
     PLAIN,
     UNKNOWN_FORM,
     community_text,
@@ -25,6 +24,7 @@ from hirag_dist.core.retrieval.record_texts import (
     source_text,
     text_form,
 )
+from hirag_dist.core.retrieval.entity_linking import NameIndex, found_names, words
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.storage.serving import writer
 from hirag_dist.storage.serving.base_values import LEXICAL_ARRAYS

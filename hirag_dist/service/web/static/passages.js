@@ -8,7 +8,7 @@ const MARKED = /^(?:(?:[-*•+–|>#]|\(?\d{1,3}[.)])(?:\s|$)|\|)/; // list item
 
 const beginsInside = (line) => /^[\p{Ll}\p{Lo}]/u.test(line);
 
-/** A text with a space for each line break inside a sentence, by the rules of `hirag_dist.core.text.line_breaks`. */
+/** A text with a space for each line break inside a sentence, by the rules of `hirag_dist.core.text.normalize`. */
 function unwrapped(text) {
   const lines = text.split("\n");
   const bare = lines.map((line) => line.trim());

@@ -60,7 +60,7 @@ function drawGaps(retrieval) {
   if (retrieval.partial.length) say("Not everything: ", `the time allowed cut off ${retrieval.partial.join(", ")}. What was found until then is shown. Allow more under Options for the rest.`);
   if (retrieval.note) say("Nothing was retrieved: ", `${retrieval.note}.`);
   const work = retrieval.map_work;
-  if (work && !work.calls) by("status").textContent = `Reading ${many(work.records, "record")} in ${many(work.parts, "part")}: a call to the model each …`;
+  if (work && !work.calls) by("status").textContent = `Reading ${many(work.records, "record")} in ${many(work.parts, "part")}: a call to the model each, and one for the answer …`;
   if (work?.failed || work?.unreported) {
     const gaps = [
       work.failed && `there is no usable reply for ${many(work.failed, "part")} of the corpus`,

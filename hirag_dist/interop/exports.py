@@ -1,108 +1,53 @@
-"""A snapshot as Microsoft GraphRAG's tables (output format 3.x), so that its query engine and its readers can open it.
+"""A snapshot in the formats of others: Microsoft GraphRAG's tables (output format 3.x), and GraphML.
 
-GraphRAG's tables name the endpoints of relations by title, this package's by id. Titles are therefore made unique here:
-where a name occurs more than once (a summary entity named like one of its members), the later ones get their layer or
-type in brackets. Fields that GraphRAG lacks stand in further columns, which its readers ignore.
+GraphRAG's query engine and its readers can open the tables. GraphRAG names the endpoints of relations by title, this
+package by id. Titles are therefore made unique here: where a name occurs more than once (a summary entity named like
+one of its members), the later ones get their layer or type in brackets. Fields that GraphRAG lacks stand in further
+columns, which its readers ignore. GraphML is for Gephi, igraph, networkx and whatever else reads it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, BinaryIO
+from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from hirag_dist.core.graph.csr import distinct, rows_of
+from hirag_dist.core.entities.claim_text import ClaimItem, claim_text
+from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.schemas import CLAIMS, METADATA_FIELDS
 from hirag_dist.types import IntVector
 
 
-@dataclass(frozen=True, slots=True)
-class Links:
-    """Pairs of rows: `heads` of one table, `tails` of another.
+def linked(heads: IntVector, tails: IntVector, n_heads: int, n_tails: int) -> Any:
+    """Return the sparse matrix (n_heads, n_tails) of pairs of rows; pairs with a tail below 0 are left out."""
+    from scipy.sparse import csr_array  # not at the top: a large import
 
-    Attributes:
-        n_heads: rows of the heads' table, linked or not.
-    """
-
-    heads: IntVector
-    tails: IntVector
-    n_heads: int
-
-    def swapped(self, n_tails: int) -> Links:
-        """Return the same pairs the other way round; `n_tails` are the rows of the tails' table."""
-        return Links(self.tails, self.heads, n_tails)
-
-
-@dataclass(frozen=True, slots=True)
-class RowLists:
-    """Rows linked to each head: `rows[indptr[i]:indptr[i + 1]]`, ascending and distinct."""
-
-    indptr: IntVector
-    rows: IntVector
-
-
-def links_of(lists: pa.ChunkedArray, order: pa.ChunkedArray) -> Links:
-    """Return the pairs of (row, row in `order` of an id in its list); ids that are not there are left out."""
-    flat = lists.combine_chunks()
-    tails = rows_of(pa.chunked_array([flat.flatten()]), order)
-    heads = np.repeat(np.arange(len(flat)), pc.list_value_length(flat).fill_null(0).to_numpy(zero_copy_only=False))
     known = tails >= 0
-    return Links(heads[known], tails[known], len(flat))
+    return csr_array((np.ones(int(known.sum()), np.int32), (heads[known], tails[known])), shape=(n_heads, n_tails))
 
 
-def invert(links: Links) -> RowLists:
-    """Return the tails of each head, each once."""
-    width = int(links.tails.max()) + 1 if len(links.tails) else 1
-    heads, tails = np.divmod(distinct(links.heads * width + links.tails), width)
-    indptr = np.zeros(links.n_heads + 1, dtype=np.int64)
-    np.cumsum(np.bincount(heads, minlength=links.n_heads), out=indptr[1:])
-    return RowLists(indptr, tails)
+def links_of(lists: pa.ChunkedArray, order: pa.ChunkedArray) -> Any:
+    """Return which rows have which rows of `order` in their list of ids; ids that are not there are left out."""
+    flat = lists.combine_chunks()
+    heads = np.repeat(np.arange(len(flat)), pc.list_value_length(flat).fill_null(0).to_numpy(zero_copy_only=False))
+    return linked(heads, rows_of(pa.chunked_array([flat.flatten()]), order), len(flat), len(order))
 
 
-def joined(first: Links, second: Links) -> Links:
-    """Return the links from the heads of `first` to the tails of `second`, through what lies between."""
-    between = invert(second)
-    starts, counts = between.indptr[first.tails], np.diff(between.indptr)[first.tails]
-    ends = np.cumsum(counts)
-    places = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - counts - starts, counts)
-    return Links(np.repeat(first.heads, counts), between.rows[places], first.n_heads)
-
-
-def inside_links(members: Links, ends: list[IntVector]) -> Links:
-    """Return the pairs of (community, relation) where the community holds both endpoints.
-
-    Args:
-        members: from communities to entities; an entity may be in many.
-        ends: source and target rows of each relation.
-    """
-    n_relations = len(ends[0])
-    homes = members.swapped(int(max((end.max() for end in ends if len(end)), default=0)) + 1)
-    homes = _known(homes)
-    sources, targets = (
-        distinct(pairs.tails * n_relations + pairs.heads)
-        for pairs in (joined(Links(np.arange(n_relations), end, n_relations), homes) for end in ends)
+def list_column(links: Any, ids: pa.ChunkedArray) -> pa.ListArray:
+    """Return the ids of the rows linked to each row, in their order and each once, as a column of lists."""
+    rows = links.tocsr()
+    rows.sort_indices()
+    return pa.ListArray.from_arrays(
+        pa.array(rows.indptr, pa.int32()), ids.combine_chunks().take(pa.array(rows.indices))
     )
-    both = np.intersect1d(sources, targets, assume_unique=True)
-    communities, relations = np.divmod(both, max(n_relations, 1))
-    return Links(communities, relations, members.n_heads)
-
-
-def _known(links: Links) -> Links:
-    """The links whose head is among the first `n_heads` rows."""
-    kept = links.heads < links.n_heads
-    return Links(links.heads[kept], links.tails[kept], links.n_heads)
-
-
-def list_column(lists: RowLists, ids: pa.ChunkedArray) -> pa.ListArray:
-    """Return the ids of each list's rows, as a column of lists."""
-    values = ids.combine_chunks().take(pa.array(lists.rows))
-    return pa.ListArray.from_arrays(pa.array(lists.indptr, pa.int32()), values)
 
 
 _STRINGS = pa.list_(pa.string())
@@ -174,9 +119,15 @@ def unique_titles(entities: pa.Table) -> pa.Array:
 
 def _degrees(ends: list[NDArray[np.int64]], n_entities: int) -> NDArray[np.int64]:
     """Distinct neighbours of each entity, as GraphRAG counts them."""
-    low, high = np.minimum(*ends), np.maximum(*ends)
-    low, high = np.divmod(distinct((low * n_entities + high)[low != high]), max(n_entities, 1))
-    return np.bincount(low, minlength=n_entities) + np.bincount(high, minlength=n_entities)
+    sources, targets = (end[ends[0] != ends[1]] for end in ends)
+    joined = linked(sources, targets, n_entities, n_entities)
+    return _counts(joined + joined.T)
+
+
+def _counts(links: Any) -> NDArray[np.int64]:
+    """Return how many rows are linked to each row."""
+    counts: NDArray[np.int64] = np.diff(links.indptr).astype(np.int64)
+    return counts
 
 
 def _numbers(n_rows: int) -> pa.Array:
@@ -190,9 +141,8 @@ def _constant(value: str, n_rows: int) -> pa.Array:
 def _documents(tables: Mapping[str, pa.Table], period: str) -> pa.Table:
     documents, chunks = tables["documents"], tables["chunks"]
     homes = rows_of(chunks["document_id"], documents["document_id"])
-    rows = np.flatnonzero(homes >= 0)
-    chunk_lists = invert(Links(homes[rows], rows, documents.num_rows))
     n_rows = documents.num_rows
+    own_chunks = linked(np.arange(chunks.num_rows), homes, chunks.num_rows, n_rows).T
     uris = documents["uri"].to_pylist()
     titles = [title or uri for title, uri in zip(documents["title"].to_pylist(), uris, strict=True)]
     held, fields = _metadata(tables)
@@ -208,7 +158,7 @@ def _documents(tables: Mapping[str, pa.Table], period: str) -> pa.Table:
             "human_readable_id": _numbers(n_rows),
             "title": pa.array(titles, pa.string()),
             "text": documents["text"],
-            "text_unit_ids": list_column(chunk_lists, chunks["chunk_id"]),
+            "text_unit_ids": list_column(own_chunks, chunks["chunk_id"]),
             "creation_date": _constant(period, n_rows),
             "metadata": pa.array(
                 columns,
@@ -239,13 +189,13 @@ def _text_units(
     chunks: pa.Table,
     entities: pa.Table,
     relations: pa.Table,
-    entity_chunks: Links,
-    relation_chunks: Links,
+    entity_chunks: Any,
+    relation_chunks: Any,
     claims: pa.Table,
 ) -> pa.Table:
     n_rows = chunks.num_rows
     homes = rows_of(claims["chunk_id"], chunks["chunk_id"])
-    claimed = np.flatnonzero(homes >= 0)
+    claimed = linked(np.arange(claims.num_rows), homes, claims.num_rows, n_rows).T
     documents = chunks["document_id"].combine_chunks()
     return pa.table(
         {
@@ -255,9 +205,9 @@ def _text_units(
             "n_tokens": chunks["n_tokens"].cast(pa.int64()),
             "document_id": documents,
             "document_ids": pa.ListArray.from_arrays(np.arange(n_rows + 1, dtype=np.int32), documents),  # GraphRAG 2.x
-            "entity_ids": list_column(invert(entity_chunks.swapped(n_rows)), entities["entity_id"]),
-            "relationship_ids": list_column(invert(relation_chunks.swapped(n_rows)), relations["relation_id"]),
-            "covariate_ids": list_column(invert(Links(homes[claimed], claimed, n_rows)), claims["claim_id"]),
+            "entity_ids": list_column(entity_chunks.T, entities["entity_id"]),
+            "relationship_ids": list_column(relation_chunks.T, relations["relation_id"]),
+            "covariate_ids": list_column(claimed, claims["claim_id"]),
             "position": chunks["position"],
             "start": chunks["start"],
             "end": chunks["end"],
@@ -266,9 +216,8 @@ def _text_units(
 
 
 def _entities(
-    entities: pa.Table, titles: pa.Array, degrees: NDArray[np.int64], entity_chunks: Links, chunks: pa.Table
+    entities: pa.Table, titles: pa.Array, degrees: NDArray[np.int64], entity_chunks: Any, chunks: pa.Table
 ) -> pa.Table:
-    lists = invert(entity_chunks)
     return pa.table(
         {
             "id": entities["entity_id"],
@@ -276,8 +225,8 @@ def _entities(
             "title": titles,
             "type": entities["type"],
             "description": entities["description"],
-            "text_unit_ids": list_column(lists, chunks["chunk_id"]),
-            "frequency": pa.array(np.diff(lists.indptr)),
+            "text_unit_ids": list_column(entity_chunks, chunks["chunk_id"]),
+            "frequency": pa.array(_counts(entity_chunks)),
             "degree": pa.array(degrees),
             "name": entities["name"],
             "layer": entities["layer"],
@@ -323,7 +272,7 @@ def _relationships(
     titles: pa.Array,
     ends: list[NDArray[np.int64]],
     degrees: NDArray[np.int64],
-    relation_chunks: Links,
+    relation_chunks: Any,
     chunks: pa.Table,
 ) -> pa.Table:
     return pa.table(
@@ -335,7 +284,7 @@ def _relationships(
             "description": relations["description"],
             "weight": relations["weight"],
             "combined_degree": pa.array(degrees[ends[0]] + degrees[ends[1]]),
-            "text_unit_ids": list_column(invert(relation_chunks), chunks["chunk_id"]),
+            "text_unit_ids": list_column(relation_chunks, chunks["chunk_id"]),
             "source_id": relations["source_id"],
             "target_id": relations["target_id"],
             "kind": relations["kind"],
@@ -358,8 +307,8 @@ def _communities(
     tables: Mapping[str, pa.Table],
     relations: pa.Table,
     ends: list[NDArray[np.int64]],
-    members: Links,
-    entity_chunks: Links,
+    members: Any,
+    entity_chunks: Any,
     children: list[list[int]],
     parents: NDArray[np.int64],
     period: str,
@@ -367,7 +316,8 @@ def _communities(
     communities = tables["communities"]
     n_rows = communities.num_rows
     numbers = _numbers(n_rows)
-    lists = invert(members)
+    sources, targets = (linked(end, np.arange(len(end)), members.shape[1], len(end)) for end in ends)
+    inside = (members @ sources).multiply(members @ targets)  # relations of whose ends a community holds both
     return pa.table(
         {
             "id": communities["community_id"],
@@ -377,11 +327,11 @@ def _communities(
             "parent": pa.array(parents),
             "children": pa.array(children, _INTS),
             "title": pa.array([f"Community {row}" for row in range(n_rows)], pa.string()),
-            "entity_ids": list_column(lists, tables["entities"]["entity_id"]),
-            "relationship_ids": list_column(invert(inside_links(members, ends)), relations["relation_id"]),
-            "text_unit_ids": list_column(invert(joined(members, entity_chunks)), tables["chunks"]["chunk_id"]),
+            "entity_ids": list_column(members, tables["entities"]["entity_id"]),
+            "relationship_ids": list_column(inside, relations["relation_id"]),
+            "text_unit_ids": list_column(members @ entity_chunks, tables["chunks"]["chunk_id"]),
             "period": _constant(period, n_rows),
-            "size": pa.array(np.diff(lists.indptr)),
+            "size": pa.array(_counts(members)),
             "is_leaf": communities["is_leaf"],
         }
     )
@@ -435,3 +385,112 @@ def _full_json(report: Mapping[str, Any]) -> str:
         "rating_explanation": report["rating_explanation"],
     }
     return json.dumps(content, indent=4, ensure_ascii=False)
+
+
+_BATCH = 4096
+
+# What XML 1.0 cannot hold, not even escaped: control characters, lone surrogates, two non-characters.
+_FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+_NODE_KEYS = {
+    "name": "string",
+    "label": "string",  # what Gephi shows
+    "type": "string",
+    "layer": "int",
+    "description": "string",
+    "described": "boolean",
+    "n_mentions": "int",
+    "community": "string",
+    "community_level": "int",
+    "claims": "string",
+}
+_EDGE_KEYS = {"kind": "string", "layer": "int", "weight": "double", "description": "string"}
+
+_HEAD = """<?xml version="1.0" encoding="UTF-8"?>
+<graphml xmlns="http://graphml.graphdrawing.org/xmlns" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" \
+xsi:schemaLocation="http://graphml.graphdrawing.org/xmlns http://graphml.graphdrawing.org/xmlns/1.0/graphml.xsd">
+"""
+
+
+def write_graphml(tables: Mapping[str, pa.Table], stream: BinaryIO) -> None:
+    """Write entities as nodes and relations as undirected edges, row by row, in UTF-8.
+
+    A node's id is its entity id, an edge's its relation id. `community` is the deepest community that holds an entity.
+    `claims` are those whose subject an entity is, a line each.
+    Relations with an endpoint that is not in `entities` are left out: readers would refuse the file or invent a node.
+    Two entities may be joined by relations of different kinds: readers see a multigraph then.
+
+    Args:
+        tables: `entities` and `relations`, and `communities` and `claims` where there are any.
+        stream: binary, open for writing; it is not closed.
+    """
+    _write(stream, _HEAD)
+    for target, keys in (("node", _NODE_KEYS), ("edge", _EDGE_KEYS)):
+        for name, kind in keys.items():
+            _write(stream, f'<key id="{target[0]}_{name}" for="{target}" attr.name="{name}" attr.type="{kind}"/>\n')
+    _write(stream, '<graph id="hirag" edgedefault="undirected">\n')
+    homes = _homes(tables.get("communities"))
+    claims = _claims(tables.get("claims"))
+    columns = ["entity_id", "name", "type", "layer", "description", "described", "n_mentions"]
+    for row in _rows(tables["entities"].select(columns)):
+        home = homes.get(row["entity_id"])
+        row |= {"label": row["name"]} | ({"community": home[1], "community_level": home[0]} if home else {})
+        row["claims"] = claims.get(row["entity_id"])
+        _write(stream, f"<node id={_attribute(row['entity_id'])}>{_data('n', row, _NODE_KEYS)}</node>\n")
+    relations = _resolved(tables["relations"], tables["entities"])
+    for row in _rows(relations.select(["relation_id", "source_id", "target_id", *_EDGE_KEYS])):
+        ends = f"source={_attribute(row['source_id'])} target={_attribute(row['target_id'])}"
+        _write(stream, f"<edge id={_attribute(row['relation_id'])} {ends}>{_data('e', row, _EDGE_KEYS)}</edge>\n")
+    _write(stream, "</graph>\n</graphml>\n")
+
+
+def _write(stream: BinaryIO, text: str) -> None:
+    stream.write(text.encode("utf-8"))
+
+
+def _rows(table: pa.Table) -> Iterator[dict[str, Any]]:
+    for batch in table.to_batches(max_chunksize=_BATCH):
+        yield from batch.to_pylist()
+
+
+def _homes(communities: pa.Table | None) -> dict[str, tuple[int, str]]:
+    """Entity id → level and id of the deepest community that holds it."""
+    homes: dict[str, tuple[int, str]] = {}
+    if communities is not None:
+        for row in _rows(communities.select(["level", "community_id", "entity_ids"])):
+            for entity_id in row["entity_ids"]:
+                homes[entity_id] = max(homes.get(entity_id, (-1, "")), (row["level"], row["community_id"]))
+    return homes
+
+
+def _claims(claims: pa.Table | None) -> dict[str, str]:
+    """Entity id → the claims whose subject it is, a line each."""
+    found: dict[str, list[str]] = {}
+    for row in _rows(claims) if claims is not None else ():
+        if row["subject_id"] is not None:
+            found.setdefault(row["subject_id"], []).append(
+                claim_text(ClaimItem(**row | {"object_id": row["object_id"] or ""}))
+            )
+    return {own: "\n".join(lines) for own, lines in found.items()}
+
+
+def _resolved(relations: pa.Table, entities: pa.Table) -> pa.Table:
+    known = [rows_of(relations[end], entities["entity_id"]) >= 0 for end in ("source_id", "target_id")]
+    return relations.filter(pa.array(known[0] & known[1]))
+
+
+def _attribute(value: str) -> str:
+    return quoteattr(_FORBIDDEN.sub("", value))
+
+
+def _data(prefix: str, row: Mapping[str, Any], keys: Mapping[str, str]) -> str:
+    parts = []
+    for name, kind in keys.items():
+        value = row.get(name)
+        if value is None or (isinstance(value, float) and not math.isfinite(value)):
+            continue
+        text = _FORBIDDEN.sub("", value) if isinstance(value, str) else str(value)
+        if kind == "boolean":
+            text = text.lower()
+        parts.append(f'<data key="{prefix}_{name}">{escape(text, {chr(13): "&#13;"})}</data>')
+    return "".join(parts)
