@@ -90,14 +90,6 @@ class Closable(Protocol):
         ...
 
 
-@runtime_checkable
-class CountsCacheHits(Protocol):
-    """An embedder with a cache of vectors."""
-
-    hits: int
-    misses: int
-
-
 class ChatPool(Protocol):
     """Every model of the run, behind the layers cached → retried → limited → endpoint."""
 

@@ -123,7 +123,7 @@ def models_of_last_build(config: Config, store: Store) -> ResolvedModels:
     """Return the models of the last build as it resolved them. Where it left no record, an endpoint may be asked.
 
     Args:
-        config: As `windows.cut_as_index` returns it.
+        config: As `composition.models.cut_as_index` returns it.
         store: The index.
 
     Raises:

@@ -94,11 +94,11 @@ class UnitPool:
 
 
 class UnitEmbedder:
-    """An embedder of questions whose calls carry the context of the unit that asks. Implements `ports.Embedder`.
+    """An embedder of questions whose calls carry the context of the unit that asks. Implements `protocols.Embedder`.
 
-    Questions that differ in spaces or forms of characters only are equal, as in `questions.QuestionEmbedder`; unlike
-    it this makes no calls for other units, which would be on the bill of a unit that is recorded already. It has no
-    `close`: the creator of the embedder closes it.
+    Questions that differ in spaces or forms of characters only are equal, as in `QuestionEmbedder`; unlike it this
+    makes no calls for other units, which would be on the bill of a unit that is recorded already. It has no `close`:
+    the creator of the embedder closes it.
     """
 
     def __init__(self, embedder: Embedder) -> None:
@@ -112,7 +112,7 @@ class UnitEmbedder:
 
 
 class KeptAnswers:
-    """Implements `ports.AnswerModel` by whole replies: they go through the ledger, and a bad one is asked again."""
+    """Implements `protocols.AnswerModel` by whole replies: they go through the ledger, and a bad one is asked again."""
 
     def __init__(self, pool: UnitPool) -> None:
         self.ask = pool.ask
@@ -173,7 +173,7 @@ class Session:
         usage: of all units that are done, by step, whenever their calls were paid.
         sent: what this run itself sent to models.
         count_tokens: counts a text by the configured tokenizer.
-        pool: every model, behind ledger and limits (`ports.ChatPool`).
+        pool: every model, behind ledger and limits (`protocols.ChatPool`).
         n_reused, n_new: units that an earlier run had done, and that this one did.
     """
 

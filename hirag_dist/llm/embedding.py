@@ -67,7 +67,7 @@ class PaidEmbedder(Protocol):
         ...
 
     async def request(self, texts: Sequence[str]) -> Embedded:
-        """Return the vectors of texts that were fitted, none of them blank. Raises as `ports.ChatModel` does."""
+        """Return the vectors of texts that were fitted, none of them blank. Raises as `protocols.ChatModel` does."""
         ...
 
     async def close(self) -> None:
@@ -171,7 +171,7 @@ class TextsRefused(RequestRejected):
 
 
 class LedgerEmbedder:
-    """Asks a paid embedder for the texts whose vectors are not in the ledger. Implements `ports.Embedder`.
+    """Asks a paid embedder for the texts whose vectors are not in the ledger. Implements `protocols.Embedder`.
 
     Args:
         ledger: where vectors are kept; None keeps none, for questions.

@@ -21,10 +21,11 @@ from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.retrieval.bridge import bridge_relations, key_entities, nearest_chunks, question_scores
 from hirag_dist.core.retrieval.context import UNKNOWN_FORM, MakeText
 from hirag_dist.errors import InvalidQuery
-from hirag_dist.protocols import AnswerModel, Closable, CountsCacheHits, Embedder, Reranker, VectorIndex
+from hirag_dist.protocols import AnswerModel, Closable, Embedder, Reranker, VectorIndex
 from hirag_dist.retrieval.answer_stream import AnswerWindow
 from hirag_dist.retrieval.lookup.entities import examples
 from hirag_dist.retrieval.lookup.tables import LookupTables
+from hirag_dist.retrieval.question_embedding import QuestionEmbedder
 from hirag_dist.retrieval.view.filtered_index import AccessControlledIndex
 from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.storage.serving.mmap_files import ReadAhead
@@ -163,7 +164,7 @@ class EngineResources:
     def question_cache(self) -> tuple[int, int]:
         """(hits, misses) of the cache of question vectors; zeros for an embedder without a cache."""
         embedder = self.embedder
-        return (embedder.hits, embedder.misses) if isinstance(embedder, CountsCacheHits) else (0, 0)
+        return (embedder.hits, embedder.misses) if isinstance(embedder, QuestionEmbedder) else (0, 0)
 
     def texts_of(self, view: MappedIndex) -> RecordTextCache:
         """Return the cache of record texts of the index or of one view of it."""

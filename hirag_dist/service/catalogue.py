@@ -10,15 +10,18 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import HiragError, InvalidQuery, SnapshotNotFound
 from hirag_dist.service.callers import Caller
-from hirag_dist.service.engine import Engine, EngineRunner
+from hirag_dist.service.engine import EngineRunner
 from hirag_dist.service.hot_swap import SingleIndex, SnapshotSwapper, index_not_found
 from hirag_dist.types import IndexEntry
 from hirag_dist.wire.error_status import DeadlinePassed, IndexUnavailable, NotReady, Overloaded
+
+if TYPE_CHECKING:
+    from hirag_dist.retrieval.engine import QueryEngine
 
 logger = logging.getLogger(__name__)
 _MAX_TRIED = 8  # indexes, at the start
@@ -201,7 +204,7 @@ class IndexCatalogue:
         return found
 
     @property
-    def engine(self) -> Engine | None:
+    def engine(self) -> QueryEngine | None:
         """None: there is no single engine."""
         return None
 
@@ -363,7 +366,7 @@ class CatalogueIndex:
         self._logged = ""
 
     @asynccontextmanager
-    async def lease(self, remaining_s: Callable[[], float | None]) -> AsyncIterator[Engine]:
+    async def lease(self, remaining_s: Callable[[], float | None]) -> AsyncIterator[QueryEngine]:
         """Keep the index open for one request; open it first if need be.
 
         Args:

@@ -11,14 +11,17 @@ import threading
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from hirag_dist.errors import InvalidQuery
 from hirag_dist.service.callers import Caller
-from hirag_dist.service.engine import Engine, EngineRunner
+from hirag_dist.service.engine import EngineRunner
 from hirag_dist.types import IndexEntry
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire.error_status import IndexNotFound, NotReady
+
+if TYPE_CHECKING:
+    from hirag_dist.retrieval.engine import QueryEngine
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -73,7 +76,7 @@ def _settle(loop: asyncio.AbstractEventLoop, settle: Callable[[T], None], outcom
 class _LeasedEngine:
     """An engine and the number of requests that use it."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: QueryEngine) -> None:
         self.engine = engine
         self.requests = 0
         self.retired = False
@@ -93,7 +96,7 @@ class SnapshotSwapper:
 
     def __init__(
         self,
-        open_engine: Callable[[], Awaitable[Engine]],
+        open_engine: Callable[[], Awaitable[QueryEngine]],
         current_id: Callable[[], str | None],
         poll_s: float = 5.0,
         runner: EngineRunner | None = None,
@@ -143,12 +146,12 @@ class SnapshotSwapper:
         self._swap_observer = observer
 
     @property
-    def engine(self) -> Engine | None:
+    def engine(self) -> QueryEngine | None:
         """The current engine, for inspection only; None before the first. `lease` it to use it."""
         return None if self._shared is None else self._shared.engine
 
     @contextmanager
-    def lease(self) -> Iterator[Engine]:
+    def lease(self) -> Iterator[QueryEngine]:
         """Keep the current engine open for one request.
 
         Raises:
@@ -254,7 +257,7 @@ class SnapshotSwapper:
     def _clear_failure(self) -> None:
         self._last_failure, self._failing_id, self._failures = None, None, 0
 
-    def _switch(self, engine: Engine) -> None:
+    def _switch(self, engine: QueryEngine) -> None:
         old, self._shared = self._shared, _LeasedEngine(engine)
         self._clear_failure()
         logger.info("%sserving snapshot %s", self._prefix, engine.info.snapshot_id)
@@ -272,7 +275,7 @@ class SnapshotSwapper:
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
-    async def _close(self, engine: Engine) -> None:
+    async def _close(self, engine: QueryEngine) -> None:
         try:
             await self.runner.run(engine.close())
         except Exception:  # the engine is no longer used, and the service must go on
@@ -340,7 +343,7 @@ class SingleIndex:
         return self
 
     @asynccontextmanager
-    async def lease(self, remaining_s: Callable[[], float | None]) -> AsyncIterator[Engine]:
+    async def lease(self, remaining_s: Callable[[], float | None]) -> AsyncIterator[QueryEngine]:
         """Keep the current engine open for one request, which never opens it. Raises NotReady where there is none."""
         with self._swapper.lease() as engine:
             yield engine
@@ -350,7 +353,7 @@ class SingleIndex:
         return [IndexEntry("", default=True)]
 
     @property
-    def engine(self) -> Engine | None:
+    def engine(self) -> QueryEngine | None:
         """The engine of the current snapshot, None before the first."""
         return self._swapper.engine
 

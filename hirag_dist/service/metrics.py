@@ -11,14 +11,16 @@ from collections import Counter as Counts
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, multiprocess
 
 from hirag_dist.service.access_log import RequestRecord
 from hirag_dist.service.catalogue import IndexCatalogue
-from hirag_dist.service.engine import Engine
 from hirag_dist.service.request_gate import LoadShedder
+
+if TYPE_CHECKING:
+    from hirag_dist.retrieval.engine import QueryEngine
 
 _multiprocess: Any = multiprocess  # it has no types
 MAX_LABELLED = 100  # indexes with a label of their own in a process; the others are counted together
@@ -107,7 +109,7 @@ class Metrics:
             multiprocess_mode="livesum",
         )
         self._facts: dict[str, Gauge] = {}
-        self._sampled_engine: Engine | None = None
+        self._sampled_engine: QueryEngine | None = None
         self._cached = (0, 0)
         self._present = Gauge(
             "hirag_service_requests_in_flight",
@@ -170,7 +172,7 @@ class Metrics:
             if field in self._facts:
                 self._facts[field].set(math.inf if value is None else value)
 
-    def sample(self, shedder: LoadShedder, engine: Engine | None) -> None:
+    def sample(self, shedder: LoadShedder, engine: QueryEngine | None) -> None:
         """Set the gauges of the load, and add the engine's counts since the last sample."""
         rest = shedder.present - shedder.waiting - shedder.retrieving
         states = {

@@ -164,22 +164,12 @@ LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
 @dataclass(frozen=True, slots=True)
 class PageOptions:
-    """Address, host names, security and limits of the page.
+    """Address, host names, security and limits of the page. TLS files are those of the section `service`.
 
     Attributes:
-        listen: HOST:PORT; port 0 takes a free one. Beyond loopback it needs TLS and callers.
-        names: host names of the page in addition to those of its certificate and of loopback, for a proxy in front of
-            it.
-        tls_cert, tls_key: PEM files of the service's own certificate chain and key. With them the page is served over
-            HTTPS, and the page connects to the service over TLS.
-        tls_client_ca: PEM file of the authority that signs clients' certificates; with it browsers need one, as callers
-            of the service do.
-        client_cert, client_key: PEM files of the certificate that the page itself shows to the service; needed with
-            `tls_client_ca`.
+        listen, page, names, origins, client_cert, client_key: the keys of that section that begin with `http`.
         callers: whether the service has a callers file; then the page rejects a question without a token, which would
             otherwise be asked with the page's own certificate.
-        page: whether the page is served.
-        origins: origins whose pages may call the APIs, such as https://chat.example.com; "*" is any, and needs callers.
         max_api_body_bytes: of a request to the APIs.
         max_api_requests: requests to the APIs at a time; more are rejected with 429.
         timeout_s: seconds that a question may take where its client does not say.

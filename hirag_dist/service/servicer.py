@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from google.protobuf.message import Message
 
@@ -15,7 +15,6 @@ from hirag_dist.errors import InvalidQuery
 from hirag_dist.service.access_log import Context, RequestRecord
 from hirag_dist.service.callers import Caller
 from hirag_dist.service.catalogue import IndexSource, ServedIndex
-from hirag_dist.service.engine import Engine
 from hirag_dist.service.hot_swap import index_page
 from hirag_dist.service.request_gate import LoadShedder, RequestGate
 from hirag_dist.types import (
@@ -43,6 +42,9 @@ from hirag_dist.wire.error_status import (
     SlowReader,
 )
 from hirag_dist.wire.records import MODES, message_fields, message_of
+
+if TYPE_CHECKING:
+    from hirag_dist.retrieval.engine import QueryEngine
 
 
 def _n_found(*groups: Sequence[Any]) -> int:
@@ -129,7 +131,7 @@ class _Call:
     request: Any
     caller: Caller
     index: ServedIndex
-    engine: Engine
+    engine: QueryEngine
     record: RequestRecord
     context: Context
     max_context_tokens: int

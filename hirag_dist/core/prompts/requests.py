@@ -112,7 +112,7 @@ def judge_request(
 
     Args:
         answers: as they are shown, the first first.
-        criteria: keys of `evaluation_prompts.CRITERIA`.
+        criteria: keys of `templates.CRITERIA`.
         form: "judge" to ask for structured output, None where the endpoint has none. The prompt has it in words too,
             since some endpoints take a schema and do not keep to it.
         replicate: 1, 2, … to ask the same again.
