@@ -266,7 +266,6 @@ class Bench:
             executor.close()
 
     def asked(self, task: str) -> list[ChatRequest]:
-        assert self.model
         return [request for request in self.model.requests if task_of(request) == task]
 
 

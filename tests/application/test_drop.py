@@ -19,27 +19,10 @@ from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
 from hirag_dist.storage.snapshot.writer import make_current
 from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatRequest
+from tests.mortal_store import Killed, MortalStore
 from tests.toy_builds import Bench, between, rows, task_of
 
 TEXTS = ["moon dew", "sun light", "moon light", "sea water"]
-
-
-class Killed(BaseException):
-    pass
-
-
-class MortalStore(Store):
-    """Ends the command right after its n-th durable write."""
-
-    def __init__(self, uri: str, dies_at: int) -> None:
-        super().__init__(uri)
-        self._left = dies_at
-
-    def write_bytes(self, path: str, data: bytes, replace: bool = True, *, durable: bool = True) -> None:
-        super().write_bytes(path, data, replace, durable=durable)
-        self._left -= 1
-        if self._left == 0:
-            raise Killed(path)
 
 
 def moonless(request: ChatRequest) -> str | None:

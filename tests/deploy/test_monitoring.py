@@ -43,8 +43,7 @@ def exported(folder: Path) -> set[str]:
 
 
 def dashboard() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((SOURCE / "files/dashboard.json").read_text(encoding="utf-8"))
-    return found
+    return json.loads((SOURCE / "files/dashboard.json").read_text(encoding="utf-8"))
 
 
 def drawn() -> list[str]:

@@ -47,7 +47,7 @@ class ProposePairs:
     """Mentions of an index → pairs that are surely one entity, and questions about the doubtful."""
 
     name: ClassVar[str] = "propose_pairs"
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 6
     split: ClassVar[Split] = Whole("a million entities: 3 GB")
 
     class Inputs(TableSet):
@@ -150,7 +150,7 @@ class GroupNames:
     """Pairs and answers → for every name that is another name's entity, which."""
 
     name: ClassVar[str] = "group_names"
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     split: ClassVar[Split] = Whole("ten million pairs")
 
     class Inputs(TableSet):
@@ -173,20 +173,21 @@ class GroupNames:
             else:
                 apart.add(ends)
         forms = [name_form(own["name"], own["type"]) for own in names]
-        rows = [
-            {
-                "name_key": names[alias.row]["name_key"],
-                "canonical_key": names[alias.canonical]["name_key"],
-                "name": names[alias.row]["name"],
-                "canonical_name": names[alias.canonical]["name"],
-                "entity_id": entity_id(0, names[alias.canonical]["name_key"]),
-                "tier": alias.pair.tier,
-                "score": alias.pair.score,
-                "evidence": alias.pair.evidence
-                + ("" if alias.via == alias.canonical else f" (with {names[alias.via]['name']})"),
-            }
-            for alias in group_pairs(forms, [own["n_mentions"] for own in names], pairs, apart)
-        ]
+        rows = []
+        for row, canonical, pair in group_pairs(forms, [own["n_mentions"] for own in names], pairs, apart):
+            other = pair.left + pair.right - row
+            rows.append(
+                {
+                    "name_key": names[row]["name_key"],
+                    "canonical_key": names[canonical]["name_key"],
+                    "name": names[row]["name"],
+                    "canonical_name": names[canonical]["name"],
+                    "entity_id": entity_id(0, names[canonical]["name_key"]),
+                    "tier": pair.tier,
+                    "score": pair.score,
+                    "evidence": pair.evidence + ("" if other == canonical else f" (with {names[other]['name']})"),
+                }
+            )
         return {"aliases": pa.Table.from_pylist(rows, ALIASES).sort_by("name_key")}
 
 

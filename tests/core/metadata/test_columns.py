@@ -38,8 +38,7 @@ def states(chunks: list[int], labels: LabelStates = NONE, seen: list[int] | None
     visible = matching if seen is None else matching & np.isin(np.arange(3), seen)
     # As the index has them, so that the function is compiled once.
     mapped = Provenance(*map(read_only, PROVENANCE)), LabelStates(*map(read_only, labels))
-    found: RowStates = row_states(*mapped, visible, matching)
-    return found
+    return row_states(*mapped, visible, matching)
 
 
 def test_everything_passes() -> None:

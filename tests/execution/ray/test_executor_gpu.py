@@ -113,8 +113,7 @@ def watched(services: Services, trace: Path, fatal: str) -> Services:
         sys.modules["the stand-in of this process"] = standin  # type: ignore[assignment]  # for as long as it lives
 
     def kernels(name: str) -> Kernels:
-        seen: Any = Seen(services.kernels(name), "kernel", trace, fatal)
-        return seen
+        return Seen(services.kernels(name), "kernel", trace, fatal)
 
     assert services.bind is not None
     bind = services.bind

@@ -152,7 +152,6 @@ asyncio.run(main())
 """
         command = [sys.executable, "-c", writer, store.root]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
             assert process.stdout.readline() == "stored\n"
             assert compact(store, sizes=CompactionSizes(min_logs=1)).logs == 0
             process.kill()

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Sequence, Set
+from typing import NamedTuple
 
-from hirag_dist.core.entities.resolution.name_forms import NameForm
-from hirag_dist.core.entities.resolution.negative_rules import compatible
+from hirag_dist.core.entities.resolution.name_forms import NameForm, compatible
 from hirag_dist.core.entities.resolution.scores import USER, ScoredPair
 
-_MAX_MEMBERS = 200  # pairs of names of two groups that are compared; nothing has so many names
 
-
-@dataclass(frozen=True, slots=True)
-class Alias:
-    """A row that is another row's entity: `row` goes to `canonical` because of `pair`.
-
-    Attributes:
-        via: the row that `pair` joins it with: the canonical one, or another of the group.
-    """
+class Alias(NamedTuple):
+    """A row that is another row's entity, because of a pair with that row or another of its group."""
 
     row: int
     canonical: int
     pair: ScoredPair
-    via: int
 
 
 def group_pairs(
@@ -41,42 +33,24 @@ def group_pairs(
         pairs: that are to be merged.
         apart: (left, right) of pairs that somebody held apart.
     """
-    order = sorted(pairs, key=lambda pair: (pair.tier != USER, -pair.score, pair.left, pair.right))
-    members: dict[int, list[int]] = {}
-    home: dict[int, int] = {}
-    joined: dict[int, list[ScoredPair]] = {}  # by row: the pairs that hold its group together
     direct = {(pair.left, pair.right) for pair in pairs}
-    for pair in order:
-        one, other = home.get(pair.left, pair.left), home.get(pair.right, pair.right)
-        if one == other:
+    groups = {row: [row] for ends in direct for row in ends}
+    joined: dict[int, list[ScoredPair]] = defaultdict(list)  # by row: the pairs that hold its group together
+    for pair in sorted(pairs, key=lambda pair: (pair.tier != USER, -pair.score, pair.left, pair.right)):
+        one, other = groups[pair.left], groups[pair.right]
+        crossed = {(min(left, right), max(left, right)) for left in one for right in other}
+        if one is other or not crossed.isdisjoint(apart):
             continue
-        left, right = members.get(one, [one]), members.get(other, [other])
-        crossed = [(min(a, b), max(a, b)) for a in left for b in right]
-        if not apart.isdisjoint(crossed):
+        if pair.tier != USER and not all(compatible(forms[left], forms[right]) for left, right in crossed - direct):
             continue
-        if pair.tier != USER and (
-            len(crossed) > _MAX_MEMBERS
-            or not all(each in direct or compatible(forms[each[0]], forms[each[1]]) for each in crossed)
-        ):
-            continue
-        for row in right:
-            home[row] = one
-        home[one] = one
-        members[one] = [*left, *right]
-        members.pop(other, None)
-        joined.setdefault(pair.left, []).append(pair)
-        joined.setdefault(pair.right, []).append(pair)
+        one += other
+        groups |= dict.fromkeys(other, one)
+        joined[pair.left].append(pair)
+        joined[pair.right].append(pair)
     aliases = []
-    for group in members.values():
+    for row, group in sorted(groups.items()):
         canonical = min(group, key=lambda row: (-n_mentions[row], row))
-        for row in group:
-            if row != canonical:
-                pair = _reason(row, canonical, joined)
-                aliases.append(Alias(row, canonical, pair, pair.left + pair.right - row))
-    return sorted(aliases, key=lambda alias: alias.row)
-
-
-def _reason(row: int, canonical: int, joined: Mapping[int, Sequence[ScoredPair]]) -> ScoredPair:
-    """Return the pair that best says why a row is in its group: the one with the canonical row, or its surest."""
-    own = joined[row]
-    return next((pair for pair in own if canonical in (pair.left, pair.right)), own[0])
+        if row != canonical:
+            pair = min(joined[row], key=lambda pair: canonical not in (pair.left, pair.right))
+            aliases.append(Alias(row, canonical, pair))
+    return aliases

@@ -1,38 +1,57 @@
-"""Normal forms of names for comparison, with their distinguishing features kept separately.
+"""Forms of names in which spellings of one name are equal, and rules that keep apart what surely is two things.
 
 The form of a name forgets what spellings differ in (punctuation, accents, articles, plural, a company's legal form, a
-title). Features that distinguish two things (numbers, text in parentheses,
-gender) are kept separately, for `negative_rules`.
+title). Features that distinguish two things (numbers, text in parentheses, gender) are kept separately. The rules read
+word lists of `words.toml`, which describes them.
 """
 
 from __future__ import annotations
 
 import re
+import tomllib
 import unicodedata
 from dataclasses import dataclass
-from functools import cache
+from difflib import SequenceMatcher
+from importlib.resources import files
+from itertools import dropwhile
 
-from hirag_dist.core.entities.resolution import word_lists as lists
+_LISTS: dict[str, str] = tomllib.loads(files(__package__).joinpath("words.toml").read_text(encoding="utf-8"))
 
+
+def _words(name: str) -> frozenset[str]:
+    return frozenset(_LISTS[name].split())
+
+
+def _first_words(name: str) -> dict[str, str]:
+    """Return the first word of each word's group."""
+    return {word: group.split()[0] for group in _LISTS[name].split(";") for word in group.split()}
+
+
+SMALL_WORDS, FEMALE_ENDINGS, NEGATIONS = map(_words, ("small_words", "female_endings", "negations"))
+TITLES, FEMALE_TITLES, MALE_TITLES = map(_words, ("titles", "female_titles", "male_titles"))
+BEFORE_NAMES = TITLES | FEMALE_TITLES | MALE_TITLES | _words("ranks")
+NUMBERS = {word: str(number) for number, group in enumerate(_LISTS["numbers"].split(";")) for word in group.split()}
+ORDINALS = {group.split()[-1] for group in _LISTS["numbers"].split(";")}
+LEGAL_FORMS = _first_words("legal_forms")
+NICKNAMES = _first_words("nicknames")
+FAMILIES = _first_words("families")
+CONTRASTS = [frozenset(group.split()) for group in _LISTS["contrasts"].split(";")]
 PERSON, ORGANIZATION, LOCATION, UNKNOWN = "person", "organization", "location", "unknown"
-LETTERS = {"ø": "o", "ł": "l", "đ": "d", "ð": "d", "ħ": "h", "ı": "i", "œ": "oe", "æ": "ae"}  # no marks in Unicode
 
-_BEFORE_NAMES = lists.RANKS | lists.TITLES | lists.FEMALE_TITLES
-_ASIDE = re.compile(r"^(.+?)\s*\(([^()]+)\)$")
-_THE = re.compile(r"^the\s+(?=\S)", re.IGNORECASE)
+_ASIDE = re.compile(r"^(.+?)\s*\(\s*([^()]+?)\s*\)$")
+_ARTICLE = re.compile(r"^(?:(?i:the)|an?)\s+(?=\S)")  # "A Division" keeps its letter
 _DOTTED = re.compile(r"(?<![^\W_])(?:[^\W\d_]\.)+[^\W\d_](?![^\W_])\.?")  # U.S., also where the last dot was cut
 _POSSESSIVE = re.compile(r"^(.+?[^\W\d_])['’](?:s\b)?\s+(.+)$", re.IGNORECASE)
 _APOSTROPHE = re.compile(r"(?<=[^\W\d_])['’]s\b|['’`ʼ]")
 _ACCENT = re.compile("(?<![иі])[\u0300-\u0334]|[\u064b-\u065f\u0591-\u05c7]")  # й and ї are letters of their own
-_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
-_ROMAN = re.compile(r"(?=[ivx]+$|[ivxl]{3,}$)(xl|l?x{0,3})(ix|iv|v?i{0,3})")  # DC and MD are no numbers
-_ROMAN_VALUES = {"i": 1, "v": 5, "x": 10, "l": 50}
-_SPELLINGS = str.maketrans(
-    {"\N{MINUS SIGN}": "-", "\N{FRACTION SLASH}": "/", "\N{MUSIC SHARP SIGN}": "#", "&": " and "}
-    | LETTERS
-    | dict(zip("أإآٱىةـ", ["ا", "ا", "ا", "ا", "ي", "ه", ""], strict=True))
+_PLURAL = re.compile(r"(?<=[a-z]{2})(?:(ies)|(?<=ch|sh|ss|zz)es|(?<=x)es|(?<=[a-z]{3})(?<![sui])(?<!ic)s)$")
+_SIGNS = r"#%*$+=<>¢-¥±×÷\u20a0-\u20cf\u2200-\u22ff"  # of arithmetic, relation and currency
+_TOKEN = re.compile(
+    rf"\d+(?:[.,]\d+)*|[{_SIGNS}]|[^\s\d_!-/:-@\[-`{{-¿×÷\u060c\u061b\u061f\u2000-\u2bff\u3000-\u303f\u30fb]+"
 )
-_CJK_NUMERALS = frozenset("〇零一二三四五六七八九十百千万亿")
+_TENS, _ONES = ("", "x", "xx", "xxx", "xl", "l", "lx"), ("", "i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix")
+_ROMAN = {ten + one: f"{10 * tens + ones}" for tens, ten in enumerate(_TENS) for ones, one in enumerate(_ONES)}
+_ROMAN = {numeral: number for numeral, number in _ROMAN.items() if len(numeral) > 2 or "l" not in numeral}  # XL, LI
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +62,11 @@ class NameForm:
         text: its folded words; spellings of one name have the same.
         words: of `text`.
         family: what kind of thing it names, of a few.
-        numbers: every number in it, sorted: digits, Roman, words, ordinals, Chinese; signs ("C++", "$10", "x ≤ y") but
-            for "!", which titles have and lose; and single letters where it is no person's ("Vitamin A").
+        numbers: every number in it, sorted: digits, Roman, words, ordinals, Chinese; signs ("C++", "$10", "x ≤ y"); and
+            single letters where it is no person's ("Vitamin A").
         aside: what stood in parentheses at its end, folded; empty for an acronym, which is in `acronym`.
         acronym: the name, or the text in parentheses after it, where that is in capitals; else empty.
-        title: a title that was dropped ("mr").
-        legal: the legal form of a company that was dropped ("inc").
-        possessive: whether it is "A's B" or "B of A".
+        addition: a person's title or a company's legal form that was dropped ("mr", "inc").
         plural: whether its last word lost an English plural's ending.
     """
 
@@ -59,40 +76,33 @@ class NameForm:
     numbers: tuple[str, ...]
     aside: str
     acronym: str
-    title: str
-    legal: str
-    possessive: bool
+    addition: str
     plural: bool
 
     @property
     def meaningful(self) -> frozenset[str]:
         """Its words without small ones."""
-        return frozenset(self.words) - lists.SMALL_WORDS
+        return frozenset(self.words) - SMALL_WORDS
 
     @property
     def given(self) -> tuple[str, ...]:
         """A person's words without the titles and ranks before them."""
-        words = self.words
-        while len(words) > 1 and words[0] in _BEFORE_NAMES:
-            words = words[1:]
-        return words
+        return tuple(dropwhile(BEFORE_NAMES.__contains__, self.words)) or self.words[-1:]
 
     @property
-    def unordered(self) -> frozenset[str]:
-        """Its letters, and its words in the order of the alphabet, where there is enough of them."""
+    def spellings(self) -> set[str]:
+        """Its text, its letters, and its words in the order of the alphabet where it has several."""
         words = (*self.words, *self.aside.split())
-        in_order = sorted(word for word in words if self.family == PERSON or word not in lists.SMALL_WORDS)
-        return frozenset(
-            key for key in ("".join(words), " ".join(in_order) if len(in_order) > 1 else "") if len(key) > 3
-        )
+        in_order = sorted(word for word in words if word not in SMALL_WORDS)
+        others = ("".join(words), " ".join(in_order) if len(in_order) > 1 else "")
+        return {self.text, *(key for key in others if len(key) > 3)} - {""}
 
     @property
-    def initials(self) -> frozenset[str]:
+    def initials(self) -> set[str]:
         """The acronyms that it may have: of all its words, and without the small ones; 2 letters at least."""
         words = [word for word in self.words if word[0].isalpha()]
-        every = "".join(word[0] for word in words)
-        large = "".join(word[0] for word in words if word not in lists.SMALL_WORDS)
-        return frozenset(short for short in (every, large) if 2 <= len(short) <= 8)
+        large = [word for word in words if word not in SMALL_WORDS]
+        return {"".join(word[0] for word in some).upper() for some in (words, large) if 2 <= len(some) <= 8}
 
 
 def name_form(name: str, kind: str) -> NameForm:
@@ -104,43 +114,30 @@ def name_form(name: str, kind: str) -> NameForm:
     >>> name_form("The Ghost of Marley", "person").text == name_form("MARLEY’S GHOST", "person").text
     True
     """
-    family = lists.FAMILIES.get(kind.strip().casefold(), "thing" if kind.strip() else UNKNOWN)
-    base, aside, acronym = _parted(_THE.sub("", unicodedata.normalize("NFKC", name).strip()))
+    family = FAMILIES.get(kind.strip().casefold(), "thing" if kind.strip() else UNKNOWN)
+    base, aside, acronym = _parted(_ARTICLE.sub("", unicodedata.normalize("NFKC", name).strip()))
     if family in (LOCATION, ORGANIZATION) and not aside:  # "Cranbrook, Kent"
         base, _, aside = base.partition(", ")
     possessive = _POSSESSIVE.match(base)
     if possessive:
-        base = f"{possessive.group(2)} of {possessive.group(1)}"
-    capitals = {word.strip(".,") for word in base.split() if word.isupper()}
-    words = tokens_of(base, family != PERSON)
-    legal = title = ""
-    if len(words) > 1 and base.split()[0] in lists.ARTICLES:  # "A Division" keeps its letter
-        words = words[1:]
-    while family == PERSON and len(words) > 1 and words[0] in lists.TITLES:
-        title, words = words[0], words[1:]
-    while family == ORGANIZATION and len(words) > 1 and words[-1] in lists.LEGAL_FORMS:
-        legal, words = lists.LEGAL_FORMS[words[-1]], words[:-1]
-    if legal and words[-1] == "and" and len(words) > 1:  # "& Co."
-        words = words[:-1]
-    if len(words) == 1 and (bare := _without_addition(words[0])) != words[0]:
-        title, legal, words = (words[0], "", [bare]) if family == PERSON else ("", words[0], [bare])
-    words, numbers = _numbered(words, capitals, family)
-    if base[:1] in "-−" and len(words) == len(numbers) == 1:
-        numbers.append("-")
-    last = words[-1:]
-    if family != PERSON:
-        words = [word if base.isupper() and len(word) < 6 else _singular(word) for word in words]
+        base = f"{possessive[2]} of {possessive[1]}"
+    words, addition = tokens_of(base, family != PERSON), ""
+    while family == PERSON and len(words) > 1 and words[0] in TITLES:
+        addition, *words = words
+    while family == ORGANIZATION and len(words) > 1 and words[-1] in LEGAL_FORMS:
+        addition = LEGAL_FORMS[words.pop()]
+    words, numbers = _numbered(words, base, family)
+    beside = tokens_of(aside, family != PERSON)
+    singular = words if family == PERSON else [_PLURAL.sub(lambda end: "y" if end[1] else "", word) for word in words]
     return NameForm(
-        text=" ".join(words),
-        words=tuple(words),
+        text=" ".join(singular),
+        words=tuple(singular),
         family=family,
-        numbers=tuple(sorted([*numbers, *_NUMBER.findall(aside)])),
-        aside=" ".join(tokens_of(aside, family != PERSON)) if aside else "",
+        numbers=tuple(sorted([*numbers, *(word for word in beside if word[0].isdigit())])),
+        aside=" ".join(beside),
         acronym=acronym,
-        title=title,
-        legal=legal,
-        possessive=possessive is not None or "of" in words,
-        plural=last != words[-1:],
+        addition=addition,
+        plural=singular[-1:] != words[-1:],
     )
 
 
@@ -153,46 +150,28 @@ def tokens_of(text: str, joins_initials: bool = True) -> list[str]:
     Args:
         joins_initials: U.S. is one word.
 
-    >>> tokens_of("Fianna Fáil's C♯")
+    >>> tokens_of("Fianna Fáil's C#")
     ['fianna', 'fail', 'c', '#']
     """
     text = text.casefold()
     if joins_initials and "." in text:
-        text = _DOTTED.sub(lambda found: found.group().replace(".", ""), text)
-    text = _APOSTROPHE.sub("", text).translate(_SPELLINGS)
+        text = _DOTTED.sub(lambda found: found[0].replace(".", ""), text)
+    text = _APOSTROPHE.sub("", text)
     if not text.isascii():
         text = unicodedata.normalize("NFC", _ACCENT.sub("", unicodedata.normalize("NFD", text)))
-    text = text.replace("!=", "≠").replace("<=", "≤").replace(">=", "≥")
-    return [str(int(word)) if word.isdecimal() and not word.isascii() else word for word in _words().findall(text)]
-
-
-@cache
-def _words() -> re.Pattern[str]:
-    """Return the pattern of words, numbers and signs of arithmetic, relation, currency, `#`, `%`, `*` and `!`."""
-    kinds: dict[str, list[str]] = {}
-    for code in range(0x20000):
-        kinds.setdefault(unicodedata.category(chr(code)), []).append(chr(code))
-    marks, signs = (re.escape("".join(ch for kind in names for ch in kinds[kind])) for names in (_MARKS, _SIGNS))
-    return re.compile(rf"\d+(?:[.,]\d+)*|(?:[^\W\d_]|[{marks}])+|[{signs}#%*!]")
-
-
-_MARKS, _SIGNS = ("Mn", "Mc", "Me"), ("Sm", "Sc")
-
-
-def _is_mark(word: str) -> bool:
-    return len(word) == 1 and (word in "#%*!" or unicodedata.category(word) in _SIGNS)
+    return _TOKEN.findall(text)
 
 
 def _parted(name: str) -> tuple[str, str, str]:
     """Return a name's words, what stands in parentheses behind them, and its acronym."""
     found = _ASIDE.match(name)
-    if found is None or (bare := _acronym(name)):
+    if found is None:
         return name, "", _acronym(name)
-    base, aside = found.group(1).strip(), found.group(2).strip()
+    base, aside = found.groups()
     for short, long in ((aside, base), (base, aside)):  # "Proof of Work (PoW)", and "PoW (Proof of Work)"
-        bare = _acronym(short)
-        if bare and is_acronym_of(bare, long):
-            return long, "", bare
+        acronym = _acronym(short)
+        if acronym and is_acronym_of(acronym, long):
+            return long, "", acronym
     return base, aside, ""
 
 
@@ -210,65 +189,93 @@ def is_acronym_of(short: str, long: str) -> bool:
 
 def _acronym(text: str) -> str:
     """Return a text without dots and plural where it is one word with two capitals at least, else an empty text."""
-    plain = text.replace(".", "")
-    if not 2 <= len(plain) <= 10 or not plain.replace("-", "").isalnum() or sum(ch.isupper() for ch in plain) < 2:
-        return ""
-    return plain.removesuffix("s") if len(plain) > 2 else plain
+    plain = text.replace(".", "").removesuffix("s")
+    return plain if len(plain) <= 10 and plain.isalnum() and sum(map(str.isupper, plain)) > 1 else ""
 
 
-def _without_addition(word: str) -> str:
-    """Return an unspaced name without a title or a company's legal form."""
-    for addition in lists.UNSPACED_ADDITIONS:
-        bare = word.removesuffix(addition).removeprefix(addition)
-        if len(bare) > 1 and bare != word:
-            return bare
-    return word
-
-
-def _numbered(words: list[str], capitals: set[str], family: str) -> tuple[list[str], list[str]]:
-    """Return the words with numbers written in digits, and what tells the name apart from others like it.
-
-    The fourth season is not four seasons, but Henry the 4th is Henry IV.
-    """
+def _numbered(words: list[str], base: str, family: str) -> tuple[list[str], list[str]]:
+    """Return the words with numbers written in digits, and what tells the name apart from others like it."""
     result: list[str] = []
     marks: list[str] = []
     for at, word in enumerate(words):
-        after = result[-1] if result else ""
-        if word in lists.ORDINAL_ENDINGS and after.isdigit():
-            result[-1] += "" if family == PERSON else "th"
-            continue
-        an_initial = family == PERSON and len(word) == 1 and word.isalpha() and at < len(words) - 1
-        number = "" if an_initial else _number_in(word, at, capitals)
-        if number and family == PERSON and after == "the":  # Henry the 4th
-            result.pop()
-        if number:
+        is_letter = len(word) == 1 and word.isalpha()
+        number = NUMBERS.get(word) or (_ROMAN.get(word) if at and word.upper() in base else None)
+        if word[0].isdigit():
+            number = word.replace(",", "").lstrip("0") or "0"
+        if number and not (is_letter and family == PERSON and at < len(words) - 1):  # "V. Smith"
             marks.append(number)
-            word = f"{number}th" if word in lists.ORDINALS and family != PERSON else number
-        elif word != "!" and (_is_mark(word) or (len(word) == 1 and family != PERSON and word.isascii())):
-            marks.append(word)
-        else:
-            marks.extend(ch for ch in word if ch in _CJK_NUMERALS)
+            result.append(f"{number}th" if word in ORDINALS else number)
+            continue
+        is_mark = len(word) == 1 and not (is_letter and family == PERSON)
+        marks.extend(word if is_mark else filter(str.isnumeric, word))
         result.append(word)
     return result, marks
 
 
-def _number_in(word: str, at: int, capitals: set[str]) -> str:
-    if word[:1].isdigit():
-        return word.replace(",", "").lstrip("0") or "0"
-    if word in lists.NUMBER_WORDS or word in lists.ORDINALS:
-        return lists.NUMBER_WORDS.get(word) or lists.ORDINALS[word]
-    if at and word.upper() in capitals and (len(word) > 1 or word in "ivx") and _ROMAN.fullmatch(word):
-        values = [_ROMAN_VALUES[ch] for ch in word]
-        return str(sum(-v if v < w else v for v, w in zip(values, [*values[1:], 0], strict=True)))
-    return ""
+def known_different(one: NameForm, other: NameForm) -> bool:
+    """Return whether two names are two things.
+
+    Numbers, versions and dates that differ ("Henry IV", "Henry V"); a negation or one of two opposites; what stands in
+    parentheses; a man's title and a woman's; two given names with one surname.
+    """
+    if one.numbers != other.numbers or (one.aside and other.aside and one.aside != other.aside):
+        return True
+    words, others = set(one.words), set(other.words)
+    if not NEGATIONS.isdisjoint(words ^ others) and not (one.acronym or other.acronym):  # the UN
+        return True
+    if any((words - others) & group and (others - words) & group for group in CONTRASTS):
+        return True
+    if not one.family == other.family == PERSON:
+        return False
+    if _gender(one) * _gender(other) < 0 or ("of" in words ^ others and words & others):
+        return True  # "Scrooge's nephew", whose form is "nephew of Scrooge", is another person
+    mine, yours = one.given, other.given
+    return len(mine) > 1 and len(yours) > 1 and mine[-1] == yours[-1] and not same_given_names(mine, yours)
 
 
-def _singular(word: str) -> str:
-    """Return the word without an English plural's ending."""
-    if len(word) < 4 or not word.isascii() or word in lists.NO_PLURALS or not word.endswith("s"):
-        return word
-    if word.endswith(("ss", "us", "is", "ics")):
-        return word
-    if word.endswith("ies") and len(word) > 4:
-        return word[:-3] + "y"
-    return word[:-2] if word.endswith(("ches", "shes", "xes", "sses", "zzes")) else word[:-1]
+def compatible(one: NameForm, other: NameForm) -> bool:
+    """Return whether two names can be one entity's: not known to differ, and not with words of its own on each side."""
+    if len({one.family, other.family} - {UNKNOWN}) > 1 or known_different(one, other):
+        return False
+    if one.acronym or other.acronym:
+        return True
+    if one.initials & {*other.text.upper().split()} or other.initials & {*one.text.upper().split()}:
+        return True
+    if one.family == other.family == PERSON:
+        mine, yours = one.given, other.given
+        return mine[-1:] == yours[-1:] or set(mine) <= set(yours) or set(yours) <= set(mine)
+    left, right = one.meaningful - other.meaningful, other.meaningful - one.meaningful
+    return not (left and right) or all(any(is_close(word, twin) for twin in right) for word in left)
+
+
+def _gender(form: NameForm) -> int:
+    words = {form.addition, *form.words[:1]}
+    return bool(words & MALE_TITLES) - bool(words & FEMALE_TITLES)
+
+
+def same_given_names(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    """Return whether two full names with one surname can be one person's: the given names that both have agree.
+
+    >>> same_given_names(("john", "lee", "thompson"), ("j", "thompson"))
+    True
+    >>> same_given_names(("george", "w", "bush"), ("george", "h", "w", "bush"))
+    False
+    """
+    return all(map(same_given_name, one[:-1], other[:-1]))
+
+
+def same_given_name(one: str, other: str) -> bool:
+    """Return whether two given names can be one person's: equal, an initial, a short form or a nickname.
+
+    >>> same_given_name("j", "john"), same_given_name("bob", "robert"), same_given_name("peter", "martha")
+    (True, True, False)
+    """
+    short, long = sorted((NICKNAMES.get(one, one), NICKNAMES.get(other, other)), key=len)
+    starts = long.startswith(short) and len(short) != 2 and long.removeprefix(short) not in FEMALE_ENDINGS
+    return short == long or starts
+
+
+def is_close(one: str, other: str) -> bool:
+    """Return whether two words are spelled much alike: the same first letter, and three letters of four in order."""
+    is_long = one[0] == other[0] and min(len(one), len(other)) > 3
+    return one == other or (is_long and SequenceMatcher(None, one, other).ratio() >= 0.7)

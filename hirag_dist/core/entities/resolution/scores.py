@@ -10,25 +10,26 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain, combinations
+from itertools import combinations
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hirag_dist.core.entities.resolution.name_forms import PERSON, UNKNOWN, tokens_of
-from hirag_dist.core.entities.resolution.names import MEANINGFUL, Name, Names, common
-from hirag_dist.core.entities.resolution.negative_rules import (
+from hirag_dist.core.entities.resolution.name_forms import (
+    NICKNAMES,
+    PERSON,
+    UNKNOWN,
     compatible,
-    given_alone,
     is_close,
     known_different,
     same_given_names,
+    tokens_of,
 )
-from hirag_dist.core.entities.resolution.word_lists import NICKNAMES
+from hirag_dist.core.entities.resolution.names import MEANINGFUL, Name, Names, common, sets
 from hirag_dist.types import FloatVector, IntVector
 
 USER, NORMALISE, ALIAS, SIMILAR, LLM = "user", "normalise", "alias", "similar", "llm"
@@ -37,9 +38,7 @@ MERGED_FROM = 0.9  # probability
 ASKED_FROM = 0.4
 _SPELLED = 3.5  # log odds of one spelling
 _LEAST = math.log(ASKED_FROM / (1.0 - ASKED_FROM)) - 3.0  # log odds of a rival that counts
-_MAX_RIVALS = 8  # a short name that more names could mean means none of them
 _MAX_BLOCK = 64  # names that something brings together: what more names have tells nothing
-_MAX_DESCRIBED = 12  # names that texts describe in the same words
 _LONGEST = 12  # words of a name of which another name can be a part
 _YEAR = re.compile(r"\b[12]\d{3}\b")
 
@@ -62,87 +61,71 @@ class ScoredPair:
     evidence: str
 
 
+_Keys = Callable[[Name], Iterable[str]]
+
+
 @dataclass(frozen=True)
 class _Rule:
-    """What two names can have in common.
+    """What two names can have in common: a key. Names with a key in common are compared.
 
     Attributes:
-        keys: Functions that give the keys of the one name, which is shorter or less clear, and of the other, which may
-            explain it. Names with a key in common are compared.
         weigh: (one, other) → log odds of their being one, None if the rule does not hold for them.
-        either_way: `weigh` is the same both ways; the one is the name with fewer words.
+        keys: of the one name, which is shorter or less clear.
+        others: keys of the other, which may explain it. None: the same, and the one is the name with fewer words.
     """
 
     tier: str
     reason: str
-    keys: tuple[Callable[[Name], Iterable[str]], Callable[[Name], Iterable[str]]]
     weigh: Callable[[Name, Name], float | None]
-    either_way: bool = False
-    limit: int = _MAX_BLOCK
+    keys: _Keys
+    others: _Keys | None = None
 
 
 def scored_pairs(names: Names) -> Iterator[ScoredPair]:
     """Yield the pairs of names that are at least as likely as `ASKED_FROM` one entity, by left and right row."""
-    rules = _rules(names)
+    rules, forms = _rules(names), [name.form for name in names.rows]
     one, other, rule, weight = _alike(names.rows, rules)
-    context = _Context(names, one, other, np.array([each.tier == ALIAS for each in rules])[rule], weight)
-    weight = weight + context.weights
-    likely = [
-        at
-        for at in np.flatnonzero(weight >= _LEAST).tolist()
-        if not known_different(names.rows[one[at]].form, names.rows[other[at]].form)
-    ]
-    explained: dict[tuple[int, int], list[int]] = {}
+    is_alias = np.array([each.tier == ALIAS for each in rules])[rule]
+    context, reasons = _context(names, one, other, is_alias, weight)
+    weight = weight + context
+    likely = [at for at in np.flatnonzero(weight >= _LEAST) if not known_different(forms[one[at]], forms[other[at]])]
+    explained = defaultdict(list)
     for at in likely:
-        explained.setdefault((int(one[at]), int(rule[at])), []).append(at)
+        explained[one[at], rule[at]].append(at)
     for at in likely:
-        form = names.rows[other[at]].form
-        rivals = [
-            float(weight[each])
-            for each in explained[int(one[at]), int(rule[at])]
-            if rules[rule[at]].tier == ALIAS and each != at and not compatible(form, names.rows[other[each]].form)
-        ]
+        candidates = explained[one[at], rule[at]] if is_alias[at] else []
+        rivals = [weight[each] for each in candidates if not compatible(forms[other[at]], forms[other[each]])]
         share = 1.0 / (1.0 + sum(math.exp(min(rival - weight[at], 50.0)) for rival in sorted(rivals)))
-        score = round(share / (1.0 + math.exp(-weight[at])), 3)
-        if score >= ASKED_FROM and len(rivals) <= _MAX_RIVALS:
+        score = round(float(share / (1.0 + math.exp(-weight[at]))), 3)
+        if score >= ASKED_FROM:
             left, right = sorted((int(one[at]), int(other[at])))
-            evidence = "; ".join(filter(None, (rules[rule[at]].reason, context.reasons(at))))
+            evidence = "; ".join(filter(None, (rules[rule[at]].reason, reasons(int(at)))))
             yield ScoredPair(left, right, rules[rule[at]].tier, score, evidence)
 
 
 def _alike(names: list[Name], rules: list[_Rule]) -> tuple[IntVector, IntVector, IntVector, FloatVector]:
     """Return the pairs that rules find, each once with the largest weight: one, other, rule, weight."""
-    found = []
+    best: dict[tuple[int, int], tuple[float, int, int, int]] = {}
     for number, rule in enumerate(rules):
-        for one, other in zip(*(rows.tolist() for rows in _joined(names, rule)), strict=True):
-            if rule.either_way and (len(names[one].form.words), one) > (len(names[other].form.words), other):
+        for one, other in _joined(names, rule):
+            if rule.others is None and (len(names[one].form.words), one) > (len(names[other].form.words), other):
                 continue
             weight = None if one == other else rule.weigh(names[one], names[other])
             if weight is not None:
-                found.append((one, other, number, weight))
-    table = np.array(found, np.float64).reshape(-1, 4)
-    rows, weights = table[:, :3].astype(np.int64), table[:, 3]
-    left, right = rows[:, :2].min(axis=1), rows[:, :2].max(axis=1)
-    order = np.lexsort((rows[:, 0], rows[:, 2], -weights, right, left))
-    pairs = left[order] * len(names) + right[order]
-    best = order[np.flatnonzero(np.diff(pairs, prepend=-1))]
-    return rows[best, 0], rows[best, 1], rows[best, 2], weights[best]
+                pair, ends = (weight, -number, -one, other), (min(one, other), max(one, other))
+                best[ends] = max(pair, best.get(ends, pair))
+    table = np.array([best[ends] for ends in sorted(best)], np.float64).reshape(-1, 4)
+    number, one, other = np.abs(table[:, 1:]).astype(np.int64).T
+    return one, other, number, table[:, 0]
 
 
-def _joined(names: list[Name], rule: _Rule) -> tuple[IntVector, IntVector]:
-    """Return the rows of the ones and of the others that share a key, which at most `limit` others have."""
-    keys = [[tuple(keys_of(name)) for name in names] for keys_of in dict.fromkeys(rule.keys)]
-    keys = [keys[0], keys[-1]]
-    one, other = (np.repeat(np.arange(len(names)), [len(own) for own in side]) for side in keys)
-    flat = pa.array(chain.from_iterable(chain(*keys)), pa.string()).dictionary_encode().indices.to_numpy()
-    left, right = np.split(flat, [len(one)])
-    order = np.argsort(right, kind="stable")
-    starts = np.searchsorted(right, left, sorter=order)
-    counts = np.searchsorted(right, left, side="right", sorter=order) - starts
-    counts[counts > rule.limit] = 0
-    first = np.repeat(np.arange(len(left)), counts)
-    second = np.repeat(starts - np.cumsum(counts) + counts, counts) + np.arange(len(first))
-    return one[first], other[order[second]]
+def _joined(names: list[Name], rule: _Rule) -> Iterator[tuple[int, int]]:
+    """Return the rows of each one and other that share a key, which at most `_MAX_BLOCK` others have."""
+    sides = [rule.keys, rule.others] if rule.others else [rule.keys]
+    found, _ = sets(pa.array([list(keys_of(name)) for keys_of in sides for name in names], pa.list_(pa.string())))
+    one, other = found[: len(names)], found[-len(names) :]
+    rare = other.sum(axis=0) <= _MAX_BLOCK
+    return zip(*(rows.tolist() for rows in (one[:, rare] @ other[:, rare].T).nonzero()), strict=True)
 
 
 def _rules(names: Names) -> list[_Rule]:
@@ -150,96 +133,63 @@ def _rules(names: Names) -> list[_Rule]:
     spread = Counter(word for name in names.rows for word in name.form.meaningful)
     starts, lines = names.lines.indptr.tolist(), list(map(str, names.lines.indices.tolist()))
 
-    def part(name: Name) -> list[str]:
-        return [" ".join(sorted(sorted(name.form.meaningful, key=lambda word: (spread[word], word))[:2]))]
+    def rarest(name: Name) -> list[str]:
+        words = name.form.meaningful if len(_person(name)) != 1 else name.form.given
+        return [" ".join(sorted(sorted(words, key=lambda word: (spread[word], word))[:2]))]
 
     def described(name: Name) -> list[str]:
         return lines[starts[name.row] : starts[name.row + 1]]
 
-    def spelled(name: Name) -> list[str]:
-        return [name.form.text] if name.form.text else []
-
-    def capitals(name: Name) -> list[str]:
-        return [name.form.acronym.casefold()] if name.form.acronym else []
-
     return [
-        _Rule(NORMALISE, "spelling", (spelled, spelled), _spelling, True),
-        _Rule(NORMALISE, "spelling, but for spaces or order", (_unordered, _unordered), _order, True),
-        _Rule(SIMILAR, "spelled alike", (described, described), _spelled_alike, True, _MAX_DESCRIBED),
-        _Rule(SIMILAR, "years of a life", (described, described), _one_life, True, _MAX_DESCRIBED),
-        _Rule(SIMILAR, "", (described, described), lambda *_: -3.5, True, _MAX_DESCRIBED),
-        _Rule(ALIAS, "the acronym stands in the name", (capitals, capitals), _acronym),
-        _Rule(ALIAS, "initials", (capitals, lambda name: name.form.initials), _initials),
-        _Rule(
-            ALIAS,
-            "in parentheses",
-            (spelled, lambda name: [name.form.aside] if name.form.aside else []),
-            lambda *_: -2.0,
-        ),
-        _Rule(
-            ALIAS,
-            "stands in the description",
-            (lambda name: {name.form.text, name.form.acronym} - {""}, lambda name: name.stated),
-            lambda short, long: max(
-                long.stated[text] for text in {short.form.text, short.form.acronym} & long.stated.keys()
-            ),
-        ),
-        _Rule(ALIAS, "surname", (lambda name: _person(name)[:1], lambda name: _person(name)[-1:]), _surname),
-        _Rule(ALIAS, "first name", (lambda name: _person(name)[:1], lambda name: _person(name)[:1]), _first_name),
-        _Rule(ALIAS, "given names agree", (_namesakes, _namesakes), _given_names, True),
-        _Rule(ALIAS, "part of the name", (part, _parts), _part),
+        _Rule(NORMALISE, "spelling", _spelling, lambda name: name.form.spellings),
+        _Rule(SIMILAR, "", _described_alike, described),
+        _Rule(ALIAS, "stated", _stated, _called, lambda name: name.stated),
+        _Rule(ALIAS, "initials", _acronym, _called, lambda name: name.form.initials),
+        _Rule(ALIAS, "given names agree", _given_names, _namesakes),
+        _Rule(ALIAS, "part of the name", _part, rarest, _parts),
     ]
 
 
-def _spelling(one: Name, other: Name) -> float | None:
-    """Names of one form."""
-    mine, yours, doubt = one.form, other.form, 0.0
-    if mine.legal and yours.legal and mine.legal != yours.legal:
-        doubt += 2.0
+def _spelling(one: Name, other: Name) -> float:
+    """Return the weight of names that differ in spaces, order, or what their forms forget."""
+    mine, yours, doubt = one.form, other.form, 0.0 if one.form.text == other.form.text else 0.5
+    if mine.addition and yours.addition and mine.addition != yours.addition:
+        doubt += 2.5
     if mine.plural != yours.plural:
         doubt += 2.5 if len(mine.words) == 1 else 0.8
     if mine.aside != yours.aside:
-        told = set(tokens_of((other if mine.aside else one).description))
-        doubt += 1.5 if set((mine.aside or yours.aside).split()) <= told else 3.0
-    if mine.title and yours.title and mine.title != yours.title:
-        doubt += 2.5
+        bare = other if mine.aside else one
+        missing = set((mine.aside or yours.aside).split()) - set(bare.form.words)
+        doubt += 0.0 if not missing else 1.5 if missing <= set(tokens_of(bare.description)) else 3.0
     return _SPELLED - doubt
 
 
-def _unordered(name: Name) -> frozenset[str]:
-    return name.form.unordered
+def _described_alike(one: Name, other: Name) -> float:
+    """Return the weight of a description in common, with words spelled alike or with two years, as of one life."""
+    words = one.form.words, other.form.words
+    if len(words[0]) == len(words[1]) and all(map(is_close, *words)):
+        return -1.2
+    lines = one.description.split("\n") if one.form.family == other.form.family == PERSON else []
+    is_life = any(len(set(_YEAR.findall(line))) > 1 and line in other.description for line in lines)
+    return -1.5 if is_life else -3.5
 
 
-def _order(one: Name, other: Name) -> float | None:
-    return 3.0 if one.form.text != other.form.text else None
+def _called(name: Name) -> set[str]:
+    return {name.form.text, name.form.acronym.upper() if len(name.form.words) == 1 else ""} - {""}
 
 
-def _acronym(short: Name, long: Name) -> float | None:
-    """A name in capitals, and a name with these in parentheses."""
-    return 4.0 if len(short.form.words) == 1 < len(long.form.words) else None
+def _stated(short: Name, long: Name) -> float:
+    return max(long.stated[text] for text in _called(short) & long.stated.keys())
 
 
-def _initials(short: Name, long: Name) -> float | None:
-    if len(short.form.words) != 1 or len(long.form.words) < 2:
-        return None
+def _acronym(short: Name, _: Name) -> float:
     return 0.5 if len(short.form.acronym) > 2 else -1.0
 
 
 def _person(name: Name) -> tuple[str, ...]:
     """Return a person's words without titles, none for names of other things and of several people."""
     form = name.form
-    return () if form.family != PERSON or form.possessive or "and" in form.words or form.aside else form.given
-
-
-def _surname(short: Name, long: Name) -> float | None:
-    mine = short.form.given
-    if len(mine) != 1 or len(mine[0]) < 3 or len(long.form.given) < 2:
-        return None
-    return 0.8 if short.form.words == mine and not short.form.title else -1.0
-
-
-def _first_name(short: Name, long: Name) -> float | None:
-    return None if _surname(short, long) is None else -0.8
+    return () if form.family != PERSON or form.aside or {"of", "and"}.intersection(form.words) else form.given
 
 
 def _namesakes(name: Name) -> set[str]:
@@ -253,11 +203,9 @@ def _namesakes(name: Name) -> set[str]:
 
 def _given_names(short: Name, long: Name) -> float | None:
     mine, yours = short.form.given, long.form.given
-    if mine == yours:
-        return 1.0 if short.form.words != long.form.words else None
     if not same_given_names(mine, yours):
         return None
-    return 1.2 if len(given_alone(mine)) == len(given_alone(yours)) else 0.2
+    return 1.2 if len(mine) == len(yours) else 0.2
 
 
 def _parts(name: Name) -> list[str]:
@@ -267,76 +215,58 @@ def _parts(name: Name) -> list[str]:
 
 
 def _part(short: Name, long: Name) -> float | None:
-    """All words of a name are another name's; those of people have rules of their own."""
-    words, is_person = short.form.meaningful, short.form.family == PERSON
-    if not words < long.form.meaningful or (is_person and len(words) < 2):
+    """Return the weight of a name whose words are all another name's, such as a surname or first name alone."""
+    name, full = _person(short), _person(long)
+    if len(name) == 1 and len(full) > 1 and len(name[0]) > 2 and name[0] in (full[0], full[-1]):
+        is_alone = short.form.words == name and not short.form.addition
+        return -0.8 if name[0] != full[-1] else 0.8 if is_alone else -1.0
+    words = short.form.meaningful
+    if not words < long.form.meaningful or (short.form.family == PERSON and len(words) < 2):
         return None
-    return -0.5 if is_person else -2.0
+    return -0.5 if short.form.family == PERSON else -2.0
 
 
-def _spelled_alike(one: Name, other: Name) -> float | None:
-    words = one.form.words, other.form.words
-    return -1.2 if len(words[0]) == len(words[1]) and all(map(is_close, *words)) else None
+def _context(
+    names: Names, one: IntVector, other: IntVector, is_alias: NDArray[np.bool_], likeness: FloatVector
+) -> tuple[FloatVector, Callable[[int], str]]:
+    """Return what the context of pairs adds to the log odds of their being one entity, and the reasons of a pair."""
+    families = np.array([name.form.family for name in names.rows], object)
+    unlike = (families[one] != families[other]) & (families[one] != UNKNOWN) & (families[other] != UNKNOWN)
+    together = common(names.chunks, one, other) > 0
+    lines = np.sqrt(common(names.lines, one, other))
+    told = names.told.sum(axis=1)
+    few = np.minimum(told[one], told[other])
+    is_told = (few >= MEANINGFUL) & (lines == 0)
+    share = common(names.told, one, other) / (few + 2)
+    related = names.neighbours[one, other] != 0
+    shared = common((names.neighbours != 0).astype(np.float64), one, other)
+    described = [
+        _described_by(names.rows[at], names.rows[long]) if alias else 0.0
+        for at, long, alias in zip(one.tolist(), other.tolist(), is_alias.tolist(), strict=True)
+    ]
+    # A text that spells two names slightly differently has two things in mind, Laon and Lyon, and it says the same of
+    # all names in a list.
+    in_chunk = np.where(is_alias | (likeness >= _SPELLED), 0.4, -1.0) + 0.5 * (lines > 0)
+    weights = np.where(together, in_chunk, np.minimum(1.1 * lines, 4.5)) + is_told * 3.0 * (share - 0.25)
+    weights += np.minimum(1.2 * shared, 1.8) - 1.5 * related - 3.5 * unlike + described
 
-
-def _one_life(one: Name, other: Name) -> float | None:
-    """People of one description with two years in it, as of birth and death, are one whatever they are called."""
-    if not one.form.family == other.form.family == PERSON:
-        return None
-    lines = {line.strip(" .") for line in one.description.lower().split("\n")}
-    shared = lines & {line.strip(" .") for line in other.description.lower().split("\n")}
-    return -1.5 if any(len(set(_YEAR.findall(line))) > 1 for line in shared) else None
-
-
-class _Context:
-    """What the context of pairs adds to the log odds of their being one entity, and why."""
-
-    def __init__(
-        self, names: Names, one: IntVector, other: IntVector, is_alias: NDArray[np.bool_], likeness: FloatVector
-    ) -> None:
-        """Compare descriptions, neighbours, chunks and types of the ends of pairs."""
-        self._families = [name.form.family for name in names.rows]
-        self._ends = one, other
-        family_of = np.array(self._families, object)
-        known = (family_of[one] != UNKNOWN) & (family_of[other] != UNKNOWN)
-        self.weights = np.where(known & (family_of[one] != family_of[other]), -3.5, 0.0)
-        # A text that spells two names slightly differently has two things in mind: Laon and Lyon.
-        self._together = common(names.chunks, one, other) > 0
-        self.weights += self._together * np.where(is_alias | (likeness >= _SPELLED), 0.4, -1.0)
-        # One text says the same of all names in a list.
-        self._lines = np.sqrt(common(names.lines, one, other))
-        self.weights += np.where(self._together, 0.5 * (self._lines > 0), np.minimum(1.1 * self._lines, 4.5))
-        told = names.told.sum(axis=1)
-        few = np.minimum(told[one], told[other])
-        self._share = np.where((few >= MEANINGFUL) & (self._lines == 0), common(names.told, one, other) / (few + 2), -1)
-        self.weights += np.where(self._share >= 0, 3.0 * (self._share - 0.25), 0.0)
-        edges = names.neighbours.tocoo()
-        self._related = np.isin(one * len(names.rows) + other, edges.row * len(names.rows) + edges.col)
-        self._shared = common((names.neighbours != 0).astype(np.float64), one, other)
-        self.weights += -1.5 * self._related + np.array([0.0, 1.2, 1.8])[np.minimum(self._shared, 2).astype(int)]
-        self._described = np.zeros(len(one))
-        for at in np.flatnonzero(is_alias).tolist():
-            self._described[at] = _described_by(names.rows[one[at]], names.rows[other[at]])
-        self.weights += self._described
-
-    def reasons(self, at: int) -> str:
-        """Return the reasons for the weight of a pair."""
-        families = sorted({self._families[end[at]] for end in self._ends} - {UNKNOWN})
-        shared = int(self._shared[at])
+    def reasons(at: int) -> str:
         found = {
-            f"types {' and '.join(families)}": len(families) > 1,
-            "in one chunk": self._together[at],
-            "one description": self._lines[at] > 0,
-            f"{self._share[at]:.0%} of the descriptions' words in common": self._share[at] >= 0,
-            "related to each other": self._related[at],
-            f"{shared} neighbour{'s' if shared > 1 else ''} in common": shared,
-            "described by the other name": self._described[at] > 0,
+            f"types {' and '.join(sorted({families[one[at]], families[other[at]]}))}": unlike[at],
+            "in one chunk": together[at],
+            "one description": lines[at] > 0,
+            f"{share[at]:.0%} of the descriptions' words in common": is_told[at],
+            "related to each other": related[at],
+            f"{shared[at]:.0f} neighbour{'s' if shared[at] > 1 else ''} in common": shared[at],
+            "described by the other name": described[at] > 0,
         }
         return ", ".join(reason for reason, holds in found.items() if holds)
+
+    return weights, reasons
 
 
 def _described_by(short: Name, long: Name) -> float:
     text, name = short.description.casefold(), long.text.casefold()
-    if text.startswith(name) and not text[len(name) :].startswith(("'", "’")):  # "John Adams's son" is another
+    if text.startswith(name) and not text.removeprefix(name).startswith(("'", "’")):  # "John Adams's son" is another
         return 2.5
     return -1.0 if name in text and short.form.family == PERSON else 0.0

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hirag_dist.core.entities.resolution.name_forms import name_form
-from hirag_dist.core.entities.resolution.negative_rules import compatible, known_different
+from hirag_dist.core.entities.resolution.name_forms import compatible, known_different, name_form
 from tests.core.entities.resolution.graphs import proposed
 
 KINDS = st.sampled_from(["person", "organization", "location", "event", "concept", "unknown", ""])
