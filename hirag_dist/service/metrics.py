@@ -336,10 +336,10 @@ class CatalogueMetrics:
 
     def sample(self) -> None:
         """Set the gauges, and add the events since the last sample."""
-        counts = self._catalogue.counts
+        events = self._catalogue.events
         self._indexes.labels("listed").set(self._catalogue.listed_count)
         self._indexes.labels("open").set(self._catalogue.open_count)
-        self._listing_failed.set(counts.listing_failed)
-        for event, count in counts.events.items():
+        self._listing_failed.set(self._catalogue.listing_failed)
+        for event, count in events.items():
             self._events.labels(event).inc(count - self._sampled[event])
-        self._sampled = counts.events.copy()
+        self._sampled = events.copy()
