@@ -56,7 +56,8 @@ def _one_authority(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    return Store(str(tmp_path))
+    """A store in a folder that is not there yet."""
+    return Store(str(tmp_path / "index"))
 
 
 @pytest.fixture(scope="session", autouse=True)

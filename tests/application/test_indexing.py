@@ -24,11 +24,6 @@ TEXT = "Ada Lovelace wrote notes on the Analytical Engine. Charles Babbage desig
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(str(tmp_path / "index"))
-
-
-@pytest.fixture
 def corpus(tmp_path: Path) -> str:
     (tmp_path / "corpus").mkdir()
     (tmp_path / "corpus" / "a.txt").write_text(TEXT)

@@ -35,11 +35,6 @@ def _elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(str(tmp_path / "index"))
-
-
-@pytest.fixture
 def ids(store: Store) -> list[str]:
     """Two snapshots; the second one took over long ago."""
     made = []

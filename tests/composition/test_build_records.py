@@ -45,11 +45,6 @@ class Clock:
         return self.now
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(str(tmp_path / "index"))
-
-
 def record(store: Store, clock: Clock | None = None, left_out: tuple[tuple[str, str], ...] = ()) -> BuildRecord:
     given = (
         BuildArguments("import", (), "/data/graph", {}, left_out)

@@ -102,14 +102,12 @@ class TestStoring:
         assert len(counting.appended) == 3
         assert await ledger.get_many([key(n) for n in range(150)]) == {key(n): {"n": n} for n in range(150)}
 
-    async def test_every_record_of_a_group_that_cannot_be_written_is_refused(
-        self, store: Store, tmp_path: Path
-    ) -> None:
+    async def test_every_record_of_a_group_that_cannot_be_written_is_refused(self, store: Store) -> None:
         ledger = Ledger(store)
-        (tmp_path / "ledger").write_text("in the way")
+        store.write_bytes("ledger", b"in the way")
         outcomes = await asyncio.gather(*(ledger.put(key(n), {}) for n in range(3)), return_exceptions=True)
         assert [type(outcome) for outcome in outcomes] == [StoreError] * 3
-        (tmp_path / "ledger").unlink()
+        store.delete("ledger")
         assert await ledger.get(key(0)) is None
         await ledger.put(key("later"), {})
         assert list(await there(store, key("later"), key(0))) == [key("later")]
@@ -219,14 +217,14 @@ class TestLookingUp:
         await ledger.put(key("k"), {"text": "x" * 100})
         await ledger.close()
         (name,) = files(store, ".seg")
-        whole = (tmp_path / "ledger" / name).read_bytes()
+        whole = (tmp_path / "index/ledger" / name).read_bytes()
         for at in (40, len(whole) // 2, *range(len(whole) - 100, len(whole), 9)):
             broken = bytearray(whole)
             broken[at] ^= 1
-            (tmp_path / "ledger" / name).write_bytes(broken)
+            (tmp_path / "index/ledger" / name).write_bytes(broken)
             with pytest.raises(StoreError, match=f"{name} is damaged: put back a copy"):
                 await there(store, key("k"))
-        (tmp_path / "ledger" / name).write_bytes(whole[:-9])
+        (tmp_path / "index/ledger" / name).write_bytes(whole[:-9])
         with pytest.raises(StoreError, match="is damaged"):
             await there(store, key("k"))
 
@@ -286,7 +284,7 @@ class TestDamagedLogs:
         whole = len(store.read_bytes(f"ledger/{name}"))
         await ledger.put(key("b"), {"text": "b" * 1000})
         data = store.read_bytes(f"ledger/{name}")
-        (tmp_path / "ledger" / name).write_bytes(data[: whole + keep] if keep > 0 else data[:keep])
+        (tmp_path / "index/ledger" / name).write_bytes(data[: whole + keep] if keep > 0 else data[:keep])
         assert await there(store, key("a"), key("b")) == {key("a"): {"n": 1}}
         assert ledger_size(store).records == 1
 
@@ -297,10 +295,10 @@ class TestDamagedLogs:
         data = store.read_bytes(f"ledger/{name}")
         reader = Ledger(store)
         for size in (0, 10, 40, len(data) - 1):
-            (tmp_path / "ledger" / name).write_bytes(data[:size])
+            (tmp_path / "index/ledger" / name).write_bytes(data[:size])
             await reader.refresh()
             assert await reader.get(key("a")) is None
-        (tmp_path / "ledger" / name).write_bytes(data)
+        (tmp_path / "index/ledger" / name).write_bytes(data)
         await reader.refresh()
         assert await reader.get(key("a")) == {"n": 1}
 
@@ -313,7 +311,7 @@ class TestDamagedLogs:
         await ledger.put(key("b"), {"n": 2})
         data = bytearray(store.read_bytes(f"ledger/{name}"))
         data[at % size] ^= 0xFF
-        (tmp_path / "ledger" / name).write_bytes(data)
+        (tmp_path / "index/ledger" / name).write_bytes(data)
         assert await there(store, key("a"), key("b")) == {key("b"): {"n": 2}}
 
 
