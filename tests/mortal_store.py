@@ -15,11 +15,11 @@ class Killed(BaseException):
 
 
 class MortalStore(Store):
-    """Counts the changes of an index, and ends its writer right after the n-th."""
+    """Notes the files of an index as they are changed, and ends its writer right after the n-th change."""
 
     def __init__(self, uri: str, dies_at: int | None, die: Callable[[], None] | None = None) -> None:
         super().__init__(uri)
-        self.changes = 0
+        self.changed: list[str] = []
         self._dies_at = dies_at
         self._die = die
 
@@ -48,8 +48,10 @@ class MortalStore(Store):
         self._count(path)
 
     def _count(self, path: str) -> None:
-        self.changes += path != LOCK
-        if self.changes == self._dies_at and path != LOCK:
+        if path == LOCK:
+            return
+        self.changed.append(path)
+        if len(self.changed) == self._dies_at:
             if self._die is not None:
                 self._die()
             raise Killed(path)

@@ -21,10 +21,7 @@ from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapsh
 from hirag_dist.storage.store import Store
 from tests.refusing_index import TEXTS, RefusingIndex
 
-KEYS = {
-    "clustering": {"target_size": 3},
-    "update": {"max_ratio": 0},
-}
+KEYS = {"clustering": {"target_size": 3}, "update": {"max_ratio": 0}}
 
 
 @pytest.fixture

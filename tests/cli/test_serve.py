@@ -85,7 +85,4 @@ def test_refused(mcp: Run, arguments: list[str], message: str) -> None:
 def test_without_the_extra(mcp: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     find: Any = importlib.util.find_spec
     monkeypatch.setattr("hirag_dist.cli.serve.find_spec", lambda name: None if name == "mcp" else find(name))
-    assert mcp("--index", "a") == (
-        2,
-        "hirag-dist: this needs the extra mcp: run `pip install 'hirag-dist[mcp]'`",
-    )
+    assert mcp("--index", "a") == (2, "hirag-dist: this needs the extra mcp: run `pip install 'hirag-dist[mcp]'`")

@@ -66,10 +66,7 @@ def test_a_replaced_file_is_seen_whatever_its_time_and_size(tmp_path: Path) -> N
     assert held.token() == "two"
 
 
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [(b"", "is empty"), (b"\xff\xfe", "is no text"), (b"a\nb", "one line")],
-)
+@pytest.mark.parametrize(("content", "words"), [(b"", "is empty"), (b"\xff\xfe", "is no text"), (b"a\nb", "one line")])
 def test_token_files_that_hold_no_token(tmp_path: Path, content: bytes, words: str) -> None:
     path = tmp_path / "token"
     path.write_bytes(content)

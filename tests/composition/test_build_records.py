@@ -143,11 +143,7 @@ def test_a_finished_stage_shows_what_it_rests_on(store: Store) -> None:
 GONE = asdict(own_process()) | {"pid": 2**22 + 1}
 
 
-@pytest.mark.parametrize(
-    "lock",
-    [{"beat": 0.0}, GONE, None],
-    ids=["silent", "no such process", "no lock"],
-)
+@pytest.mark.parametrize("lock", [{"beat": 0.0}, GONE, None], ids=["silent", "no such process", "no lock"])
 def test_a_build_that_nobody_holds_any_more_was_killed(store: Store, lock: dict[str, Any] | None) -> None:
     record(store)
     if lock is not None:

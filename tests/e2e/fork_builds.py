@@ -88,7 +88,7 @@ def build(
         "snapshot": result.manifest.snapshot_id,
         "stages_run": result.stages_run,
         "changed": result.changed,
-        "writes": store.changes,
+        "writes": len(store.changed),
         "told": told,
         "sent": sum(use.calls - use.ledger_hits for use in runner.bill.sent.uses.values()),
     }

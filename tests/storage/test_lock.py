@@ -428,10 +428,7 @@ class TestOnS3:
 
     @pytest.mark.parametrize(
         ("ignored", "warned"),
-        [
-            ({"If-None-Match", "If-Match"}, "ignores If-None-Match"),
-            ({"If-Match"}, "ignores If-Match"),
-        ],
+        [({"If-None-Match", "If-Match"}, "ignores If-None-Match"), ({"If-Match"}, "ignores If-Match")],
     )
     def test_a_server_without_conditional_puts_is_warned_of(
         self, server: tuple[S3Server, str], caplog: pytest.LogCaptureFixture, ignored: set[str], warned: str

@@ -6,15 +6,7 @@ import numpy as np
 
 from hirag_dist.core.access import HIDDEN, PARTIAL, VISIBLE
 from hirag_dist.core.arrays import read_only
-from hirag_dist.core.metadata.columns import (
-    DERIVED,
-    DIVISIBLE,
-    WHOLE,
-    LabelStates,
-    Provenance,
-    RowStates,
-    row_states,
-)
+from hirag_dist.core.metadata.columns import DERIVED, DIVISIBLE, WHOLE, LabelStates, Provenance, RowStates, row_states
 
 INTS, BYTES = np.int32, np.uint8
 PROVENANCE = Provenance(

@@ -40,9 +40,7 @@ def test_graphrags_tree_comes_with_its_reports(graphrag: Callable[..., Path], ol
         "summary": "A party.",
         "rating": 7.5,
         "rating_explanation": "Tea matters.",
-        "findings": [
-            {"summary": "They have tea.", "explanation": "Every day.", "entity_ids": [], "relation_ids": []},
-        ],
+        "findings": [{"summary": "They have tea.", "explanation": "Every day.", "entity_ids": [], "relation_ids": []}],
         "origin": "imported",
         "n_dropped_references": 0,
     }

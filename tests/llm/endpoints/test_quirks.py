@@ -207,10 +207,7 @@ async def test_silence_before_the_first_token_has_a_limit_of_its_own() -> None:
 # Replies
 
 
-@pytest.mark.parametrize(
-    ("reason", "normalised"),
-    [("MAX_TOKENS", "length"), (None, "stop")],
-)
+@pytest.mark.parametrize(("reason", "normalised"), [("MAX_TOKENS", "length"), (None, "stop")])
 async def test_a_cut_reply_is_one_whatever_the_reason_is_called(reason: str | None, normalised: str) -> None:
     async def answer(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
         return whole(TEXT, reason)
