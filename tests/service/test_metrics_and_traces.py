@@ -148,9 +148,10 @@ COUNT = """
 import sys
 from hirag_dist.service.access_log import RequestRecord
 from hirag_dist.service.request_gate import LoadShedder
-from hirag_dist.service.metrics import Metrics, ProcessFacts
+from hirag_dist.service.metrics import Metrics
 metrics = Metrics(None)
-metrics.describe(ProcessFacts(sys.argv[1], created_at=float(sys.argv[2]), loaded_at=float(sys.argv[2]), serving=True))
+facts = {"created_at": float(sys.argv[2]), "loaded_at": float(sys.argv[2]), "serving": True}
+metrics.describe(sys.argv[1], facts)
 metrics.count_request(RequestRecord("Retrieve", "", "", kind="token", timings_ms={"total": 10.0}))
 admission = LoadShedder(max_retrievals=1, max_queue_wait_s=1, max_requests=9, max_answers=1)
 with admission.counted():
