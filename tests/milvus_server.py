@@ -101,7 +101,6 @@ def _start(folder: Path) -> tuple[subprocess.Popen[str], str]:
         port = probe.getsockname()[1]
     command = [sys.executable, "-c", SERVER, str(folder), str(port)]
     server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert server.stdout
     came = select.select([server.stdout], [], [], START_S)[0]
     if not came or server.stdout.readline() != "started\n":
         server.kill()

@@ -25,7 +25,7 @@ KEPT = {
 }
 REMOVED = {
     "patient.txt": "Wilhelmina Throckmorton was treated in Saint Hedwig Hospital for a fever in the spring. Doctor "
-    "Aloysius Pemberley gave Wilhelmina Throckmorton quinine and sent her to Lyon for the summer.",
+    "Aloysius Pemberley gave Wilhelmina Throckmorton quinine and sent her to Lyon for the summer."
 }
 
 

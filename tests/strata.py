@@ -26,12 +26,7 @@ FOLDERS = {
     "e2e": "integration",
     "examples": "integration",
 }
-FIXTURES = {
-    "milvus_uri": "integration",
-    "ray_cluster": "integration",
-    "forked": "integration",
-    "browser": "browser",
-}
+FIXTURES = {"milvus_uri": "integration", "ray_cluster": "integration", "forked": "integration", "browser": "browser"}
 RAY = "ray"
 GROUPS = {"ray_cluster": RAY, "milvus_uri": "milvus"}  # fixture: group of the tests that share it
 LONGEST = (

@@ -78,13 +78,11 @@ async def test_paths_know_what_hangs_together_in_what_may_be_seen(made: Indexes)
     """Else keys that only something hidden joins are looked for in all that may be seen."""
     engine = made(corpus(1))
     view = engine._resources.views.view_for(None, ("secret",))
-    assert view is not None
     assert view.components is None
     await engine.retrieve(Query(QUESTIONS[0], "local", labels=("secret",)))
     assert view.components is None, "it is found when paths are asked for"
     await engine.retrieve(Query(QUESTIONS[0], "bridge", labels=("secret",)))
     found = view.components
-    assert found is not None
     assert len(set(found.tolist())) > len(set(engine._resources.index.components.tolist()))
     await engine.retrieve(Query(QUESTIONS[1], "bridge", labels=("secret",)))
     assert view.components is found, "once"

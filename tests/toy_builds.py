@@ -145,13 +145,7 @@ class Bench:
         return Store(str(self.folder / "index"))
 
     def build(
-        self,
-        texts: list[str],
-        script: Script = obedient,
-        *,
-        retry: bool = False,
-        fresh: bool = False,
-        **keys: Any,
+        self, texts: list[str], script: Script = obedient, *, retry: bool = False, fresh: bool = False, **keys: Any
     ) -> Snapshot:
         """Build an index of texts; where the script says nothing, the model obeys."""
         self.result = self.run(texts, script, retry=retry, fresh=fresh, **keys)
@@ -167,13 +161,7 @@ class Bench:
         return self.run_on([str(self.folder / "corpus")], script, retry=retry, fresh=fresh, **keys)
 
     def run_on(
-        self,
-        inputs: list[str],
-        script: Script = obedient,
-        *,
-        retry: bool = False,
-        fresh: bool = False,
-        **keys: Any,
+        self, inputs: list[str], script: Script = obedient, *, retry: bool = False, fresh: bool = False, **keys: Any
     ) -> BuildResult:
         """Build an index of INPUT."""
         index = self.folder / "index"
@@ -266,7 +254,6 @@ class Bench:
             executor.close()
 
     def asked(self, task: str) -> list[ChatRequest]:
-        assert self.model
         return [request for request in self.model.requests if task_of(request) == task]
 
 

@@ -22,7 +22,7 @@ from hirag_dist.core.text.terms import Joints, Passage, Passages, shingles, word
 from hirag_dist.indexing.changed_documents import DocumentSelection, selected_documents
 from hirag_dist.indexing.context import ResolvedModels
 from hirag_dist.indexing.documents import read_documents
-from hirag_dist.llm.replay import NoVectors, ReadOnlyLedger
+from hirag_dist.llm.replay import ReadOnlyLedger, StoredVectors
 from hirag_dist.schemas import CHUNKS
 from hirag_dist.storage.layout import CLAIMS, FORGET, MANIFEST, MENTIONS, RELATION_MENTIONS, snapshot_path
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
@@ -153,7 +153,9 @@ def read_given(config: Config, store: Store, inputs: Sequence[str]) -> tuple[pa.
         InputError: there is nothing to read.
     """
     models = ResolvedModels({}, {}, "", 1, "")
-    with offline_context(cut_as_index(config, store), models, ReadOnlyLedger(store), NoVectors("", 1)) as context:
+    with offline_context(
+        cut_as_index(config, store), models, ReadOnlyLedger(store), StoredVectors("", 1, None)
+    ) as context:
         read = read_documents(context, inputs)
         return context.datasets.read(read.documents), context.datasets.read(read.chunks)
 

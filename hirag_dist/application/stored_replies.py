@@ -38,7 +38,7 @@ from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.rate_limiter import RateLimiter
 from hirag_dist.llm.prompt_files import load_prompts
-from hirag_dist.llm.replay import NoVectors, ReadOnlyLedger, RecordingLedger, StoredVectors
+from hirag_dist.llm.replay import ReadOnlyLedger, RecordingLedger, StoredVectors
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.reply_store.block_format import key_bytes
 from hirag_dist.llm.retry import RetriedCalls
@@ -69,10 +69,8 @@ def replay_keys(config: Config, store: Store, models: ResolvedModels, chunks: pa
     is_paid = isinstance(embedder, PaidEmbedder)
     if not is_paid and not any(each.paid for role in CHAT_ROLES for each in priced_models(config, role)):
         return set()  # built-in models compute their replies again
-    if is_paid:
-        embedder = StoredVectors(embedder_identity(embedder), embedder.dim, ledger)
-    else:
-        embedder = NoVectors(embedder.name, embedder.dim)
+    identity = embedder_identity(embedder) if is_paid else embedder.name
+    embedder = StoredVectors(identity, embedder.dim, ledger if is_paid else None)
     with offline_context(config, models, ledger, embedder) as context:
         given = context.datasets.put("given_chunks", chunks.cast(CHUNKS))
         if is_paid:

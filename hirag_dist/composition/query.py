@@ -52,33 +52,6 @@ class _AnswerPool:
         await self._coordinator.leave(self._worker)
 
 
-class _Borrowed:
-    """The answering model of several engines: closing one of them does not close it."""
-
-    def __init__(self, model: _AnswerPool) -> None:
-        self.ask = model.ask
-        self.stream = model.stream
-        self.model_name = model.model_name
-
-    async def close(self) -> None:
-        """Do nothing: others use the model."""
-
-
-class _BorrowedEmbedder:
-    """The embedder of several engines, without `close`."""
-
-    def __init__(self, embedder: Embedder) -> None:
-        self.name, self.dim = embedder.name, embedder.dim
-        self.embed = embedder.embed
-
-
-class _BorrowedReranker:
-    """The reranker of several engines, without `close`."""
-
-    def __init__(self, reranker: Reranker) -> None:
-        self.scores, self.max_texts = reranker.scores, reranker.max_texts
-
-
 class SharedModels:
     """Models for questions, with their connections and rate limits.
 
@@ -110,23 +83,15 @@ class SharedModels:
         self._lock = threading.Lock()
         self._reranker = limited_reranker(config, retried, context)
 
-    def owned(self, config: Config) -> tuple[AnswerModel, QuestionEmbedder, Reranker | None]:
-        """Return the models for one engine, which closes them.
+    def lend(self, config: Config, *, keep: bool) -> tuple[AnswerModel, QuestionEmbedder, Reranker | None]:
+        """Return the models for one engine. Each has a cache of questions and batches of its own.
 
         Args:
             config: with the embedder of the engine's index.
-        """
-        return self._model, QuestionEmbedder(self._embedder(config)), self._reranker
-
-    def borrowed(self, config: Config) -> tuple[AnswerModel, QuestionEmbedder, Reranker | None]:
-        """Return the models for one engine of several. Each has a cache of questions and batches of its own.
-
-        Args:
-            config: with the embedder of the engine's index.
+            keep: whether there are other engines, so that none of them closes the models.
         """
         cached = min(_QUESTIONS, max(_ALL_QUESTIONS // self.n_engines, _MIN_QUESTIONS))
-        reranker = None if self._reranker is None else _BorrowedReranker(self._reranker)
-        return _Borrowed(self._model), QuestionEmbedder(_BorrowedEmbedder(self._embedder(config)), cached), reranker
+        return self._model, QuestionEmbedder(self._embedder(config), cached, keep=keep), self._reranker
 
     def _embedder(self, config: Config) -> Embedder:
         key = config.llm.endpoints[config.llm.roles.embed].model_dump_json()
@@ -179,7 +144,8 @@ def make_engine(
     if shared is None:
         coordinator = make_coordinator(config) if coordinator is None else coordinator
         shared = SharedModels(config, coordinator, spending=spending, meter=meter)
-    model, embedder, reranker = shared.owned(config) if models is None else shared.borrowed(config)
+    keep = models is not None
+    model, embedder, reranker = shared.lend(config, keep=keep)
     snapshot = snapshot.cached_in(config.service.cache_dir, config.service.cache_bytes)
     vectors = make_vector_index(config, snapshot)
     rule = config.service.access_rule
@@ -195,5 +161,6 @@ def make_engine(
         config.tokenizer,
         reranker=reranker,
         n_engines=shared.n_engines,
+        keep_models=keep,
         answer_window=role_windows(config, ("answer",)).get("answer"),
     )

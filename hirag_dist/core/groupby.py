@@ -201,3 +201,17 @@ def mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * factor
     result: NDArray[np.uint64] = mixed ^ (mixed >> np.uint64(31))
     return result
+
+
+def blocks_of(sizes: IntVector, most: int) -> list[tuple[int, int]]:
+    """Return the bounds [first, end) of blocks of consecutive items; the sizes of a block add up to about `most`.
+
+    An item is not divided: one of a larger size makes its block larger.
+
+    >>> blocks_of(np.array([2, 1, 9, 2]), 4)
+    [(0, 2), (2, 4)]
+    """
+    if not len(sizes):
+        return []
+    ends = [*(np.flatnonzero(np.diff(np.cumsum(sizes) // most)) + 1).tolist(), len(sizes)]
+    return list(zip([0, *ends[:-1]], ends, strict=True))

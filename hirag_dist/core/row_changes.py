@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from hirag_dist.core.groupby import blocks_of
 from hirag_dist.core.text.ids import text_keys
 from hirag_dist.types import IntVector
 
@@ -35,6 +36,11 @@ class ChangedRows:
 def one_array(column: pa.ChunkedArray) -> pa.Array:
     """Return a column as one array, without a copy where it is one: `combine_chunks` would copy it."""
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays([pa.array([], column.type), *column.chunks])
+
+
+def one_piece(table: pa.Table) -> pa.Table:
+    """Return a table, each column one array, without a copy of those that are."""
+    return pa.Table.from_arrays([one_array(column) for column in table.columns], schema=table.schema)
 
 
 def rows_of_table(table: pa.Table, rows: IntVector) -> pa.Table:
@@ -105,7 +111,7 @@ def _less(one: pa.Table, other: pa.Table) -> NDArray[np.bool_]:
     return found
 
 
-_BLOCK_KEYS = 1 << 22  # of a union at a time, 34 MB each time that they are held
+_BLOCK_KEYS = 1 << 20  # of a union at a time, 8 MB each time that they are held
 LIST = pa.list_(pa.field("item", pa.int64(), nullable=False))
 
 
@@ -152,12 +158,10 @@ class KeySets:
         sets = KeySets(sets.indptr, codes)
         order = np.argsort(owners[rows >= 0], kind="stable")
         owners, rows = owners[rows >= 0][order], numbers[order]
-        block_of = np.cumsum(np.diff(sets.indptr)[rows]) // block_keys
-        ends = [*(np.flatnonzero(np.diff(block_of)) + 1).tolist(), *([len(rows)] if len(rows) else [])]
         width = max(len(distinct), 1)
         sizes, parts = np.zeros(n_owners, np.int64), [np.zeros(0, np.int64)]
-        first, begun = 0, np.zeros(0, np.int64)  # pairs of the last owner so far, which more rows follow
-        for end in ends:
+        begun = np.zeros(0, np.int64)  # pairs of the last owner so far, which more rows follow
+        for first, end in blocks_of(np.diff(sets.indptr)[rows], block_keys):
             inside = sets.take(rows[first:end])
             pairs = _distinct(np.concatenate([begun, owners[first:end][inside.owners] * width + inside.keys]))
             begun = begun[:0]
@@ -165,7 +169,6 @@ class KeySets:
                 pairs, begun = np.split(pairs, [np.searchsorted(pairs, owners[end] * width)])
             sizes += np.bincount(pairs // width, minlength=n_owners)
             parts.append(distinct[pairs % width])
-            first = end
         return KeySets(np.concatenate([[0], np.cumsum(sizes)]), np.concatenate(parts))
 
     def hits(self, keys: IntVector) -> NDArray[np.bool_]:

@@ -120,6 +120,10 @@ class UpdateBase:
             return rows_of_table(table, rows)
         return self.spill.rows(table, rows)
 
+    def runs(self, table: pa.Table, rows: IntVector) -> pa.Table:
+        """Return rows of a table; long runs of a large one stay where they are, as a chunk each."""
+        return rows_of_table(table, rows) if self.spill is None else self.spill.arranged(table, rows)
+
     def joined(self, tables: Sequence[pa.Table]) -> pa.Table:
         """Return tables one after another as one, each column one array; a large one is mapped from a file."""
         if self.spill is None or sum(table.nbytes for table in tables) <= _MAX_BYTES:

@@ -417,7 +417,7 @@ def _changed_mentions(
     """
     before, new = base.table(name).cast(schema), context.datasets.read(found)
     gone = rows_with(before["chunk_id"], stale)
-    now = changed_rows(before, gone, new, (*keys, "chunk_id", "position"), base.rows).table
+    now = changed_rows(before, gone, new, (*keys, "chunk_id", "position"), base.runs).table
     return ChangedMentions(now, before.take(pa.array(gone)), new)
 
 

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hirag_dist.core.graph.csr import rows_of
+from hirag_dist.core.groupby import blocks_of
 from hirag_dist.core.row_changes import KeySets, one_array
 from hirag_dist.indexing.stages.summarise import CLUSTER_SUMMARIES
 from hirag_dist.schemas import SUMMARIES
@@ -21,6 +22,7 @@ MODEL, STAND_IN = "model", "stand-in"
 _COVERS = SUMMARIES.field("covers").type
 _INPUTS = SUMMARIES.field("inputs").type
 _BLOCK_ROWS = 65_536  # texts that are Python objects at a time
+_BLOCK_INPUTS = 1 << 20  # compared at a time, about
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,12 @@ class Inputs:
         """(n_inputs,) the text of each input."""
         return np.repeat(np.arange(len(self.indptr) - 1), np.diff(self.indptr))
 
+    def between(self, first: int, end: int) -> Inputs:
+        """Return the inputs of the texts [first, end)."""
+        bounds = self.indptr[first : end + 1]
+        own = slice(bounds[0], bounds[-1])
+        return Inputs(bounds - bounds[0], self.ids[own], self.digests[own])
+
     def take(self, texts: IntVector) -> Inputs:
         """Return the inputs of some texts."""
         ids = KeySets(self.indptr, self.ids).take(texts)
@@ -61,6 +69,12 @@ def digests_of(*columns: Sequence[str]) -> IntVector:
 
 def changed_share(written: Inputs, now: Inputs) -> NDArray[np.float32]:
     """Return the share of each text's inputs that came, went or changed since it was written. (n_texts,), at most 1."""
+    blocks = blocks_of(np.diff(written.indptr) + np.diff(now.indptr), _BLOCK_INPUTS)
+    shares = [_changed_share(written.between(*bounds), now.between(*bounds)) for bounds in blocks]
+    return np.concatenate([np.zeros(0, np.float32), *shares])
+
+
+def _changed_share(written: Inputs, now: Inputs) -> NDArray[np.float32]:
     n_texts = len(now.indptr) - 1
     width = int(max(written.ids.max(initial=0), now.ids.max(initial=0))) + 1
     before = np.where(written.ids >= 0, written.owners * width + written.ids, -1)

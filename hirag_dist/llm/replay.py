@@ -69,30 +69,20 @@ class StoredVectors:
 
     Args:
         identity: of the embedder whose vectors are looked up, as in `llm.embedding.PaidEmbedder`.
+        ledger: None where no vector decides anything: all texts get zeros.
     """
 
-    def __init__(self, identity: str, dim: int, ledger: Ledger) -> None:
+    def __init__(self, identity: str, dim: int, ledger: Ledger | None) -> None:
         self.name, self.dim = identity, dim
         self._ledger = ledger
 
     async def embed(self, texts: Sequence[str]) -> FloatMatrix:
         """Return (len(texts), dim) float32 rows."""
         keys = [vector_key(self.name, self.dim, text) for text in texts]
-        records = await self._ledger.get_many(list(dict.fromkeys(keys)))
+        records = {} if self._ledger is None else await self._ledger.get_many(list(dict.fromkeys(keys)))
         vectors = np.zeros((len(texts), self.dim), np.float32)
         for row, key in enumerate(keys):
             vector = vector_of(records[key], self.dim) if key in records else None
             if vector is not None:
                 vectors[row] = vector
         return vectors
-
-
-class NoVectors:
-    """An embedder that gives zeros, where no vector decides anything. Implements `protocols.Embedder`."""
-
-    def __init__(self, name: str, dim: int) -> None:
-        self.name, self.dim = name, dim
-
-    async def embed(self, texts: Sequence[str]) -> FloatMatrix:
-        """Return (len(texts), dim) zeros."""
-        return np.zeros((len(texts), self.dim), np.float32)

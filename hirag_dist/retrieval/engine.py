@@ -70,6 +70,7 @@ def open_engine(
     reranker: Reranker | None = None,
     n_engines: int = 1,
     answer_window: int | None = None,
+    keep_models: bool = False,
 ) -> QueryEngine:
     """Load a snapshot and return an engine over it.
 
@@ -80,6 +81,7 @@ def open_engine(
         reranker: judges the relevance of chunks; None for none.
         n_engines: that may be open in this process; they share the memory of the cache of texts.
         answer_window: Tokens of the context window of the model that answers; None where it is not known.
+        keep_models: whether others use the model and the reranker too, so that the engine does not close them.
 
     Raises:
         InvalidQuery: the embedder is not the one that the index was built with.
@@ -87,6 +89,7 @@ def open_engine(
     resources = EngineResources(
         snapshot, vectors, embedder, model, prompts, count_tokens, access_rule, tokenizer, clock, reranker, n_engines
     )
+    resources.keeps_models = keep_models
     resources.answer_window = AnswerWindow(answer_window, prompts, count_tokens)
     resources.index.files.places.source_url = config.source_url or ""
     return QueryEngine(resources, config)

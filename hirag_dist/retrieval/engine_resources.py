@@ -106,6 +106,7 @@ class EngineResources:
         misses_reports: whether `communities.report_share` left reports out.
         count_marks: tokens of short texts that recur, cached.
         answer_window: cuts contexts to the window of the model that answers.
+        keeps_models: whether others use the model and the reranker too, so that they are not closed.
     """
 
     def __init__(
@@ -149,6 +150,7 @@ class EngineResources:
         self.model = model
         self.prompts = prompts
         self.answer_window = AnswerWindow(None, prompts, count_tokens)
+        self.keeps_models = False
         self.count_tokens = count_tokens
         self.count_marks = lru_cache(_MAX_COUNTED)(count_tokens)
         self.clock = clock
@@ -221,8 +223,9 @@ class EngineResources:
         self._read_ahead.stop()
         self._hash_check.stop()
         self.vectors.close()
-        await self.model.close()
-        for each in (self.embedder, self.reranker):
+        if isinstance(self.embedder, Closable):
+            await self.embedder.close()
+        for each in () if self.keeps_models else (self.model, self.reranker):
             if isinstance(each, Closable):
                 await each.close()
 

@@ -128,16 +128,18 @@ class QuestionEmbedder:
         misses: texts that were embedded.
     """
 
-    def __init__(self, embedder: Embedder, max_cached: int = 1024) -> None:
+    def __init__(self, embedder: Embedder, max_cached: int = 1024, *, keep: bool = False) -> None:
         """Wrap an embedder.
 
         Args:
             max_cached: vectors in the cache, least recently used ones removed; 4 bytes a dimension each.
+            keep: whether others use the embedder too, so that it is not closed.
         """
         self.name, self.dim = embedder.name, embedder.dim
         self.hits = self.misses = 0
         self._embedder = embedder
         self._max_cached = max_cached
+        self._keep = keep
         self._vectors: OrderedDict[str, _Vector] = OrderedDict()
         self._batcher: MicroBatcher[str, _Vector | HiragError] = MicroBatcher(self._embed, _MAX_BATCH, _MAX_CALLS)
 
@@ -156,9 +158,9 @@ class QuestionEmbedder:
         return rows
 
     async def close(self) -> None:
-        """Cancel the calls in progress, whose callers are gone, and close the embedder."""
+        """Cancel the calls in progress, whose callers are gone, and close the embedder unless it is kept."""
         await self._batcher.close(cancel=True)
-        if isinstance(self._embedder, Closable):
+        if not self._keep and isinstance(self._embedder, Closable):
             await self._embedder.close()
 
     async def _vector(self, text: str) -> _Vector:

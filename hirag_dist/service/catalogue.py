@@ -64,19 +64,6 @@ class CatalogueLimits:
     poll_s: float = 2.0
 
 
-class CatalogueCounts:
-    """Counts of a catalogue, for the metrics.
-
-    Attributes:
-        events: opened, failed (openings), and closed by limit, idle, removed or changed.
-        listing_failed: whether the last listing failed.
-    """
-
-    def __init__(self) -> None:
-        self.events: Counter[str] = Counter()
-        self.listing_failed = False
-
-
 class IndexCatalogue:
     """The indexes of a catalogue.
 
@@ -92,6 +79,10 @@ class IndexCatalogue:
         clock: seconds.
         close_models: closes what the engines share, after the last of them.
         open_once: opens an index and closes it again, so that the kernels of questions are compiled before the first.
+
+    Attributes:
+        events: how many were opened, failed (openings), and closed by limit, idle, removed or changed; for metrics.
+        listing_failed: whether the last listing failed.
     """
 
     def __init__(
@@ -106,7 +97,8 @@ class IndexCatalogue:
         open_once: Callable[[IndexDefinition], Coroutine[Any, Any, None]] | None = None,
     ) -> None:
         self.runner = runner
-        self.counts = CatalogueCounts()
+        self.events: Counter[str] = Counter()
+        self.listing_failed = False
         self._list = definitions
         self._make_swapper = make_swapper
         self._limits = limits
@@ -238,14 +230,14 @@ class IndexCatalogue:
             try:
                 await swapper.start(watch=False)
             except BaseException:
-                self.counts.events["failed"] += 1
+                self.events["failed"] += 1
                 raise
             finally:
                 self._reserved -= 1
             if (self._indexes or {}).get(index.name) is not index:  # removed meanwhile
                 self._retire(swapper)
                 raise index_not_found(index.name)
-            self.counts.events["opened"] += 1
+            self.events["opened"] += 1
             index.swapper = swapper
             return swapper
 
@@ -289,7 +281,7 @@ class IndexCatalogue:
     def _close_index(self, index: CatalogueIndex, reason: str) -> None:
         swapper, index.swapper = index.swapper, None
         if swapper is not None:
-            self.counts.events[f"closed_{reason}"] += 1
+            self.events[f"closed_{reason}"] += 1
             self._retire(swapper)
 
     def _retire(self, swapper: SnapshotSwapper) -> None:
@@ -302,7 +294,7 @@ class IndexCatalogue:
             try:
                 await self.refresh_listing()
             except Exception as error:  # of any kind: the indexes listed before stay served
-                self.counts.listing_failed = True
+                self.listing_failed = True
                 if str(error) != self._last_failure:
                     logger.error("the indexes cannot be listed, those listed before stay served: %s", error)  # noqa: TRY400
                 self._last_failure = str(error)
@@ -318,7 +310,7 @@ class IndexCatalogue:
         started = self._clock()
         definitions = await asyncio.to_thread(self._list)
         self._listing_s = self._clock() - started
-        self.counts.listing_failed, self._last_failure = False, None
+        self.listing_failed, self._last_failure = False, None
         before, after = self._indexes or {}, dict[str, CatalogueIndex]()
         for name in sorted(definitions):
             kept = before.get(name)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter as Counts
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -158,19 +158,24 @@ class Metrics:
         """Count a hot swap, or a failed one."""
         self._swaps.labels("ok" if ok else "failed").inc()
 
-    def describe(self, facts: ProcessFacts) -> None:
-        """Set the gauges of the facts of this process. A fact that it never had has no gauge."""
-        if facts.snapshot != self._snapshot:
+    def describe(self, snapshot: str, facts: Mapping[str, float | None]) -> None:
+        """Set the gauges of this process. A fact that it never had has no gauge.
+
+        Args:
+            snapshot: id of the snapshot being served; empty for none.
+            facts: values by the keys of `FACTS`; times are seconds since 1970, None if there is none.
+        """
+        if snapshot != self._snapshot:
             if self._snapshot:
                 self._snapshot_info.labels(self._snapshot).set(0)
-            self._snapshot_info.labels(facts.snapshot).set(1)
-            self._snapshot = facts.snapshot
-        for field, (name, text, mode) in _FACTS.items():
-            value = getattr(facts, field)
-            if value is not None and field not in self._facts:
-                self._facts[field] = Gauge(name, text, registry=self.registry, multiprocess_mode=mode)
-            if field in self._facts:
-                self._facts[field].set(math.inf if value is None else value)
+            self._snapshot_info.labels(snapshot).set(1)
+            self._snapshot = snapshot
+        for fact, value in facts.items():
+            name, text, mode = FACTS[fact]
+            if value is not None and fact not in self._facts:
+                self._facts[fact] = Gauge(name, text, registry=self.registry, multiprocess_mode=mode)
+            if fact in self._facts:
+                self._facts[fact].set(math.inf if value is None else value)
 
     def sample(self, shedder: LoadShedder, engine: QueryEngine | None) -> None:
         """Set the gauges of the load, and add the engine's counts since the last sample."""
@@ -191,31 +196,8 @@ class Metrics:
             self._cache.labels(result).inc(count - sampled)
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessFacts:
-    """Facts of one process; times are seconds since 1970, None if there is none.
-
-    Attributes:
-        snapshot: id of the snapshot being served.
-        created_at: time of its publication.
-        loaded_at: time when this process loaded it.
-        token_expires: end of the callers' token that expires next.
-        callers: number of callers in the callers file.
-        callers_failed: whether that file could not be loaded at the last check.
-        serving: whether its health is SERVING.
-    """
-
-    snapshot: str = ""
-    created_at: float | None = None
-    loaded_at: float | None = None
-    token_expires: float | None = None
-    callers: int | None = None
-    callers_failed: bool | None = None
-    serving: bool = False
-
-
 _Mode: TypeAlias = Literal["livesum", "livemin", "livemax"]
-_FACTS: dict[str, tuple[str, str, _Mode]] = {  # field of `ProcessFacts` → metric, help, value of several processes
+FACTS: dict[str, tuple[str, str, _Mode]] = {  # fact → metric, help, value of several processes
     "created_at": (
         "hirag_snapshot_created_timestamp_seconds",
         "Publication of the oldest snapshot being served.",
@@ -336,10 +318,10 @@ class CatalogueMetrics:
 
     def sample(self) -> None:
         """Set the gauges, and add the events since the last sample."""
-        counts = self._catalogue.counts
+        events = self._catalogue.events
         self._indexes.labels("listed").set(self._catalogue.listed_count)
         self._indexes.labels("open").set(self._catalogue.open_count)
-        self._listing_failed.set(counts.listing_failed)
-        for event, count in counts.events.items():
+        self._listing_failed.set(self._catalogue.listing_failed)
+        for event, count in events.items():
             self._events.labels(event).inc(count - self._sampled[event])
-        self._sampled = counts.events.copy()
+        self._sampled = events.copy()

@@ -25,7 +25,7 @@ from hirag_dist.service.access_log import AccessLog, RequestRecord, Tracing
 from hirag_dist.service.callers import Authenticator, Caller, Callers, NoCallers, guarded_reflection, read_callers
 from hirag_dist.service.catalogue import IndexCatalogue, IndexSource
 from hirag_dist.service.file_watch import Lapse, ReloadingValue
-from hirag_dist.service.metrics import CatalogueMetrics, Metrics, ProcessFacts, timestamp
+from hirag_dist.service.metrics import CatalogueMetrics, Metrics, timestamp
 from hirag_dist.service.metrics_server import serve_metrics
 from hirag_dist.service.options import ServerOptions, channel_options, probe
 from hirag_dist.service.request_gate import SERVICE_NAME, CallerQuotas, LoadShedder, RequestGate, service_handler
@@ -278,17 +278,15 @@ class QueryServer:
         info = None if engine is None else engine.info
         callers = None if self._callers is None else self._callers.value
         expiry = None if callers is None else callers.next_expiry(datetime.now(UTC))
-        self._metrics.describe(
-            ProcessFacts(
-                snapshot="" if info is None else info.snapshot_id,
-                created_at=None if info is None else timestamp(info.created_at),
-                loaded_at=self._loaded_at,
-                token_expires=None if expiry is None else expiry.timestamp(),
-                callers=None if callers is None else len(callers),
-                callers_failed=None if self._callers is None else self._callers.failed,
-                serving=self._serving,
-            )
-        )
+        facts = {
+            "created_at": None if info is None else timestamp(info.created_at),
+            "loaded_at": self._loaded_at,
+            "token_expires": None if expiry is None else expiry.timestamp(),
+            "callers": None if callers is None else len(callers),
+            "callers_failed": None if self._callers is None else self._callers.failed,
+            "serving": self._serving,
+        }
+        self._metrics.describe("" if info is None else info.snapshot_id, facts)
 
     def _on_swap(self, ok: bool) -> None:
         self._metrics.count_swap(ok)

@@ -11,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hirag_dist.core.row_changes import one_array
+
 _ROWS = 65_536
 _ONE_ARRAY_BYTES = 1 << 30  # offsets of an array of strings reach to 2 GiB
 
@@ -26,7 +28,7 @@ def table_digest(table: pa.Table) -> str:
             if pa.types.is_string(part.type) and part.nbytes > _ONE_ARRAY_BYTES:
                 _add_long_texts(digest, part)
             else:
-                _add(digest, part.combine_chunks())
+                _add(digest, one_array(part))
     return digest.hexdigest()
 
 

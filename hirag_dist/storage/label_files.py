@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 
 from hirag_dist.config.model import Config
 from hirag_dist.core.access import Flags, LabelPatterns, label_sets, pattern_of_sets, patterns, spans
+from hirag_dist.core.id_rows import IdRows
 from hirag_dist.storage import layout
 from hirag_dist.storage.metadata_files import has_metadata
 from hirag_dist.storage.serving.column_arrays import (
     Batches,
     Create,
     Lists,
-    RowLookup,
     Save,
     ids_of,
     numbers,
@@ -267,9 +267,7 @@ def _save_statements(
     stated = ids_of(batches, table, "relation_id")
     relations = np.zeros(0, np.int32)
     if len(stated):  # otherwise there is no need to read the ids of all relations
-        rows = RowLookup(ids_of(batches, "relations", "relation_id"))
-        rows.add(stated)
-        relations = rows.rows()
+        relations = IdRows(ids_of(batches, "relations", "relation_id")).rows(stated).astype(np.int32)
     _save_groups(save, "stated", relations)
     places = rows_of_column(batches, table, "chunk_id", provenance.chunk_ids)
     _save_places(save, "statement", places, sets_of, by_document)

@@ -117,10 +117,19 @@ class SpillFile:
         """
         spilled = self.whole(parts, schema)
         order = _order(spilled, by)
-        if order is None:
-            return spilled
-        slices = _slices(spilled, order)
-        return self.rows(spilled, order) if slices is None else slices
+        return spilled if order is None else self.arranged(spilled, order)
+
+    def arranged(self, table: pa.Table, rows: IntVector) -> pa.Table:
+        """Return rows of a table in some order: as slices of it, which copy nothing, where the runs are long.
+
+        Args:
+            rows: (any,) int64.
+
+        Raises:
+            StoreError: as `table`.
+        """
+        slices = _slices(table, rows)
+        return self.rows(table, rows) if slices is None else slices
 
     def whole(self, parts: Iterable[pa.Table], schema: pa.Schema) -> pa.Table:
         """Return tables as one, mapped, in the order of the parts; each column one array, if it is below the limit.
@@ -419,19 +428,17 @@ def _is_sorted(table: pa.Table, by: Sequence[str]) -> bool:
     return True
 
 
-def _slices(table: pa.Table, order: IntVector | None) -> pa.Table | None:
+def _slices(table: pa.Table, order: IntVector) -> pa.Table | None:
     """Return the rows in order as slices of the table, which copy nothing; None where the slices would be short.
 
     So are the rows of an earlier index, in their order, with some rows between them.
     """
     if not table.num_rows:
         return None
-    starts = np.zeros(1, np.int64) if order is None else np.flatnonzero(np.diff(order, prepend=-2) != 1)
+    starts = np.flatnonzero(np.diff(order, prepend=-2) != 1)
     n_chunks = max(column.num_chunks for column in table.columns)
     if (len(starts) + n_chunks) * _MIN_SLICE_ROWS > table.num_rows:
         return None
-    if order is None:
-        return table
     lengths = np.diff(np.append(starts, len(order)))
     pairs = zip(order[starts].tolist(), lengths.tolist(), strict=True)
     return pa.concat_tables([table.slice(first, length) for first, length in pairs])

@@ -43,6 +43,7 @@ from hirag_dist.storage.store_errors import one_line_of, store_error, without_cr
 
 _TEMPORARY = ".tmp-"
 _SPOOLED_BYTES = 16 << 20
+_LOCAL_BYTES = 256 << 10  # read at a time of a local file; from an object store each read is a request
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +166,7 @@ class Store:
         """Return the SHA-256 (hex) of a file, read a piece at a time."""
         digest = hashlib.sha256()
         with self._errors("read", path), self._fs.open_input_stream(self._full(path), compression=None) as stream:
-            while piece := stream.read(_SPOOLED_BYTES):
+            for piece in self._read_pieces(stream):
                 digest.update(piece)
         return digest.hexdigest()
 
@@ -176,7 +177,7 @@ class Store:
             self._fs.open_input_stream(self._full(path), compression=None) as stream,
             target.open("wb") as file,
         ):
-            while piece := stream.read(_SPOOLED_BYTES):
+            for piece in self._read_pieces(stream):
                 file.write(piece)
 
     def copy(self, source: str, target: str, *, durable: bool = True) -> None:
@@ -397,6 +398,12 @@ class Store:
             raise
         if durable:
             sync(folder)
+
+    def _read_pieces(self, stream: pa.NativeFile) -> Iterator[memoryview]:
+        """Yield a file piece by piece; each piece is valid until the next one is read."""
+        buffer = memoryview(bytearray(_SPOOLED_BYTES if self.local is None else _LOCAL_BYTES))
+        while n_bytes := stream.readinto(buffer):
+            yield buffer[:n_bytes]
 
     @contextmanager
     def _errors(self, verb: str, path: str) -> Iterator[None]:

@@ -22,6 +22,7 @@ from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.snapshot.gc import RetentionPolicy, plan_gc
 from hirag_dist.storage.snapshot.reader import current_id
 from hirag_dist.storage.store import Store
+from tests.mortal_store import Killed, MortalStore
 from tests.removal_builds import KEPT, REMOVED, RemovalBench, removal_bench
 
 
@@ -91,7 +92,6 @@ def test_old_snapshots_stay_for_their_grace_period(index: Index) -> None:
     done = run(index, now=False)
     assert (done.complete, done.waiting) == (False, (index.before,))
     pending = pending_forget(store)
-    assert pending is not None
     assert (pending.documents, pending.snapshots, pending.verified) == ((index.gone,), (index.before,), True)
     assert "Throckmorton" not in store.read_bytes(FORGET).decode()
     assert run(index, now=False).waiting == (index.before,)
@@ -101,31 +101,6 @@ def test_old_snapshots_stay_for_their_grace_period(index: Index) -> None:
     done = run_forget(store.uri, index.bench.config, [])
     assert (done.complete, done.replies_dropped) == (True, pending.replies_dropped)
     assert (index.verify(), pending_forget(store)) == (True, None)
-
-
-class Killed(BaseException):
-    pass
-
-
-class MortalStore(Store):
-    """Ends the command right after its n-th change of the index."""
-
-    def __init__(self, uri: str, dies_at: int) -> None:
-        super().__init__(uri)
-        self._left = dies_at
-
-    def _count(self, path: str) -> None:
-        self._left -= path != "run.lock"
-        if self._left == 0:
-            raise Killed(path)
-
-    def write_bytes(self, path: str, data: bytes, replace: bool = True, *, durable: bool = True) -> None:
-        super().write_bytes(path, data, replace, durable=durable)
-        self._count(path)
-
-    def delete(self, path: str) -> None:
-        super().delete(path)
-        self._count(path)
 
 
 def test_killed_after_every_third_change_it_is_continued(template: Index, tmp_path: Path) -> None:

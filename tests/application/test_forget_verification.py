@@ -335,11 +335,7 @@ def test_nothing_derives_from_a_document_that_was_edited_and_then_removed(tmp_pa
     samples = sorted((Path(hirag_dist.__file__).parent / "samples" / "corpus").iterdir())[:3]
     texts = {path.name: path.read_text() for path in samples}
     edited = samples[0].name
-    settings = {
-        "execution": {"executor": "inline"},
-        "clustering": {"target_size": 4},
-        "chunk_tokens": 200,
-    }
+    settings = {"execution": {"executor": "inline"}, "clustering": {"target_size": 4}, "chunk_tokens": 200}
     bench = RemovalBench(tmp_path, Config.model_validate(settings))
     bench.build(texts)
     texts[edited] = "\n\n".join(part for number, part in enumerate(texts[edited].split("\n\n")) if number % 3)

@@ -78,7 +78,6 @@ def test_models_that_cannot_be_asked_are_on_record(store: Store, corpus: str, de
     with pytest.raises(HiragError) as raised:
         run(store, corpus, config(dead, "extract"))
     seen = last_build(store)
-    assert seen is not None
     assert (seen["state"], seen["action"], seen["limits"]["max_usd"]) == ("failed", "index", 1.0)
     assert seen["error"] == str(raised.value)
 
@@ -89,8 +88,6 @@ def test_the_build_before_can_still_be_retried_and_dropped(store: Store, corpus:
     with pytest.raises(HiragError):
         run(store, corpus, config(dead, "report"), action="retry")
     seen = last_build(store)
-    assert before is not None
-    assert seen is not None
     assert (seen["attempt"]["action"], seen["attempt"]["state"]) == ("retry", "failed")
     assert published(store, seen) == result.manifest.snapshot_id
     assert (seen["decisive"], seen["stages"]) == (before["decisive"], before["stages"])

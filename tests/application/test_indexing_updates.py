@@ -21,10 +21,7 @@ from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapsh
 from hirag_dist.storage.store import Store
 from tests.refusing_index import TEXTS, RefusingIndex
 
-KEYS = {
-    "clustering": {"target_size": 3},
-    "update": {"max_ratio": 0},
-}
+KEYS = {"clustering": {"target_size": 3}, "update": {"max_ratio": 0}}
 
 
 @pytest.fixture
@@ -62,7 +59,6 @@ def test_an_imported_graph_is_no_base(imported: tuple[str, IndexResult], index: 
     assert "imported" in built.rebuilt_because
     assert built.manifest.counts["documents"] == 2
     added = run_add(index.files("bridge.txt"), uri, index.config)
-    assert added.update is not None
     assert added.update.base == built.snapshot_id
 
 
@@ -71,7 +67,6 @@ def test_an_update_after_a_rollback_starts_from_what_is_current(index: RefusingI
     second = index.build("engine.txt", "loom.txt", "bridge.txt")
     index.store.write_bytes(CURRENT, first.snapshot_id.encode())
     added = index.add("train.txt")
-    assert added.update is not None
     assert added.update.base == first.snapshot_id != second.snapshot_id
     assert index.names() == {"engine.txt", "loom.txt", "train.txt"}
 
@@ -84,7 +79,6 @@ def test_a_rebuild_is_from_nothing_and_its_retry_too(index: RefusingIndex) -> No
     assert (rebuilt.update, again.update) == (None, None)
     assert again.snapshot_id == rebuilt.snapshot_id == current_id(index.store)
     record = last_build(index.store)
-    assert record is not None
     assert (record["action"], record["base"], record["given"]["rebuild"]) == ("retry", None, True)
 
 
@@ -128,7 +122,6 @@ def test_a_new_file_that_cannot_be_read_is_a_dead_letter_of_an_index_without_cha
     (Path(engine).parent / "new.txt").write_bytes(b"\x00\x01\x02\xff" * 50)
     found = index.build_folder()
     assert (uris(index), found.dead_letters) == (["engine.txt"], 1)
-    assert found.update is not None
     assert found.update.other_changes == ("dead letters",)
 
 

@@ -132,7 +132,6 @@ main.main()
 def test_ctrl_c_and_sigterm_during_imports(slow: str, number: int, code: int) -> None:
     command = [sys.executable, "-c", SLOW_IMPORT.format(slow=slow)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
         assert process.stdout.readline() == "importing\n"
         process.send_signal(number)
         out, err = process.communicate(timeout=30)

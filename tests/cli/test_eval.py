@@ -16,7 +16,8 @@ from hirag_dist.config.model import Config
 from hirag_dist.llm.endpoints.hashing import HashingEmbedder
 from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
-from tests.evaluation.corpora import DOCUMENTS, QUESTIONS, run, write_corpus, write_lines
+from tests.evaluation.corpora import DOCUMENTS, QUESTIONS, write_corpus, write_lines
+from tests.scripted_endpoint import run_command
 
 Run = Callable[..., tuple[int, Any]]
 MEMORY = ("--set", "vectors.backend=memory")
@@ -27,7 +28,7 @@ BUILD = ("--executor", "inline", "--set", "chunking=none", "--set", "kernels=cpu
 def hirag(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     """Runs a command; returns its exit code and the object on stdout."""
     monkeypatch.chdir(tmp_path)
-    return lambda *arguments: run(capfd, monkeypatch, *arguments)
+    return lambda *arguments: run_command(arguments, monkeypatch, capfd)
 
 
 @pytest.fixture(scope="module")

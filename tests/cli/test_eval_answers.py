@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 from hirag_dist.cli import main
+from tests.scripted_endpoint import run_command
 
 NOTES = {
     "gallery": "The gallery of Dundee was founded in 1873 by Albert Lamb. It holds 412 paintings by Ethel Hay.",
@@ -51,18 +51,7 @@ def evaluate(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str],
     monkeypatch.chdir(tmp_path)
     (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, QUESTIONS)))
 
-    def evaluate(*arguments: object) -> tuple[int, Any]:
-        monkeypatch.setattr(sys, "argv", ["hirag-dist", "eval", *map(str, arguments), "--json"])
-        stdout = os.dup(1)
-        try:
-            with pytest.raises(SystemExit) as end:
-                main.main()
-        finally:
-            os.dup2(stdout, 1)  # --json has taken it, for good
-            os.close(stdout)
-        return int(end.value.code or 0), json.loads(capfd.readouterr().out)
-
-    return evaluate
+    return lambda *arguments: run_command(("eval", *arguments), monkeypatch, capfd)
 
 
 def lines(path: Path) -> list[dict[str, Any]]:

@@ -32,10 +32,7 @@ main.main()
 
 @pytest.mark.parametrize(
     ("argv", "code", "said"),
-    [
-        (["noise", "--json"], 0, "no such thing"),
-        (["noise", "--json", "--nonsense"], 2, "No such option: --nonsense"),
-    ],
+    [(["noise", "--json"], 0, "no such thing"), (["noise", "--json", "--nonsense"], 2, "No such option: --nonsense")],
 )
 @pytest.mark.integration
 def test_stdout_holds_the_json_object_alone(argv: list[str], code: int, said: str) -> None:

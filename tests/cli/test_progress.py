@@ -7,12 +7,7 @@ import io
 from rich.console import Console
 
 from hirag_dist.cli._progress import ProgressBars
-from hirag_dist.execution.events import (
-    CallsExpected,
-    CallsProgress,
-    StageFinished,
-    StageStarted,
-)
+from hirag_dist.execution.events import CallsExpected, CallsProgress, StageFinished, StageStarted
 from hirag_dist.llm.limits.protocol import CallTotals
 
 CALLS = CallTotals(answered=40, tokens=45_600, usd=0.5, limited=3, in_flight=8, pause_s=20.0, timeouts=1, refused=2)

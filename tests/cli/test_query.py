@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
-import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
@@ -14,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.cli import main
 from hirag_dist.cli.query import show_answer
 from hirag_dist.types import Answer, Citation, Place, SourceItem
+from tests.scripted_endpoint import run_command
 from tests.service import fakes
 
 SENTENCE = "The keeper, who had slept badly for a week, lit the lamp [sic] long before the first of the ships came in."
@@ -69,22 +66,10 @@ def start() -> Iterator[Callable[..., str]]:
 
 @pytest.fixture
 def query(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[..., Any]:
-    """Runs the command; returns its exit code, and what it said: the object on stdout, or the line on stderr."""
+    """Runs the command; returns its exit code, and the object on stdout."""
     monkeypatch.chdir(tmp_path)
 
-    def query(*arguments: object) -> tuple[int, Any]:
-        monkeypatch.setattr(sys, "argv", ["hirag-dist", "query", *map(str, arguments), "--json"])
-        stdout = os.dup(1)
-        try:
-            with pytest.raises(SystemExit) as end:
-                main.main()
-        finally:
-            os.dup2(stdout, 1)  # --json has taken it
-            os.close(stdout)
-        said = capfd.readouterr()
-        return int(end.value.code or 0), json.loads(said.out)
-
-    return query
+    return lambda *arguments: run_command(("query", *arguments), monkeypatch, capfd)
 
 
 def test_what_is_asked_reaches_the_service(query: Any, start: Any) -> None:

@@ -32,9 +32,7 @@ def test_its_options_reach_the_endpoint() -> None:
         env=os.environ | {"COLUMNS": "300"},
     ) as process:
         assert process.stdout is not None
-        assert process.stderr is not None
         found = re.search(r"http://\S+/v1", process.stderr.readline())
-        assert found is not None
         with openai.OpenAI(api_key="any", base_url=found.group(0), max_retries=0) as client:
             task = "Task: answer\n\nAnswer."
             said = client.chat.completions.create(model="c", messages=[{"role": "system", "content": task}])
@@ -87,7 +85,4 @@ def test_refused(mcp: Run, arguments: list[str], message: str) -> None:
 def test_without_the_extra(mcp: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     find: Any = importlib.util.find_spec
     monkeypatch.setattr("hirag_dist.cli.serve.find_spec", lambda name: None if name == "mcp" else find(name))
-    assert mcp("--index", "a") == (
-        2,
-        "hirag-dist: this needs the extra mcp: run `pip install 'hirag-dist[mcp]'`",
-    )
+    assert mcp("--index", "a") == (2, "hirag-dist: this needs the extra mcp: run `pip install 'hirag-dist[mcp]'`")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -73,9 +72,6 @@ class Client:
             self._of.close()
         else:
             await self._of.close()
-
-
-Connect = Callable[..., Client]
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -195,17 +194,6 @@ async def test_waiting_until_a_snapshot_is_loaded(start: fakes.Start, engine: fa
     await service.server.set_serving()
     await waiting
     assert (await client.call("describe")).snapshot_id == "s1"
-
-
-async def test_tokens(start: fakes.Start, engine: fakes.FakeEngine, connect: Any, tmp_path: Path) -> None:
-    callers = fakes.CallersFile(tmp_path / "callers.yaml").add("web")
-    address = (await start(engine, callers_file=callers.path)).address
-    assert (await connect(address, token="web-token").call("retrieve", "q")) == engine.whole
-    for token in ("wrong", None):
-        with pytest.raises(error_status.Unauthenticated, match="bearer token"):
-            await connect(address, token=token).call("retrieve", "q")
-        with pytest.raises(error_status.Unauthenticated, match="bearer token"):
-            await connect(address, token=token).collect("answer_stream", "q")
 
 
 async def test_mutual_tls(

@@ -23,8 +23,9 @@ async def test_a_token_is_rotated_under_a_client(
     client = connect(service.address, token_file=mine)
     assert await client.call("retrieve", "q") == engine.whole
     mine.write_text("a wrong one\n")
-    with pytest.raises(Unauthenticated):
-        await client.call("retrieve", "q")
+    for ask in (client.call("retrieve", "q"), client.collect("answer_stream", "q")):
+        with pytest.raises(Unauthenticated, match="bearer token"):
+            await ask
     mine.write_text("new-token\n")
     assert await client.call("retrieve", "q") == engine.whole
     assert (await client.collect("answer_stream", "q"))[0] == engine.whole
@@ -65,10 +66,7 @@ def test_a_replaced_file_is_seen_whatever_its_time_and_size(tmp_path: Path) -> N
     assert held.token() == "two"
 
 
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [(b"", "is empty"), (b"\xff\xfe", "is no text"), (b"a\nb", "one line")],
-)
+@pytest.mark.parametrize(("content", "words"), [(b"", "is empty"), (b"\xff\xfe", "is no text"), (b"a\nb", "one line")])
 def test_token_files_that_hold_no_token(tmp_path: Path, content: bytes, words: str) -> None:
     path = tmp_path / "token"
     path.write_bytes(content)

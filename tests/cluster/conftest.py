@@ -23,11 +23,7 @@ def kube() -> Iterator[Kube]:
     if not config:
         pytest.skip("KUBECONFIG names no cluster")
     found = Kube(releases.NAMESPACE, Path(config))
-    own = {
-        "apiVersion": "v1",
-        "kind": "Namespace",
-        "metadata": {"name": releases.NAMESPACE, "labels": RESTRICTED},
-    }
+    own = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": releases.NAMESPACE, "labels": RESTRICTED}}
     found.run("create", "--filename", "-", given=json.dumps(own))  # fails if it is there: nothing of others is touched
     try:
         found.apply(*releases.prerequisites())

@@ -57,8 +57,7 @@ class Kube:
 
     def get(self, kind: str, name: str) -> Object:
         """Return an object."""
-        found: Object = json.loads(self.run("get", kind, name, "--output", "json"))
-        return found
+        return json.loads(self.run("get", kind, name, "--output", "json"))
 
     def ready_pods(self, selector: str) -> list[Object]:
         """Return the pods of a selector that are ready and not being deleted."""

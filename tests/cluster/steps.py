@@ -20,8 +20,7 @@ def asked(kube: Kube) -> dict[str, object]:
     """Return the last line that the clients wrote; before there is one, that of no call."""
     written = kube.run("logs", "clients", "--tail", "1", check=False).splitlines()
     lines = [line for line in written if line.startswith("{")]
-    found: dict[str, object] = json.loads(lines[-1]) if lines else {"answered": 0, "failed": 0, "snapshot": ""}
-    return found
+    return json.loads(lines[-1]) if lines else {"answered": 0, "failed": 0, "snapshot": ""}
 
 
 def rolled(kube: Kube) -> None:

@@ -90,7 +90,6 @@ def test_a_running_build_is_seen_once_a_second(store: Store) -> None:
     clock.now = 1.0
     listen(TaskFinished("extract", 10, 0, 0.5, spent(3)))
     seen = last_build(store)
-    assert seen is not None
     assert seen["state"] == "running"
     (stage,) = seen["stages"]
     assert (stage["state"], stage["rows"], stage["rows_done"], stage["rejects"]) == ("running", 40, 30, 1)
@@ -110,7 +109,6 @@ def test_what_was_spent_shows_however_it_ended(store: Store, error: BaseExceptio
     with pytest.raises(type(error)), listen.closed():
         raise error
     seen = last_build(store)
-    assert seen is not None
     assert (seen["state"], seen["sent"]["calls"]) == (state, 7)
     assert build_usage(seen)[0]["cost_usd"] == 1.75
     assert "ended_at" in seen
@@ -137,7 +135,6 @@ def test_a_finished_stage_shows_what_it_rests_on(store: Store) -> None:
     listen(StageFinished("extract", True, 40, 2, 0.1, spent(9), 1, "work/extract/key"))
     listen.close("done", snapshot="abc")
     seen = last_build(store)
-    assert seen is not None
     assert [(s["state"], s["rejects"], s["dropped"]) for s in seen["stages"]] == [("kept", 2, 1)]
     assert seen["sent"]["calls"] == 0  # paid before
     assert build_usage(seen)[0]["calls"] == 9
@@ -146,17 +143,12 @@ def test_a_finished_stage_shows_what_it_rests_on(store: Store) -> None:
 GONE = asdict(own_process()) | {"pid": 2**22 + 1}
 
 
-@pytest.mark.parametrize(
-    "lock",
-    [{"beat": 0.0}, GONE, None],
-    ids=["silent", "no such process", "no lock"],
-)
+@pytest.mark.parametrize("lock", [{"beat": 0.0}, GONE, None], ids=["silent", "no such process", "no lock"])
 def test_a_build_that_nobody_holds_any_more_was_killed(store: Store, lock: dict[str, Any] | None) -> None:
     record(store)
     if lock is not None:
         hold(store, **lock)
     seen = last_build(store)
-    assert seen is not None
     assert seen["state"] == "killed"
 
 

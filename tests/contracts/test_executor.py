@@ -72,10 +72,7 @@ ON_RAY = (pytest.mark.integration, pytest.mark.xdist_group("ray"))
 MAKERS: dict[str, Callable[[], Executor]] = {"inline": _inline, "ray": _on_ray}
 
 
-@pytest.fixture(
-    scope="module",
-    params=["inline", pytest.param("ray", marks=[pytest.mark.smoke, *ON_RAY])],
-)
+@pytest.fixture(scope="module", params=["inline", pytest.param("ray", marks=[pytest.mark.smoke, *ON_RAY])])
 def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
     if request.param == "ray":
         request.getfixturevalue("ray_cluster")

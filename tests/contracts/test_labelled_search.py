@@ -79,7 +79,6 @@ REACHES = [
 
 def admission_of(snapshot: Snapshot, reach: frozenset[str]) -> AccessFilter:
     seen = AccessControlledIndex(MappedIndex.open(snapshot), snapshot).view_for(reach)
-    assert seen is not None
     assert seen.access is not None
     return seen.access
 
@@ -225,7 +224,6 @@ async def test_what_milvus_finds_is_checked(snapshot: Snapshot) -> None:
 def test_a_filter_names_the_tenants_in_reach(snapshot: Snapshot) -> None:
     rows = LabelledRows(snapshot, "tenant:")
     found = rows.filter(admission_of(snapshot, frozenset({"tenant:north"})))
-    assert found is not None
     assert found.text.startswith('tenant in ["", "*", "=north"] and ')
     assert set(rows.tenants() or ()) == {"", "*", "=north", "=south"}
     assert any(labels == ("secret", "tenant:north") for labels in read_label_sets(snapshot))

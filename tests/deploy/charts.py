@@ -127,8 +127,6 @@ class Chart:
 def script(name: str) -> ModuleType:
     """Return a script of the chart's as a module."""
     spec = importlib.util.spec_from_file_location(name, SOURCE / "files" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -17,5 +17,4 @@ def chart(tmp_path_factory: pytest.TempPathFactory) -> Chart:
 @pytest.fixture(scope="module")
 def rules(chart: Chart) -> Object:
     """The groups of alerts of a release with all of them."""
-    found: Object = only(chart.render(ALERTS), "PrometheusRule")["spec"]
-    return found
+    return only(chart.render(ALERTS), "PrometheusRule")["spec"]

@@ -13,11 +13,7 @@ from tests.deploy.charts import NAMESPACE, Object, tool
 ALERTS = {
     "build": {"once": True, "schedule": {"enabled": True}, "inputs": ["s3://bucket/docs"]},
     "monitoring": {
-        "prometheusRule": {
-            "enabled": True,
-            "snapshotAgeHours": 48,
-            "runbookUrl": "https://example.com/operations",
-        },
+        "prometheusRule": {"enabled": True, "snapshotAgeHours": 48, "runbookUrl": "https://example.com/operations"},
         "dashboard": {"enabled": True},
     },
 }

@@ -14,13 +14,11 @@ INLINE: Values = merged(RAY, {"config": {"execution": {"executor": "inline"}}})
 
 
 def pod(objects: list[Object]) -> Object:
-    found: Object = only(objects, "Deployment")["spec"]["template"]["spec"]
-    return found
+    return only(objects, "Deployment")["spec"]["template"]["spec"]
 
 
 def config_of(objects: list[Object], component: str) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load(only(objects, "ConfigMap", f"-{component}")["data"]["hirag.yaml"])
-    return found
+    return yaml.safe_load(only(objects, "ConfigMap", f"-{component}")["data"]["hirag.yaml"])
 
 
 def ports(policy: Object, direction: str) -> set[int | str]:

@@ -44,10 +44,7 @@ SWITCHES: dict[str, dict[str, Values]] = {
             "build": {"once": True, "schedule": {"enabled": True, "suspend": True}, "inputs": ["/data/a", "/data/b"]}
         },
     },
-    "executor": {
-        "ray": {},
-        "inline": {"config": {"execution": {"executor": "inline"}}},
-    },
+    "executor": {"ray": {}, "inline": {"config": {"execution": {"executor": "inline"}}}},
     "gpu": {
         "off": {},
         "on": {
@@ -65,7 +62,7 @@ SWITCHES: dict[str, dict[str, Values]] = {
                     "cpu": {"minReplicas": 1},
                     "autoscaling": {"enabled": False},
                 }
-            },
+            }
         },
     },
     "ray autoscaling": {
@@ -134,15 +131,11 @@ SWITCHES: dict[str, dict[str, Values]] = {
         "inside": {"query": {"page": {"enabled": True, "names": ["rag.internal"]}}},
         "mutual": {"query": {"page": {"enabled": True, "clientCertificateSecret": "page"}}},
         "ingress": merged(
-            GATEWAYS,
-            {"query": {"page": {"enabled": True, "ingress": {"enabled": True, "hosts": ["ask.example.com"]}}}},
+            GATEWAYS, {"query": {"page": {"enabled": True, "ingress": {"enabled": True, "hosts": ["ask.example.com"]}}}}
         ),
         "route": merged(GATEWAYS, {"query": {"page": {"enabled": True, "httpRoute": ROUTE}}}),
     },
-    "listen": {
-        "ipv4": {},
-        "dual": {"query": {"bindAddress": "::", "service": {"ipFamilyPolicy": "PreferDualStack"}}},
-    },
+    "listen": {"ipv4": {}, "dual": {"query": {"bindAddress": "::", "service": {"ipFamilyPolicy": "PreferDualStack"}}}},
     "outward": {
         "straight": {},
         "bundle": {"caBundle": {"configMap": "trust"}},
@@ -178,12 +171,7 @@ SWITCHES: dict[str, dict[str, Values]] = {
     "query pod": {"plain": {}, "placed": {"query": {"pod": POD}}},
     "build pods": {
         "plain": {},
-        "placed": {
-            "build": {
-                "inline": {"pod": POD},
-                "ray": {"head": {"pod": POD}, "cpu": {"pod": POD}},
-            }
-        },
+        "placed": {"build": {"inline": {"pod": POD}, "ray": {"head": {"pod": POD}, "cpu": {"pod": POD}}}},
     },
     "tls": {
         "none": {},

@@ -18,11 +18,7 @@ OURS = f'namespace="{NAMESPACE}",service="demo-hirag-dist-metrics",pod="a"'
 
 # Alert → what is counted each minute (in promtool's notation), the time at which it must be on, and a quiet likeness.
 ALARMS: dict[str, tuple[dict[str, str], str, dict[str, str]]] = {
-    "HiragDown": (
-        {f"hirag_service_serving{{{OURS}}}": "0x20"},
-        "10m",
-        {f"hirag_service_serving{{{OURS}}}": "1x20"},
-    ),
+    "HiragDown": ({f"hirag_service_serving{{{OURS}}}": "0x20"}, "10m", {f"hirag_service_serving{{{OURS}}}": "1x20"}),
     "HiragErrors": (
         {
             f'hirag_service_requests_total{{{OURS},code="OK"}}': "0+95x30",

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 from prometheus_client import CollectorRegistry
 
-from hirag_dist.service.metrics import Metrics, ProcessFacts, WorkerMetrics
+from hirag_dist.service.metrics import FACTS, Metrics, WorkerMetrics
 from tests.deploy.charts import ROOT, SOURCE, Object
 from tests.deploy.promtool import promtool
 
@@ -33,7 +33,7 @@ _NAME = re.compile(r"\b(?:hirag|kube)_[a-z_]+\b")
 def exported(folder: Path) -> set[str]:
     """Return the names of all samples of a service."""
     registry = CollectorRegistry()
-    Metrics(registry).describe(ProcessFacts("s", 1.0, 1.0, 1.0, 1.0, 1, False))
+    Metrics(registry).describe("s", dict.fromkeys(FACTS, 1.0))
     families = [*registry.collect(), *WorkerMetrics(folder, 1).registry.collect()]
     names = set()
     for family in families:
@@ -43,8 +43,7 @@ def exported(folder: Path) -> set[str]:
 
 
 def dashboard() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((SOURCE / "files/dashboard.json").read_text(encoding="utf-8"))
-    return found
+    return json.loads((SOURCE / "files/dashboard.json").read_text(encoding="utf-8"))
 
 
 def drawn() -> list[str]:

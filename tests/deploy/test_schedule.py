@@ -45,8 +45,7 @@ def pod(cluster: Cluster, account: Path, job: Object = JOB, uid: str = UID) -> A
 
 
 def jobs_spec(objects: list[Object]) -> Object:
-    found: Object = only(objects, "CronJob")["spec"]["jobTemplate"]["spec"]
-    return found
+    return only(objects, "CronJob")["spec"]["jobTemplate"]["spec"]
 
 
 def test_a_rayjob_is_made_and_watched_to_its_end(cluster: Cluster, account: Path) -> None:

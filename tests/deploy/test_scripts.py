@@ -95,7 +95,6 @@ except KeyboardInterrupt:
 """
     environ = standing_in(tmp_path, code)
     process = subprocess.Popen(command(tmp_path, LONGER), env=environ, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=60) == 130

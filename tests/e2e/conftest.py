@@ -113,15 +113,12 @@ class ForkedBuilds:
     def ask(self, **job: Any) -> dict[str, Any]:
         """Return the result of a job."""
         assert self._process.stdin
-        assert self._process.stdout
         print(json.dumps(job, default=str), file=self._process.stdin, flush=True)
         line = self._process.stdout.readline()
         assert line, "the fork server died"
         return dict(json.loads(line))
 
     def close(self) -> None:
-        assert self._process.stdin
-        assert self._process.stdout
         self._process.stdin.close()
         self._process.wait(120)
         self._process.stdout.close()

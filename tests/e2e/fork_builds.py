@@ -12,12 +12,9 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import typer
 
 from hirag_dist.cli import _command_line
@@ -40,46 +37,16 @@ from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.pipeline import Build
 from hirag_dist.llm.endpoints import onnx_models
 from hirag_dist.llm.prompt_files import load_prompts
-from hirag_dist.storage.digest import WrittenFile
 from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.store import Store
 from hirag_dist.types import CsrGraph
+from tests.mortal_store import MortalStore
 
 EVENTS = {"started": StageStarted, "task": TaskFinished, "finished": StageFinished, "stopped": StageFailedEvent}
 
 
-class MortalStore(Store):
-    """Counts what became durable, and dies right after the n-th."""
-
-    def __init__(self, uri: str, dies_at: int | None) -> None:
-        super().__init__(uri)
-        self.writes = 0
-        self._dies_at = dies_at
-
-    def write_bytes(self, path: str, data: bytes, replace: bool = True, *, durable: bool = True) -> None:
-        super().write_bytes(path, data, replace, durable=durable)
-        self._count()
-
-    def write_table(self, path: str, table: pa.Table) -> WrittenFile:
-        written = super().write_table(path, table)
-        self._count()
-        return written
-
-    def append(self, path: str, data: bytes) -> tuple[str, int]:
-        found = super().append(path, data)
-        self._count()
-        return found
-
-    @contextmanager
-    def create(self, path: str, *, durable: bool = True) -> Iterator[BinaryIO]:
-        with super().create(path, durable=durable) as file:
-            yield file
-        self._count()
-
-    def _count(self) -> None:
-        self.writes += 1
-        if self.writes == self._dies_at:
-            os.kill(os.getpid(), signal.SIGKILL)
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def build(
@@ -94,7 +61,7 @@ def build(
     """Build, inline.
 
     Args:
-        at_write: die after this durable write.
+        at_write: die after this change of the index.
         at_event: (started, task or finished; label of a stage): die at the first such event.
     """
     told: list[tuple[str, str, bool]] = []
@@ -105,9 +72,9 @@ def build(
         kind = next(name for name, of in EVENTS.items() if isinstance(event, of))
         told.append((kind, event.label, getattr(event, "reused", False)))  # type: ignore[attr-defined]
         if at_event is not None and (kind, event.label) == tuple(at_event):  # type: ignore[attr-defined]
-            os.kill(os.getpid(), signal.SIGKILL)
+            die()
 
-    store = MortalStore(index, at_write)
+    store = MortalStore(index, at_write, die)
     made = Config.model_validate(config | {"execution": {"executor": "inline"}})
     with BuildLock(Store(index)):
         executor = make_executor(made, store, None, None)
@@ -121,7 +88,7 @@ def build(
         "snapshot": result.manifest.snapshot_id,
         "stages_run": result.stages_run,
         "changed": result.changed,
-        "writes": store.writes,
+        "writes": len(store.changed),
         "told": told,
         "sent": sum(use.calls - use.ledger_hits for use in runner.bill.sent.uses.values()),
     }

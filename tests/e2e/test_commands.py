@@ -78,17 +78,6 @@ class TestIndex:
             assert report["this_run"]["calls"] + stored <= thread.stats()["total"]["calls"] + 1
             assert report["total_usd"] > 0
 
-    @pytest.mark.parametrize("where", ["/proc/hirag", "a file"])
-    def test_an_index_that_cannot_be_written_fails_at_once(
-        self, cli: Any, corpus: Path, tmp_path: Path, where: str
-    ) -> None:
-        if where == "a file":
-            (tmp_path / "file").write_text("not a folder")
-            where = str(tmp_path / "file")
-        said = cli("index", corpus, "-i", where, *INLINE, code=1).stderr
-        assert "cannot be an index folder" in said
-        assert len(said.splitlines()) == 1
-
     def test_one_build_at_a_time(
         self, cli: Any, corpus: Path, paid: Any, make_config: Callable[..., Path], until: Any, tmp_path: Path
     ) -> None:
@@ -131,16 +120,6 @@ class TestLooking:
         assert imported["counts"]["relations"] > 0
         assert imported["counts"]["chunks"] == built.report["counts"]["chunks"]
         assert "use the extension .graphml" in cli("export", "-i", built.folder, "--to", "x.csv", code=2).stderr
-
-    def test_one_altered_byte_is_told(self, cli: Any, built: Any, tmp_path: Path) -> None:
-        index = copy_of(built, tmp_path)
-        file = index / "snapshots" / built.snapshot / "entities.parquet"
-        data = bytearray(file.read_bytes())
-        data[len(data) // 2] ^= 1
-        file.write_bytes(data)
-        for command in (("query", QUESTION), ("inspect",), ("status",)):
-            said = cli(*command, "-i", index, code=1).stderr
-            assert "entities.parquet was altered" in said
 
 
 class TestQuery:

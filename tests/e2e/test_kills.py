@@ -135,10 +135,7 @@ def test_paid_replies_survive_every_kill(forked: Any, corpus: Path, built: Any, 
         assert chat_calls(thread) - chat == paid_chat
 
 
-@pytest.mark.parametrize(
-    ("executor", "number", "code"),
-    [("inline", signal.SIGINT, 130), ("ray", signal.SIGTERM, 143)],
-)
+@pytest.mark.parametrize(("executor", "number", "code"), [("inline", signal.SIGINT, 130), ("ray", signal.SIGTERM, 143)])
 def test_interrupted_by_ctrl_c_or_sigterm(
     cli: Any,
     corpus: Path,

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import socket
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import pytest
@@ -21,87 +20,65 @@ from hirag_dist.composition.build_records import earlier_builds
 from hirag_dist.llm.rule_based import reply_to
 from hirag_dist.storage.layout import LOCK
 from hirag_dist.storage.store import Store
-from hirag_dist.testing.simulator import SimulatorOptions
-from hirag_dist.testing.simulator.app import CHAT, Endpoint, Simulator
 from hirag_dist.types import Message
+from tests.scripted_endpoint import Asked, Endpoint
 
 INLINE = ("--executor", "inline")
 REFUSAL = "I'm sorry, but I cannot help with that."
 KEYS = {"max_reject_ratio": 0.5, "pack_tokens": 0}  # every unit by itself, so that calls can be counted
 
 
+@dataclass
 class Moody:
-    """The built-in model behind HTTP. It refuses what holds `dislikes`, until that is empty.
+    """The built-in model behind HTTP. It refuses what holds `dislikes`, until that is empty."""
 
-    What it said to a request it says again: the endpoint remembers its replies.
-    """
+    dislikes: str = ""
+    asked: list[str] = field(default_factory=list)
 
-    def __init__(self) -> None:
-        self.dislikes = ""
-        self.asked: list[str] = []
-        self._options = SimulatorOptions(listen="127.0.0.1:0")
-        self.endpoint = Endpoint(self._options, self._reply)
-        self._url = ""
-        self._ready = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
+    def __post_init__(self) -> None:
+        self.endpoint = Endpoint(self._reply)
 
-    def __enter__(self) -> tuple[Moody, str]:
-        self._thread.start()
-        self._ready.wait()
-        return self, self._url
+    def config(self) -> dict[str, Any]:
+        chat = {"base_url": self.endpoint.url, "model": "m", "max_concurrent": 4, "output": "delimited"}
+        roles = dict.fromkeys(("extract", "summarise", "report"), "chat")
+        return KEYS | {"llm": {"endpoints": {"chat": chat, "builtin-embedder": {"kind": "hashing"}}, "roles": roles}}
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join()
-
-    @property
-    def calls(self) -> int:
-        return int(self.endpoint.stats()["endpoints"][CHAT]["calls"])
-
-    def _reply(self, messages: Sequence[Message], form: str | None) -> str:
-        text = messages[1].content.partition("\n\nAn earlier reply could not be used")[0]
-        self.asked.append(text)
-        return f"{REFUSAL} ({len(self.asked)})" if self.dislikes and self.dislikes in text else reply_to(messages, form)
-
-    async def _serve(self) -> None:
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        async with Simulator(self._options, self.endpoint) as simulator:
-            self._url = simulator.base_url
-            self._ready.set()
-            await self._stop.wait()
+    def _reply(self, asked: Asked) -> str:
+        self.asked.append(asked.user.partition("\n\nAn earlier reply could not be used")[0])
+        if self.dislikes and self.dislikes in asked.user:
+            return f"{REFUSAL} ({len(self.asked)})"
+        return reply_to([Message("system", asked.system), Message("user", asked.user)], None)
 
 
 @pytest.fixture
-def moody() -> Iterator[tuple[Moody, str]]:
-    with Moody() as served:
-        yield served
+def model() -> Iterator[Moody]:
+    made = Moody()
+    with closing(made.endpoint):
+        yield made
 
 
 @pytest.fixture
-def config(moody: tuple[Moody, str], make_config: Callable[..., Path], paid: Any) -> Path:
-    return make_config(llm=paid(moody[1]), **KEYS)
+def config(model: Moody, make_config: Callable[..., Path]) -> Path:
+    return make_config(**model.config())
 
 
 @pytest.fixture(scope="module")
-def whole(
-    forked: Any, make_config: Callable[..., Path], paid: Any, corpus: Path, tmp_path_factory: pytest.TempPathFactory
-) -> str:
+def whole(forked: Any, make_config: Callable[..., Path], corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The snapshot of a build that nothing disturbed."""
-    index = tmp_path_factory.mktemp("whole")
-    with Moody() as (_, url):
-        config = yaml.safe_load(make_config(llm=paid(url), **KEYS).read_text("utf-8"))
-        return str(forked.build(inputs=[str(corpus)], index=index, config=config)["snapshot"])
+    model = Moody()
+    config = yaml.safe_load(make_config(**model.config()).read_text("utf-8"))
+    with closing(model.endpoint):
+        return str(
+            forked.build(inputs=[str(corpus)], index=tmp_path_factory.mktemp("whole"), config=config)["snapshot"]
+        )
 
 
 DISLIKED = "Louisiana"  # in some chunks of one of the four documents, and in texts derived from them
 
 
 def test_from_a_refusal_to_a_whole_index(
-    cli: Any, moody: tuple[Moody, str], config: Path, corpus: Path, whole: str, tmp_path: Path
+    cli: Any, model: Moody, config: Path, corpus: Path, whole: str, tmp_path: Path
 ) -> None:
-    model, _ = moody
     index = tmp_path / "index"
     common = ("-i", index, "-c", config, *INLINE)
     model.dislikes = DISLIKED
@@ -118,10 +95,10 @@ def test_from_a_refusal_to_a_whole_index(
     assert placed["place"]["uri"] in shown
     assert REFUSAL in shown
 
-    calls = model.calls
+    calls = len(model.endpoint.asked)
     assert cli.json("index", corpus, *common, code=3)["this_run"]["calls"] == 0
     still = cli.json("retry", *common, code=3)
-    assert still["this_run"]["calls"] == model.calls - calls == 3 * len(letters)
+    assert still["this_run"]["calls"] == len(model.endpoint.asked) - calls == 3 * len(letters)
     assert {letter["attempts"] for letter in cli.json("status", "-i", index)["dead_letters"]} == {6}
 
     model.dislikes = ""
@@ -152,9 +129,8 @@ def test_another_build_is_waited_for(cli: Any, tmp_path: Path, corpus: Path) -> 
 
 
 def test_a_retry_killed_anywhere_goes_on(
-    forked: Any, moody: tuple[Moody, str], config: Path, corpus: Path, whole: str, tmp_path: Path
+    forked: Any, model: Moody, config: Path, corpus: Path, whole: str, tmp_path: Path
 ) -> None:
-    model, _ = moody
     index = tmp_path / "index"
     job = {"inputs": [str(corpus)], "config": yaml.safe_load(config.read_text("utf-8"))}
     model.dislikes = DISLIKED

@@ -22,7 +22,6 @@ QUESTION = "What did Newton write about whiteness and colours?"
 
 def until(service: subprocess.Popen[str], pattern: str, **fields: Any) -> re.Match[str]:
     """Read the service's log, which is JSON, until the message and other fields of a line fit."""
-    assert service.stderr is not None
     for line in map(json.loads, iter(service.stderr.readline, "")):
         assert line["time"]
         assert line["level"]

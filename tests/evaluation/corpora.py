@@ -6,8 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-from hirag_dist.cli import main
-
 DOCUMENTS = [
     ("D/1", "Ada", "Ada Lovelace wrote notes on the Analytical Engine that Charles Babbage designed in London."),
     ("D/2", "Engine", "The Analytical Engine was a mechanical computer. Charles Babbage designed it in London."),
@@ -34,22 +32,3 @@ def write_corpus(folder: Path) -> Path:
     """Write the documents."""
     records = [{"passage_id": own, "title": title, "text": text} for own, title, text in DOCUMENTS]
     return write_lines(folder / "corpus.jsonl", records)
-
-
-def run(capfd: Any, monkeypatch: Any, *arguments: object) -> tuple[int, Any]:
-    """Run the command in this process; return its exit code and the object on stdout."""
-    import os
-    import sys
-
-    monkeypatch.setattr(sys, "argv", ["hirag-dist", *map(str, arguments), "--json"])
-    stdout = os.dup(1)
-    try:
-        main.main()
-        raise AssertionError("the command did not exit")
-    except SystemExit as end:
-        code = int(end.code or 0)
-    finally:
-        os.dup2(stdout, 1)  # --json has taken it, for good
-        os.close(stdout)
-    said = capfd.readouterr().out
-    return code, json.loads(said) if said.strip() else None

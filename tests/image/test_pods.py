@@ -40,8 +40,7 @@ class Served:
     @property
     def template(self) -> Object:
         """The pod template of the Deployment."""
-        found: Object = only(self.objects, "Deployment", "-query")["spec"]["template"]
-        return found
+        return only(self.objects, "Deployment", "-query")["spec"]["template"]
 
 
 @pytest.fixture(scope="module")

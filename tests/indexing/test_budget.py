@@ -34,10 +34,7 @@ HEAVY: Row = (False, 5, 4.0, 10.0)
 LIGHT: Row = (False, 5, 1.0, 10.0)
 
 
-@pytest.mark.parametrize(
-    ("allowance", "wanted"),
-    [(10, [3]), (30, [1, 2, 3]), (39.9, [1, 2, 3])],
-)
+@pytest.mark.parametrize(("allowance", "wanted"), [(10, [3]), (30, [1, 2, 3]), (39.9, [1, 2, 3])])
 def test_urgent_texts_are_first_then_the_oldest_then_the_weightiest(allowance: float, wanted: list[int]) -> None:
     assert chosen([LIGHT, HEAVY, OLD, LATE_URGENT], allowance) == wanted
 

@@ -32,8 +32,7 @@ BASE = documents(
 
 
 def texts(table: pa.Table) -> list[str]:
-    found: list[str] = table["text"].to_pylist()
-    return found
+    return table["text"].to_pylist()
 
 
 @pytest.mark.parametrize(

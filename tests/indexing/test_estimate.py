@@ -172,7 +172,6 @@ def test_an_update_of_a_small_index_is_planned_as_it_is_made(
     snapshot = open_snapshot(Store(str(folder / "index")))
     made = estimate_build([str(folder / "corpus")], config, Prompts(), snapshot=snapshot)
     result = run_build([str(folder / "corpus")], str(folder / "index"), config)
-    assert result.update is not None
     if text is None:
         assert 0.5 < planned_tokens(made) / result.update.spent_tokens < 2
     for planned, counts in ((made.summaries, result.update.summaries), (made.reports, result.update.reports)):
@@ -193,7 +192,6 @@ def test_an_update_of_most_of_an_index_is_planned_as_it_is_made(
     run_build(inputs[0], str(index), config)
     made = estimate_build(inputs[1], config, Prompts(), snapshot=open_snapshot(Store(str(index))))
     update = run_build(inputs[1], str(index), config).update
-    assert update is not None
     spent = update.spent_tokens + update.debt_tokens
     assert 0.4 < planned_tokens(made) / spent < 2.5
     for planned, counts in ((made.summaries, update.summaries), (made.reports, update.reports)):
@@ -258,7 +256,6 @@ def test_documents_and_chunks_are_those_of_the_update(folder: Path) -> None:
     made = plan_update(folder)
     before = texts(folder)
     result = run_build([str(corpus)], str(folder / "index"), Config.model_validate(SETTINGS))
-    assert result.update is not None
     assert made.base == result.update.base
     assert made.changes == result.update.documents
     assert made.chunks == len(texts(folder) - before)
@@ -276,7 +273,6 @@ def test_a_file_that_is_there_and_cannot_be_read_is_not_removed(folder: Path) ->
     (corpus / FILES[1]).write_bytes(bytes(range(256)) * 8)
     made = plan_update(folder)
     result = run_build([str(corpus)], str(folder / "index"), Config.model_validate(SETTINGS))
-    assert result.update is not None
     assert made.changes == result.update.documents == DocumentCounts(removed=1)
 
 
@@ -310,7 +306,6 @@ def test_an_addition_keeps_the_documents_of_the_index(folder: Path) -> None:
     made = plan_update(folder, "more", add=True)
     before = texts(folder)
     result = run_add([str(more)], str(folder / "index"), Config.model_validate(SETTINGS))
-    assert result.update is not None
     assert made.changes == result.update.documents == DocumentCounts(added=1, changed=1)
     assert made.chunks == len(texts(folder) - before)
     assert made.documents == 4

@@ -49,7 +49,6 @@ def test_a_removal_counts_what_the_extraction_of_its_documents_has_cost(
     own = used_by_extraction(living.fresh({"long.txt": LONG_WORDS}, script=script, **keys))
     after = living.remove(sources=("long.txt",), script=script, **keys)
     update = living.result.update
-    assert update is not None
     assert update.extraction_tokens == own
     assert update.budget_tokens == 3 * own
     assert pc.sum(after.table("extraction_costs")["tokens"]).as_py() == used_by_extraction(first) - own

@@ -19,7 +19,6 @@ def test_a_document_that_is_added_and_removed_again_costs_nothing(living: Living
     assert not living.n_asked
     assert living.result.changed
     update = living.result.update
-    assert update is not None
     assert update.returned
     assert (update.base, update.spent_tokens, update.documents.removed) == (with_it.manifest.snapshot_id, 0, 1)
     assert update.summaries.kept == first.manifest.counts["summaries"]

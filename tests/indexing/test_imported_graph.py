@@ -65,7 +65,6 @@ def bench(tmp_path: Path) -> Bench:
 
 
 def asked(bench: Bench) -> set[str]:
-    assert bench.model
     return {task_of(request) for request in bench.model.requests}
 
 

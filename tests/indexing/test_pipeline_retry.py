@@ -94,7 +94,6 @@ class TestAgain:
     def test_a_plain_build_asks_no_dead_letter_again(self, bench: Bench) -> None:
         first = bench.build(TEXTS, about("moon"), max_layers=0)
         again = bench.build(TEXTS, obedient, max_layers=0)
-        assert bench.model
         assert bench.model.requests == []
         assert again.manifest.snapshot_id == first.manifest.snapshot_id
 
@@ -133,7 +132,6 @@ class TestAgain:
         dead = {row["unit_id"] for row in rows(before, "rejects")}
         healed = bench.build([LONG], obedient, retry=True, max_layers=0)
         assert {row["community_id"] for row in rows(healed, "reports")} >= dead
-        assert bench.model
         assert {task_of(request) for request in bench.model.requests} == {"report"}
         assert len(bench.asked("report")) == len(dead)
         assert healed.manifest.snapshot_id == clean.build([LONG], max_layers=0).manifest.snapshot_id
@@ -208,7 +206,6 @@ class TestDropped:
         unit = unit_of(before, "moon light")
         drop(bench, unit)
         after = bench.build(TEXTS, obedient, max_layers=0)
-        assert bench.model
         assert bench.model.requests == []
         assert after.manifest.complete
         assert (bench.result.rejects, bench.result.dropped) == (0, 1)
@@ -262,7 +259,6 @@ class TestDropped:
         (letter,) = rows(before, "rejects")
         drop(bench, letter["unit_id"], stage=letter["stage"])
         fresh = bench.build(texts, obedient, fresh=True, max_layers=1)
-        assert bench.model
         assert bench.model.requests == []
         (gone,) = rows(fresh, "dropped")
         assert {name: gone[name] for name in letter} == letter

@@ -25,7 +25,6 @@ def n_missing(snapshot: Snapshot) -> int:
 
 
 def n_reports_asked(living: LivingBench) -> int:
-    assert living.bench.model is not None
     return sum(task_of(request) == "report" for request in living.bench.model.requests)
 
 

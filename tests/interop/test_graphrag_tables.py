@@ -102,7 +102,7 @@ def test_claims_are_covariates(tiny: Tables) -> None:
         assert found["covariates"].schema.field(name).type == pa.string()
     rows = by_id(found["covariates"])
     assert [rows["k1"][name] for name in texts] == [
-        *("claim", "debt", "a owes b.", "a", "b", "SUSPECTED", "1843-12-24", "NONE"),
+        *("claim", "debt", "a owes b.", "a", "b", "SUSPECTED", "1843-12-24", "NONE")
     ]
     assert (rows["k2"]["subject_id"], rows["k2"]["object_id"], rows["k2"]["human_readable_id"]) == ("Nobody", "NONE", 1)
     assert by_id(found["text_units"])["c0"]["covariate_ids"] == ["k1"]

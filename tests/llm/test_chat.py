@@ -198,7 +198,6 @@ async def test_parts_of_a_pack_are_found_by_unit_and_cost_what_the_pack_did(ledg
     model = Named("m")
     asked = pool(ledger, PricedModel("e", model))
     units = asked.unit_replies
-    assert units is not None
     parts = [question(1), question(2), question(3)]
     assert await units.find(parts) == [None] * 3
     pack = question(123)
@@ -207,10 +206,7 @@ async def test_parts_of_a_pack_are_found_by_unit_and_cost_what_the_pack_did(ledg
     await units.store(pack, [(parts[0], "first"), (parts[1], "second")])
     meter = UsageMeter()
     found_units = pool(ledger, PricedModel("e", model)).with_context(CallContext(meter)).unit_replies
-    assert found_units is not None
     first, second, none = await found_units.find(parts)
-    assert first is not None
-    assert second is not None
     assert none is None
     assert (first.reply.text, second.reply.text) == ("first", "second")
     for kind in ("input_tokens", "cached_tokens", "output_tokens"):

@@ -8,12 +8,7 @@ from pathlib import Path
 import pytest
 
 from hirag_dist.core.prompts.reply_parsing import MalformedReply, parse_extraction
-from hirag_dist.errors import (
-    BudgetReached,
-    ContextLengthExceeded,
-    RequestRejected,
-    StoreError,
-)
+from hirag_dist.errors import BudgetReached, ContextLengthExceeded, RequestRejected, StoreError
 from hirag_dist.llm.call import CallContext, PricedModel, ledger_key
 from hirag_dist.llm.chat import EndpointPool
 from hirag_dist.llm.limits.adaptive import EndpointLimits

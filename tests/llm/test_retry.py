@@ -10,13 +10,7 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.errors import (
-    ModelError,
-    ModelUnavailable,
-    RateLimited,
-    RequestRejected,
-    TimedOut,
-)
+from hirag_dist.errors import ModelError, ModelUnavailable, RateLimited, RequestRejected, TimedOut
 from hirag_dist.llm.call import Call, CallContext, CallReply, finish_if_sent
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
@@ -191,10 +185,7 @@ async def test_a_request_at_fault_is_rejected_and_the_endpoint_stays_well() -> N
     assert await world.call() == ("a", "yes")
 
 
-@pytest.mark.parametrize(
-    ("failure", "tries"),
-    [(TimedOut("no answer in time"), 3), (ModelUnavailable("500"), 10)],
-)
+@pytest.mark.parametrize(("failure", "tries"), [(TimedOut("no answer in time"), 3), (ModelUnavailable("500"), 10)])
 async def test_a_request_that_alone_fails_every_time_is_given_up(failure: ModelUnavailable, tries: int) -> None:
     """Others are answered in between: it is not the endpoint."""
     bad = asyncio.Event()

@@ -47,8 +47,7 @@ class Wire:
         status, replies = await self._post({"jsonrpc": "2.0", "id": self._number, "method": method, "params": params})
         assert status == 200, replies
         (reply,) = [reply for reply in replies if reply.get("id") == self._number]
-        found: dict[str, Any] = reply["result"]
-        return found
+        return reply["result"]
 
     async def tool(self, name: str, **arguments: Any) -> dict[str, Any]:
         return await self.ask("tools/call", name=name, arguments=arguments)
@@ -175,6 +174,7 @@ async def test_the_sdk_over_http(server: Any, serve: Any, engine: fakes.FakeEngi
 
             result = await client.call_tool("answer", {"question": "q"}, progress_callback=report)
             assert result.structured_content["citations"]
+            assert seen == sorted(set(seen))
             assert len(seen) >= 3
             engine.gate, engine.started, engine.cancelled = asyncio.Event(), asyncio.Event(), asyncio.Event()
             calling = asyncio.create_task(client.call_tool("search", {"question": "q"}))
@@ -194,8 +194,6 @@ async def test_stdio(start: fakes.Start) -> None:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     for end in ("eof", "signal"):
         process = await asyncio.create_subprocess_exec(*command, env=environment, **pipes)
-        assert process.stdin is not None
-        assert process.stdout is not None
         assert process.stderr is not None
         client = {"name": "wire", "version": "1"}
         begin = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client}

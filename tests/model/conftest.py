@@ -54,7 +54,6 @@ class LlamaServer:
 
     def kill(self) -> None:
         """End the process at once, in the middle of what it does."""
-        assert self._process is not None
         self._process.kill()
         self._process.wait()
 

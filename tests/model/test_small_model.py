@@ -35,7 +35,6 @@ def assert_read(commands: Commands, report: dict[str, Any], n_documents: int) ->
 
 def wait_for(process: subprocess.Popen[str], pattern: str) -> str:
     """Read the log of a service up to a line that fits; return the first group."""
-    assert process.stderr is not None
     for line in iter(process.stderr.readline, ""):
         if found := re.search(pattern, line):
             return found.group(1)

@@ -33,14 +33,7 @@ def names(inputs: list[str], folder: Path) -> list[str]:
 
 
 def test_a_folder_is_walked_sorted_without_hidden_names(folder: Path) -> None:
-    assert names([str(folder)], folder) == [
-        "README",
-        "a.md",
-        "b.txt",
-        "pic.png",
-        "sub/ünï code.txt",
-        "sub/c.jsonl.gz",
-    ]
+    assert names([str(folder)], folder) == ["README", "a.md", "b.txt", "pic.png", "sub/ünï code.txt", "sub/c.jsonl.gz"]
     files = find_inputs([str(folder)])
     assert [file.format for file in files] == ["txt", "md", "txt", "unsupported", "txt", "jsonl"]
     assert [file.compression for file in files] == [None, None, None, None, None, "gz"]
@@ -94,15 +87,7 @@ def test_globs(folder: Path, glob: str, expected: list[str], monkeypatch: pytest
 
 def test_the_same_file_named_in_every_way_is_listed_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
-    ways = [
-        str(folder),
-        "b.txt",
-        "./b.txt",
-        "sub/../b.txt",
-        (folder / "b.txt").as_uri(),
-        "*.txt",
-        f"{folder}/",
-    ]
+    ways = [str(folder), "b.txt", "./b.txt", "sub/../b.txt", (folder / "b.txt").as_uri(), "*.txt", f"{folder}/"]
     assert len(find_inputs(ways)) == 6
     assert find_inputs(ways) == sorted(find_inputs(ways), key=lambda file: file.uri)
     (one,) = find_inputs(["./b.txt"])

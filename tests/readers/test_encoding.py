@@ -62,13 +62,7 @@ def test_a_declared_charset_is_believed_unless_the_bytes_are_utf8() -> None:
 
 
 @pytest.mark.parametrize(
-    "data",
-    [
-        b"\x89PNG\r\n\x1a\n" + bytes(range(256)),
-        b"PK\x03\x04" + bytes(100),
-        bytes(5000),
-        bytes(range(256)) * 20,
-    ],
+    "data", [b"\x89PNG\r\n\x1a\n" + bytes(range(256)), b"PK\x03\x04" + bytes(100), bytes(5000), bytes(range(256)) * 20]
 )
 def test_binary_is_refused(data: bytes) -> None:
     with pytest.raises(NotText, match="binary"):

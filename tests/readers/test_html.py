@@ -29,10 +29,7 @@ def test_blocks_are_on_lines_of_their_own(read: Read) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "declaration",
-    ['<meta charset="{}">', '<?xml version="1.0" encoding="{}"?>'],
-)
+@pytest.mark.parametrize("declaration", ['<meta charset="{}">', '<?xml version="1.0" encoding="{}"?>'])
 def test_the_declared_charset_is_honoured(read: Read, declaration: str) -> None:
     page = declaration.format("koi8-r").encode() + "<p>Привет".encode("koi8-r")
     (found,) = read("page.htm", page)

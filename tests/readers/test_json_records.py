@@ -26,10 +26,7 @@ def texts(found: list[Any]) -> list[tuple[str, str]]:
         (["--\n--"], [("d#0", "--\n--")]),
         ({"text": "one", "meta": ["x"]}, [("d", "one")]),
         ({"id1": "one", "id2": "two"}, [("id1", "one"), ("id2", "two")]),
-        (
-            {"id1": {"content": "one"}, "id2": {"content": "two", "title": "T"}},
-            [("id1", "one"), ("T", "two")],
-        ),
+        ({"id1": {"content": "one"}, "id2": {"content": "two", "title": "T"}}, [("id1", "one"), ("T", "two")]),
         ({"data": [{"text": "one"}], "authors": ["A"]}, [("one", "one")]),
         ("one", [("d", "one")]),
     ],
@@ -89,8 +86,7 @@ def test_fields_by_option(read: Read) -> None:
 
 
 @pytest.mark.parametrize(
-    ("labels", "expected"),
-    [('"hr"', ("hr",)), ('["a", 1]', ("a", "1")), ("null", ()), ("{}", None)],
+    ("labels", "expected"), [('"hr"', ("hr",)), ('["a", 1]', ("a", "1")), ("null", ()), ("{}", None)]
 )
 def test_labels(read: Read, labels: str, expected: tuple[str, ...] | None) -> None:
     (found,) = read("d.jsonl", f'{{"text": "x", "label": {labels}, "tags": ["no"]}}')

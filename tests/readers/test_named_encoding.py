@@ -51,14 +51,7 @@ def test_what_is_not_in_it_is_refused_with_the_reason(read: Read, name: str, dat
     assert "not utf-8, which reading.encoding (--encoding) names: it has the byte 0x" in found.reason
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        TEXT.encode(),
-        TEXT.encode("utf-16"),
-        json.dumps(TEXT).encode(),
-    ],
-)
+@pytest.mark.parametrize("data", [TEXT.encode(), TEXT.encode("utf-16"), json.dumps(TEXT).encode()])
 def test_what_is_unicode_by_its_bytes_stays_so(read: Read, data: bytes) -> None:
     assert read("a.txt", data, encoding=CODEC) == read("a.txt", data)
 

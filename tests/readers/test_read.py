@@ -25,11 +25,7 @@ def test_front_matter_gives_title_and_labels_and_goes(read: Read) -> None:
     (found,) = read(
         "a.md", "---\r\ntitle: Stave One\r\nlabels: [staff, hr]\r\n---\r\n\r\n# Ghost\n\n*Marley* was dead.\n"
     )
-    assert (found.title, found.labels, found.text) == (
-        "Stave One",
-        ("staff", "hr"),
-        "# Ghost\n\n*Marley* was dead.\n",
-    )
+    assert (found.title, found.labels, found.text) == ("Stave One", ("staff", "hr"), "# Ghost\n\n*Marley* was dead.\n")
 
 
 @pytest.mark.parametrize(

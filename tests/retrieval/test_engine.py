@@ -351,7 +351,6 @@ async def test_a_deadline_between_levels_keeps_what_was_found(snapshot: Snapshot
     async for level, so_far in bench.engine.retrieve_stream(Query("a?"), deadline_s=1.0):
         now[0] += 5.0 * (level == "global")
         last = so_far
-    assert last is not None
     assert last.partial == ("bridge",)
     assert all((last.local, last.communities, last.sources, last.context))
     assert (last.key_entities, last.paths, last.triples) == ((), (), ())

@@ -143,7 +143,6 @@ async def test_where_nothing_helps_the_answer_is_not_known_and_its_calls_are_tol
     model = Model(lambda topic, _: '{"points": []}')
     found = await mapped(model)
     assert (found.context, found.context_refs) == ("", {})
-    assert found.map_work is not None
     assert (found.map_work.unhelpful, found.map_work.failed) == (6, 0)
     (text, answer) = [part async for part in answer_pieces(found, pool_of(model), Prompts(), COUNT)]
     assert text == UNKNOWN_ANSWER
@@ -155,7 +154,6 @@ async def test_a_reply_that_cannot_be_used_is_asked_for_again() -> None:
     model = Model(lambda topic, times: point(topic, 10) if times or topic != "mill" else "It is the mill, I think.")
     found = await mapped(model)
     assert model.asked == dict.fromkeys(TOPICS, 0) | {"mill": 1}
-    assert found.map_work is not None
     assert (found.map_work.calls, found.map_work.points, found.map_work.failed) == (7, 6, 0)
     assert found.map_work.input_tokens == 700, "what was refused is paid too"
 
@@ -285,23 +283,6 @@ async def test_a_deadline_ends_the_calls(snapshot: Snapshot) -> None:
 # ---- over HTTP
 
 
-async def over_http(options: SimulatorOptions, question: str = "Who owns the harbour?", **more: float) -> Retrieval:
-    async with Simulator(options) as simulator:
-        endpoint = {"base_url": simulator.base_url, "model": "m", "max_concurrent": 3} | more
-        config = Config.model_validate({"llm": {"endpoints": {"e": endpoint}, "roles": {"answer": "e"}, "attempts": 6}})
-        caller = RetriedCalls(RateLimiter(make_coordinator(config)), RetryPolicy(attempts=6))
-        pool = make_pool(config, None, caller)
-        try:
-            return await map_parts(material(question), pool, Prompts(), COUNT)
-        finally:
-            await pool.close()
-
-
-@pytest.fixture(scope="module")
-def undisturbed() -> Retrieval:
-    return asyncio.run(over_http(SimulatorOptions(listen="127.0.0.1:0")))
-
-
 async def test_calls_are_on_the_bill_the_streamed_one_too() -> None:
     meter = UsageMeter()
     async with Simulator(SimulatorOptions(listen="127.0.0.1:0")) as simulator:
@@ -340,11 +321,9 @@ async def test_communities_that_no_report_stands_for_are_counted(gaps: Snapshot,
     assert 0 < len(bare) < sum(row["is_leaf"] for row in communities)
     asked = Query("What is told?", "graphrag-global", community_level=level)
     answer = await engine.answer(asked)
-    assert answer.retrieval.map_work is not None
     assert answer.retrieval.map_work.unreported == len(bare)
     assert "no report, and what is there was not read" in printed(answer)
     work = (await engine.answer(replace(asked, reach=NOBODY))).retrieval.map_work
-    assert work is not None
     entities = gaps.table("entities").to_pylist()
     visible = {row["entity_id"] for row in entities if not row["name"].startswith(HIDDEN)}
     assert work.unreported == sum(not visible.isdisjoint(row["entity_ids"]) for row in bare) < len(bare)

@@ -207,13 +207,7 @@ class Services:
     def __init__(self) -> None:
         self._running: list[Service] = []
 
-    async def start(
-        self,
-        engine: FakeEngine | SnapshotSwapper,
-        *,
-        load: bool = True,
-        **options: object,
-    ) -> Service:
+    async def start(self, engine: FakeEngine | SnapshotSwapper, *, load: bool = True, **options: object) -> Service:
         swapper = swapper_of(engine) if isinstance(engine, FakeEngine) else engine
         chosen = {"listen": "127.0.0.1:0"} | options
         server = QueryServer(SingleIndex(swapper), ServerOptions(**chosen))  # type: ignore[arg-type]

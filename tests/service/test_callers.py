@@ -74,8 +74,7 @@ async def test_tokens(
 
 
 @pytest.mark.parametrize(
-    "header",
-    ["web-token", "Basic web-token", "Bearer ", "Bearer web-token2", "Bearer " + "x" * 5000],
+    "header", ["web-token", "Basic web-token", "Bearer ", "Bearer web-token2", "Bearer " + "x" * 5000]
 )
 async def test_what_is_no_token(
     start: fakes.Start, engine: fakes.FakeEngine, callers: fakes.CallersFile, header: str
@@ -247,14 +246,8 @@ callers:
     ("text", "words"),
     [
         ("callers: {}", "has no callers"),
-        (
-            "callers: {a: {labels: all}}",
-            "a has neither tokens nor certificates; `hirag-dist serve token a` makes",
-        ),
-        (
-            "callers: {a: {tokens: [{sha256: secret}]}}",
-            "tokens.0.sha256: give the SHA-256 of the token as 64",
-        ),
+        ("callers: {a: {labels: all}}", "a has neither tokens nor certificates; `hirag-dist serve token a` makes"),
+        ("callers: {a: {tokens: [{sha256: secret}]}}", "tokens.0.sha256: give the SHA-256 of the token as 64"),
         ("callers: {a: {certificates: [x]}, a: {certificates: [y]}}", "a occurs twice in line 1"),
         ("callers: {a: {certificates: [x], labels: 7}}", "callers.a.labels: give a list of labels, or the word all$"),
         ("callers: {a: {certificates: [x], rat: 7}}", "unknown key callers.a.rat; a caller has tokens, certificates,"),

@@ -124,7 +124,7 @@ async def test_the_least_recently_used_index_is_closed_for_another(folders: Fold
     await folders.engines["beta"][0].closed.wait()
     assert not folders.engines["acme"][0].closed.is_set()
     assert catalogue.open_count == 2
-    assert catalogue.counts.events == {"opened": 3, "closed_limit": 1}
+    assert catalogue.events == {"opened": 3, "closed_limit": 1}
     await ask(catalogue, "beta")  # opened again
     assert len(folders.engines["beta"]) == 2
     await catalogue.close()
@@ -194,12 +194,12 @@ async def test_a_listing_that_fails_later_keeps_the_indexes(folders: Folders, ca
     catalogue = folders.catalogue(poll_s=0.001)
     await catalogue.start()
     folders.listing_error = StoreError("the bucket is gone")
-    while not catalogue.counts.listing_failed:
+    while not catalogue.listing_failed:
         await asyncio.sleep(0.001)
     await asyncio.sleep(0.02)
     assert await ask(catalogue, "acme") == "acme-s1"
     folders.listing_error = None
-    while catalogue.counts.listing_failed:
+    while catalogue.listing_failed:
         await asyncio.sleep(0.001)
     assert caplog.text.count("the bucket is gone") == 1
     await catalogue.close()
@@ -214,7 +214,7 @@ async def test_a_broken_index_harms_no_other(
             await ask(catalogue, "acme")
         assert "/data" not in str(caught.value)
         assert await ask(catalogue, "beta") == "beta-s1"
-    assert catalogue.counts.events["failed"] == 1  # it is not tried again at once
+    assert catalogue.events["failed"] == 1  # it is not tried again at once
     assert caplog.text.count("is damaged") == 1
     del folders.errors["acme"]
     folders.now += 8000

@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.client.common import service_stub
 from hirag_dist.errors import SnapshotCorrupt, SnapshotNotFound, StoreError
 from hirag_dist.service.hot_swap import SnapshotSwapper
-from hirag_dist.wire._pb import query_pb2 as pb
 from tests.service import fakes
 
 
@@ -138,38 +136,6 @@ async def test_a_current_that_stays_unreadable_counts_as_a_snapshot_not_taken_up
     store.unreadable, store.current = None, "s2"
     assert await swapper.refresh()
     assert told == [False, False, True]
-
-
-async def test_no_request_fails_while_snapshots_change(store: Store, start: fakes.Start) -> None:
-    swapper = SnapshotSwapper(store.open, store.current_id, poll_s=3600)
-    service = await start(swapper)
-    swaps, seen = asyncio.Event(), set()
-
-    async def ask(stub: Any) -> int:
-        asked = 0
-        while not swaps.is_set():
-            response = await stub.Retrieve(pb.RetrieveRequest(query=pb.Query(question="q")))
-            seen.add(response.retrieval.snapshot_id)
-            parts = [part async for part in stub.Answer(pb.AnswerRequest(query=pb.Query(question="q")))]
-            assert parts[-1].answer.text
-            asked += 2
-        return asked
-
-    async with fakes.channel(service) as channel:
-        stub = service_stub(channel)
-        callers = [asyncio.create_task(ask(stub)) for _ in range(8)]
-        for number in range(2, 12):
-            store.current = f"s{number}"
-            assert await swapper.refresh()
-            describe = await stub.DescribeIndex(pb.DescribeIndexRequest())
-            assert describe.info.snapshot_id == store.current
-            while store.current not in seen:  # requests have reached the new one
-                response = await stub.Retrieve(pb.RetrieveRequest(query=pb.Query(question="q")))
-                seen.add(response.retrieval.snapshot_id)
-        swaps.set()
-        assert sum(await asyncio.gather(*callers)) > 0
-    await asyncio.gather(*(engine.closed.wait() for engine in store.opened[:-1]))
-    assert len(store.opened) == 11
 
 
 async def test_an_engine_is_not_closed_under_a_request_that_is_cut_off() -> None:

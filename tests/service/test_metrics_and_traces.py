@@ -22,10 +22,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from hirag_dist.client.common import service_stub
 from hirag_dist.service.access_log import AccessLog, RequestRecord, Tracing
 from hirag_dist.service.hot_swap import SingleIndex, SnapshotSwapper
-from hirag_dist.service.metrics import (
-    FOLDER_VARIABLE,
-    WorkerMetrics,
-)
+from hirag_dist.service.metrics import FOLDER_VARIABLE, WorkerMetrics
 from hirag_dist.service.metrics_server import serve_metrics
 from hirag_dist.service.options import ServerOptions
 from hirag_dist.service.server import serve
@@ -81,10 +78,7 @@ def test_rejections_under_overload_are_logged_ten_a_second_and_counted(caplog: p
 
 
 async def test_the_line_of_a_request(
-    start: fakes.Start,
-    engine: fakes.FakeEngine,
-    callers: fakes.CallersFile,
-    caplog: pytest.LogCaptureFixture,
+    start: fakes.Start, engine: fakes.FakeEngine, callers: fakes.CallersFile, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "hirag_dist.service.access_log")
     callers.add("few", quota_per_day=1, labels=["public"])
@@ -154,9 +148,10 @@ COUNT = """
 import sys
 from hirag_dist.service.access_log import RequestRecord
 from hirag_dist.service.request_gate import LoadShedder
-from hirag_dist.service.metrics import Metrics, ProcessFacts
+from hirag_dist.service.metrics import Metrics
 metrics = Metrics(None)
-metrics.describe(ProcessFacts(sys.argv[1], created_at=float(sys.argv[2]), loaded_at=float(sys.argv[2]), serving=True))
+facts = {"created_at": float(sys.argv[2]), "loaded_at": float(sys.argv[2]), "serving": True}
+metrics.describe(sys.argv[1], facts)
 metrics.count_request(RequestRecord("Retrieve", "", "", kind="token", timings_ms={"total": 10.0}))
 admission = LoadShedder(max_retrievals=1, max_queue_wait_s=1, max_requests=9, max_answers=1)
 with admission.counted():
@@ -191,10 +186,7 @@ def test_processes_are_added_up(tmp_path: Path) -> None:
 
 
 async def test_metrics_of_a_running_service(
-    engine: fakes.FakeEngine,
-    callers: fakes.CallersFile,
-    certificates: dict[str, str],
-    caplog: pytest.LogCaptureFixture,
+    engine: fakes.FakeEngine, callers: fakes.CallersFile, certificates: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "hirag_dist.service.metrics_server")
     expires = (datetime.now(UTC) + timedelta(days=3)).replace(microsecond=0)

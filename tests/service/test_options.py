@@ -32,10 +32,7 @@ def test_what_is_no_address(listen: str) -> None:
         split_address(listen)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [{"tls_cert": "c"}, {"tls_key": "k"}, {"tls_client_ca": "a"}],
-)
+@pytest.mark.parametrize("wrong", [{"tls_cert": "c"}, {"tls_key": "k"}, {"tls_client_ca": "a"}])
 def test_what_does_not_fit(wrong: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
         ServerOptions(**wrong)  # type: ignore[arg-type]

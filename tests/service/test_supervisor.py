@@ -193,7 +193,6 @@ asyncio.run(Supervisor([job, job], drain_s=30, ready=lambda _: print("ready", fl
     with subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
-        assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         process.kill()
         assert process.stdout.read() == "alone\nalone\n"  # to the end, which comes when the last of them is gone

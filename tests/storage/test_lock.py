@@ -89,14 +89,12 @@ def dead_pid() -> int:
 def start_holder(store: Store) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", HOLDER, store.root]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
     assert process.stdout.readline() == "held\n"
     return process
 
 
 def tell(process: subprocess.Popen[str], line: str) -> str:
     assert process.stdin is not None
-    assert process.stdout is not None
     print(line, file=process.stdin, flush=True)
     return process.stdout.readline().strip()
 
@@ -334,9 +332,7 @@ class TestTakenOver:
                 assert store.read_bytes("current") == b"one\n"
                 lock.check()
                 assert store.read_json("run.lock")["token"] == own["token"]
-                assert process.stdin is not None
                 process.stdin.close()
-                assert process.stdout is not None
                 assert process.stdout.readline() == "left\n"
                 lock.check()
 
@@ -392,7 +388,6 @@ class TestOnS3:
                 assert results[0] == "held", results
                 assert re.search("started at the same moment|is being built by process", results[1]), results
             for process in processes:
-                assert process.stdin is not None
                 process.stdin.close()
 
     def test_a_dead_holder_is_taken_over_by_one_of_two(self, server: tuple[S3Server, str]) -> None:
@@ -433,10 +428,7 @@ class TestOnS3:
 
     @pytest.mark.parametrize(
         ("ignored", "warned"),
-        [
-            ({"If-None-Match", "If-Match"}, "ignores If-None-Match"),
-            ({"If-Match"}, "ignores If-Match"),
-        ],
+        [({"If-None-Match", "If-Match"}, "ignores If-None-Match"), ({"If-Match"}, "ignores If-Match")],
     )
     def test_a_server_without_conditional_puts_is_warned_of(
         self, server: tuple[S3Server, str], caplog: pytest.LogCaptureFixture, ignored: set[str], warned: str
@@ -498,7 +490,6 @@ def race(processes: list[subprocess.Popen[str]], uri: str) -> list[str]:
         print(uri, file=process.stdin, flush=True)
     results = []
     for process in processes:
-        assert process.stdout is not None
         results.append(process.stdout.readline().strip())
     for process in processes:
         assert process.stdin is not None

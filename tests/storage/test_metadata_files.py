@@ -53,7 +53,6 @@ def test_values_by_field_and_document(store: Store) -> None:
     snapshots.publish(store, tables())
     snapshot = open_snapshot(store)
     found = map_metadata(snapshot.serving, snapshot.manifest)
-    assert found is not None
     assert [(each.name, each.type, each.list) for each in found.fields] == [row[:3] for row in FIELDS]
     assert found.as_of_field == "day"
     told = {
@@ -73,7 +72,6 @@ def test_what_stands_behind_entities_relations_and_summaries(store: Store) -> No
     snapshots.publish(store, tables())
     snapshot = open_snapshot(store)
     found = map_metadata(snapshot.serving, snapshot.manifest)
-    assert found is not None
     assert found.entity_provenance.tolist() == [WHOLE, DIVISIBLE, WHOLE, WHOLE]
     kinds = snapshot.table("relations", ["kind"])["kind"].to_pylist()
     assert found.relation_provenance.tolist() == [WHOLE if kind == "extracted" else DERIVED for kind in kinds]

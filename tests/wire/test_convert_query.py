@@ -40,7 +40,6 @@ def test_a_query_comes_back_equal(query: Query) -> None:
 def test_a_query_vector_comes_back_bit_by_bit() -> None:
     vector = np.array([0.1, -1e-30, 3.0], dtype=np.float32)
     back = query_from_proto(query_to_proto(Query("q", vector=vector)), len(vector)).vector
-    assert back is not None
     assert back.dtype == np.float32
     np.testing.assert_array_equal(back, vector)
 

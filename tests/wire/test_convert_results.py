@@ -27,12 +27,7 @@ from hirag_dist.types import (
 )
 from hirag_dist.wire import convert as convert
 from hirag_dist.wire._pb import query_pb2 as pb
-from hirag_dist.wire.records import (
-    MODES,
-    message_fields,
-    message_of,
-    record_of,
-)
+from hirag_dist.wire.records import MODES, message_fields, message_of, record_of
 from tests.service import fakes
 
 TEXT = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=6)

@@ -13,7 +13,7 @@ from prometheus_client.core import Metric
 
 from hirag_dist.service.catalogue import CatalogueLimits, IndexCatalogue
 from hirag_dist.service.engine import EngineRunner
-from hirag_dist.service.metrics import CatalogueMetrics, Metrics, ProcessFacts, WorkerMetrics
+from hirag_dist.service.metrics import FACTS, CatalogueMetrics, Metrics, WorkerMetrics
 from hirag_dist.service.metrics_server import WatchMetrics
 from tools.docs.markdown import NOTICE, cell, table
 
@@ -62,17 +62,7 @@ def _metrics() -> list[tuple[str, str, str, str]]:
     many = CatalogueMetrics(_no_indexes(), registry)
     every = [*vars(counted).values(), *vars(many).values()]
     labels = {metric._name: metric._labelnames for metric in every if hasattr(metric, "_labelnames")}
-    counted.describe(
-        ProcessFacts(
-            "id",
-            created_at=0,
-            loaded_at=0,
-            token_expires=0,
-            callers=0,
-            callers_failed=False,
-            serving=True,
-        )
-    )
+    counted.describe("id", dict.fromkeys(FACTS, 0))
     with tempfile.TemporaryDirectory() as folder:
         families = [*registry.collect(), *WorkerMetrics(Path(folder), 1).registry.collect()]
     return [_row(family, labels) for family in families]

@@ -4,26 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hirag_dist.core.groupby import bounds_of
-from hirag_dist.core.row_changes import one_array
+from hirag_dist.core.id_rows import IdRows
 from hirag_dist.types import CsrGraph, IntVector
-
-_HASHED_ROWS = 1 << 20  # ids in one hash table, some 150 bytes each
 
 
 def rows_of(ids: pa.ChunkedArray, order: pa.ChunkedArray) -> IntVector:
     """Return the row in `order` of each id, the first one, −1 where it is not there."""
-    values = one_array(ids)
-    rows = np.full(len(values), -1, np.int64)
-    for first in range(0, len(order), _HASHED_ROWS):
-        found = pc.index_in(values, value_set=one_array(order.slice(first, _HASHED_ROWS)))
-        some = found.fill_null(-1).to_numpy(zero_copy_only=False)
-        new = (rows < 0) & (some >= 0)
-        rows[new] = some[new] + first
-    return rows
+    return IdRows(order).rows(ids)
 
 
 def relation_ends(entity_ids: pa.ChunkedArray, relations: pa.Table) -> tuple[IntVector, IntVector]:
@@ -33,7 +23,8 @@ def relation_ends(entity_ids: pa.ChunkedArray, relations: pa.Table) -> tuple[Int
         entity_ids: ids in row order.
         relations: RELATIONS.
     """
-    return rows_of(relations["source_id"], entity_ids), rows_of(relations["target_id"], entity_ids)
+    order = IdRows(entity_ids)
+    return order.rows(relations["source_id"]), order.rows(relations["target_id"])
 
 
 def build_graph(

@@ -42,7 +42,7 @@ def name_keys(names: pa.Array | pa.ChunkedArray) -> pa.Array:
     return pc.replace_with_mask(keys, pc.invert(is_plain), found)
 
 
-_HEX = 24  # 96 bits: a collision among 10⁹ ids has a chance of 10⁻¹¹
+ID_CHARS = 24  # 96 bits: a collision among 10⁹ ids has a chance of 10⁻¹¹
 
 
 def content_id(*parts: str) -> str:
@@ -54,7 +54,7 @@ def content_id(*parts: str) -> str:
     framed = bytearray()  # hashed at once: a million ids have a few words each
     for part in parts:
         framed += _framed(part)
-    return hashlib.sha256(framed).hexdigest()[:_HEX]
+    return hashlib.sha256(framed).hexdigest()[:ID_CHARS]
 
 
 def content_ids(prefix: Sequence[str], lists: pa.ListArray) -> list[str]:
@@ -83,7 +83,7 @@ def content_ids(prefix: Sequence[str], lists: pa.ListArray) -> list[str]:
     for first, last in pairwise(ends):
         digest = start.copy()
         digest.update(data[first:last])
-        found.append(digest.hexdigest()[:_HEX])
+        found.append(digest.hexdigest()[:ID_CHARS])
     return found
 
 
@@ -109,7 +109,7 @@ def chunk_id(document: str, start: int, end: int, text: str) -> str:
 
     Sorted by id, the chunks of an edited document that did not change keep their places.
     """
-    half = _HEX // 2
+    half = ID_CHARS // 2
     return content_id("chunk text", text)[:half] + content_id("chunk", document, str(start), str(end))[:half]
 
 
@@ -119,7 +119,7 @@ def text_key(chunk: str) -> int:
     >>> text_key(chunk_id("a", 0, 4, "text")) == text_key(chunk_id("b", 7, 11, "text"))
     True
     """
-    return int(chunk[: _HEX // 2], 16)
+    return int(chunk[: ID_CHARS // 2], 16)
 
 
 def text_keys(chunks: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:
@@ -129,7 +129,7 @@ def text_keys(chunks: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:
     >>> text_keys(pa.array(["0a" * 12])).tolist() == [text_key("0a" * 12)]
     True
     """
-    return np.array([int(chunk[: _HEX // 2], 16) for chunk in chunks.to_pylist()], np.int64)
+    return np.array([int(chunk[: ID_CHARS // 2], 16) for chunk in chunks.to_pylist()], np.int64)
 
 
 def entity_id(layer: int, key: str) -> str:

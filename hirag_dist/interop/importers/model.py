@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from hirag_dist.core.entities.claims import ClaimRecord
 from hirag_dist.core.text.normalize import one_line
 from hirag_dist.errors import InputError
 
@@ -225,18 +226,10 @@ class SourceRelation:
 
 
 @dataclass(frozen=True, slots=True)
-class SourceClaim:
-    """A claim as the folder has it; what it does not tell is empty."""
+class SourceClaim(ClaimRecord):
+    """A claim as the folder has it, with the folder's keys of it and of its chunk."""
 
     key: str
-    subject: str
-    object: str
-    type: str
-    status: str
-    start_date: str
-    end_date: str
-    description: str
-    source_text: str
     chunk_key: str
 
 

@@ -166,7 +166,6 @@ def claim_of(row: Mapping[str, Any], key: str, chunk_key: str) -> SourceClaim:
     """Return the record of a claim from its columns: GraphRAG's names, or this package's without `_id`."""
     subject, thing = (told(row.get(f"{end}_id") or row.get(end)) for end in ("subject", "object"))
     return SourceClaim(
-        key,
         subject,
         thing,
         told(row.get("type")),
@@ -175,6 +174,7 @@ def claim_of(row: Mapping[str, Any], key: str, chunk_key: str) -> SourceClaim:
         told(row.get("end_date")),
         told(row.get("description")),
         told(row.get("source_text")),
+        key,
         text_of(chunk_key),
     )
 

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hirag_dist.core.graph.csr import component_labels
+from hirag_dist.core.id_rows import IdRows
 from hirag_dist.core.reports.material import report_text
 from hirag_dist.core.retrieval.entity_linking import name_keys, sorted_names
 from hirag_dist.core.retrieval.levels import invert
@@ -34,7 +35,6 @@ from hirag_dist.storage.serving.column_arrays import (
     Batches,
     Create,
     Lists,
-    RowLookup,
     Save,
     ids_of,
     joined,
@@ -341,9 +341,7 @@ def _save_communities(
     ids = ids_of(batches, "communities", "community_id")
     order = np.empty(len(ids), np.int64)
     order[pc.sort_indices(ids).to_numpy()] = np.arange(len(ids))
-    reports = RowLookup(reported)
-    reports.add(ids)
-    report_rows = reports.rows()
+    report_rows = IdRows(reported).rows(ids).astype(np.int32)
     own_ratings = np.zeros(len(ids), np.float64)
     own_ratings[report_rows >= 0] = ratings[report_rows[report_rows >= 0]]
     own_renderings = np.zeros(len(ids), np.int32)

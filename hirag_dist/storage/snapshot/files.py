@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from hirag_dist._version import __version__
+from hirag_dist.core.row_changes import one_piece
 from hirag_dist.errors import HiragError
 from hirag_dist.storage.digest import HashingFile
 from hirag_dist.storage.layout import CONTENT_TABLES, OPTIONAL_CONTENT
@@ -34,6 +35,7 @@ _GROUP_BYTES: Final = 64 << 20  # of the content of a row group, about
 _DOCUMENT_BYTES: Final = 1 << 20  # the same of documents, whose texts are read one at a time
 _MAX_GROUPS: Final = 1024  # about; their descriptions are read with each document
 _MAX_GROUP_ROWS: Final = 1 << 18
+_REPEATED: Final = ["kind", "type", "sources.list.element"]  # columns of few distinct values, for dictionaries
 _WHOLE: Final = frozenset((*CONTENT_TABLES, *OPTIONAL_CONTENT))  # tables whose digest covers every column
 
 
@@ -148,9 +150,9 @@ def write_parquet(table: pa.Table, file: Any, group_bytes: int = _GROUP_BYTES) -
     n_bytes = sum(map(_content_bytes, table.columns))
     n_rows = max(max(group_bytes, n_bytes // _MAX_GROUPS) * table.num_rows // max(n_bytes, 1), 1)
     n_rows = min(1 << (n_rows.bit_length() - 1), _MAX_GROUP_ROWS)
-    with pq.ParquetWriter(file, table.schema, compression="zstd") as writer:
+    with pq.ParquetWriter(file, table.schema, compression="zstd", use_dictionary=_REPEATED) as writer:
         for first in range(0, max(table.num_rows, 1), n_rows):
-            writer.write_table(table.slice(first, n_rows).combine_chunks(), row_group_size=n_rows)
+            writer.write_table(one_piece(table.slice(first, n_rows)), row_group_size=n_rows)
 
 
 def _content_bytes(column: pa.ChunkedArray) -> int:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from hirag_dist._version import __version__
+from hirag_dist.core.row_changes import one_piece
 from hirag_dist.errors import IndexBusy, SnapshotCorrupt
 from hirag_dist.storage.digest import table_digest
 from hirag_dist.storage.layout import (
@@ -122,7 +123,7 @@ def make_current(store: Store, snapshot_id: str, before: CurrentPointer | None =
 def _batches(table: pa.Table | None, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     if table is not None:
         for first in range(0, table.num_rows, BATCH_ROWS):
-            yield from table.select(columns).slice(first, BATCH_ROWS).combine_chunks().to_batches()
+            yield from one_piece(table.select(columns).slice(first, BATCH_ROWS)).to_batches()
 
 
 def _digests(

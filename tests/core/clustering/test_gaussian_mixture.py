@@ -9,12 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from hirag_dist.core.clustering.gaussian_mixture import (
-    BLOCK_ROWS,
-    assign,
-    memberships,
-    standardised,
-)
+from hirag_dist.core.clustering.gaussian_mixture import BLOCK_ROWS, assign, memberships, standardised
 from hirag_dist.types import LabelledCell, Memberships, Mixture
 from tests.core.planted_rows import Rows, blobs, densities, expected_mixture, fitted_mixture, labelled_mixture
 

@@ -58,10 +58,7 @@ def test_there_may_be_none(reply: str) -> None:
     assert parsed(reply) == ()
 
 
-@pytest.mark.parametrize(
-    "reply",
-    ["I found no claims.", LINE.replace("Scrooge may owe Marley.", "NONE") + "\n" + DONE],
-)
+@pytest.mark.parametrize("reply", ["I found no claims.", LINE.replace("Scrooge may owe Marley.", "NONE") + "\n" + DONE])
 def test_a_reply_without_a_usable_claim_is_refused(reply: str) -> None:
     with pytest.raises(MalformedReply, match="holds no claim"):
         parsed(reply)
@@ -74,12 +71,7 @@ def test_a_reply_that_was_cut_off_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("written", "kept"),
-    [
-        ("1843", "1843"),
-        ("1843-12-24T00:00:00", "1843-12-24T00:00:00"),
-        ("last winter", ""),
-        ("", ""),
-    ],
+    [("1843", "1843"), ("1843-12-24T00:00:00", "1843-12-24T00:00:00"), ("last winter", ""), ("", "")],
 )
 def test_days_are_iso_8601_or_not_told(written: str, kept: str) -> None:
     (found,) = parsed(LINE.replace("1843-12-24", written))

@@ -9,12 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from hirag_dist.core.entities.mention_texts import (
-    EntityMention,
-    RelationMention,
-    entity_texts,
-    relation_description,
-)
+from hirag_dist.core.entities.mention_texts import EntityMention, RelationMention, entity_texts, relation_description
 from hirag_dist.core.entities.merging import (
     DescriptionBound,
     bound_descriptions,
@@ -37,10 +32,7 @@ CHUNKS = {
         ),
     ),
     "c2": ExtractionReply(
-        (
-            EntityRecord("“scrooge”", "character", "Hates Christmas."),
-            EntityRecord("Scrooge", "person", "A miser."),
-        ),
+        (EntityRecord("“scrooge”", "character", "Hates Christmas."), EntityRecord("Scrooge", "person", "A miser.")),
         (RelationRecord("London", "Scrooge", "His home.", 2.0),),
     ),
 }

@@ -6,15 +6,7 @@ import numpy as np
 
 from hirag_dist.core.access import HIDDEN, PARTIAL, VISIBLE
 from hirag_dist.core.arrays import read_only
-from hirag_dist.core.metadata.columns import (
-    DERIVED,
-    DIVISIBLE,
-    WHOLE,
-    LabelStates,
-    Provenance,
-    RowStates,
-    row_states,
-)
+from hirag_dist.core.metadata.columns import DERIVED, DIVISIBLE, WHOLE, LabelStates, Provenance, RowStates, row_states
 
 INTS, BYTES = np.int32, np.uint8
 PROVENANCE = Provenance(
@@ -38,8 +30,7 @@ def states(chunks: list[int], labels: LabelStates = NONE, seen: list[int] | None
     visible = matching if seen is None else matching & np.isin(np.arange(3), seen)
     # As the index has them, so that the function is compiled once.
     mapped = Provenance(*map(read_only, PROVENANCE)), LabelStates(*map(read_only, labels))
-    found: RowStates = row_states(*mapped, visible, matching)
-    return found
+    return row_states(*mapped, visible, matching)
 
 
 def test_everything_passes() -> None:

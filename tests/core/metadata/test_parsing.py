@@ -145,7 +145,6 @@ def test_any_text_is_an_expression_or_refused_at_a_character(text: str) -> None:
         parse_filter(text, FIELDS)
     except FilterError as error:
         found = re.match(r"character (\d+): ", str(error))
-        assert found is not None
         assert 1 <= int(found[1]) <= len(text) + 1
 
 

@@ -7,10 +7,7 @@ import re
 import pytest
 
 from hirag_dist.core.prompts.reply_validation import MalformedReply
-from hirag_dist.core.prompts.requests import (
-    judge_request,
-    parse_list,
-)
+from hirag_dist.core.prompts.requests import judge_request, parse_list
 from hirag_dist.core.prompts.templates import CRITERIA, Prompts
 from hirag_dist.llm.call import request_hash
 from hirag_dist.types import ChatReply

@@ -107,11 +107,7 @@ NUMBERED_JSON: dict[str, Any] = {
         json.dumps(NUMBERED_JSON),
         *(
             json.dumps(NUMBERED_JSON | {"relations": [{"pairs": pairs, "description": "Bob works for Scrooge."}]})
-            for pairs in (
-                [["Bob Cratchit", "SCROOGE"]],
-                [[2, 1]],
-                [[2, 1], [9, 1], [1], "x", None],
-            )
+            for pairs in ([["Bob Cratchit", "SCROOGE"]], [[2, 1]], [[2, 1], [9, 1], [1], "x", None])
         ),
     ],
 )
@@ -153,12 +149,7 @@ def test_texts_are_cut_at_the_bounds_of_the_schemas_at_the_end_of_a_sentence() -
 
 
 @pytest.mark.parametrize(
-    ("written", "meant"),
-    [
-        ("Person", "person"),
-        ("person|place", "person"),
-        ("disease", "disease"),
-    ],
+    ("written", "meant"), [("Person", "person"), ("person|place", "person"), ("disease", "disease")]
 )
 def test_of_several_types_the_first_that_was_asked_for_is_meant(written: str, meant: str) -> None:
     text = json.dumps({"entities": [{"name": "A", "type": written, "description": "a"}]})

@@ -132,29 +132,6 @@ def test_fields_side_by_side_cite_nothing(fields: list[str]) -> None:
     assert (read, dropped) == (rendered.context.strip(), 0)
 
 
-@pytest.mark.parametrize(
-    ("name", "kind", "text"),
-    [
-        ("Log [S1", "person", "] of the ship"),  # as a title: [S1, characters 0–9 ]
-        ("[", "S1]", ""),  # as the ends of a relation: [ — S1]
-        ("【S1†", "person", "】"),
-        ("Ann", "S1)", "is a keeper"),
-        ("Ann", "S1†", "is a keeper"),
-    ],
-)
-def test_citations_that_two_fields_forged(name: str, kind: str, text: str) -> None:
-    found = replace(
-        retrieval("Short."),
-        local=(EntityItem("e", name, kind, text, 0, 0.1),),
-        triples=(TripleItem("r", "a", "b", name, kind, "extracted", text, 1.0, 0.5),),
-        sources=(SourceItem("s", "d", name, "u", 0, 9, text, 0.5),),
-    )
-    rendered = render_context(found, 10_000, COUNT)
-    for line in rendered.context.split("\n["):
-        quoted = line.split("]", 1)[-1]
-        assert check_citations(quoted, rendered)[1:] == ((), 0), quoted
-
-
 def test_a_record_that_is_cut_leaves_no_bracket_open() -> None:
     text = "x " * 100 + "[S1† as is written at length] " + LONG
     for budget in range(60, 260):
@@ -163,18 +140,6 @@ def test_a_record_that_is_cut_leaves_no_bracket_open() -> None:
         quoted = rendered.context.partition("[S1]")[2] + "\n[S2] next"
         assert check_citations(quoted, replace(rendered, context_refs={"S1": "s0"}))[1] == ()
         assert COUNT(rendered.context) == rendered.context_tokens <= budget
-
-
-def test_citations_that_name_nothing_are_removed_and_counted() -> None:
-    rendered = render_context(retrieval("Short."), 10_000, COUNT)
-    text, citations, dropped = check_citations("True [S1]. False [S99]. Both [E2, R77; C1].", rendered)
-    assert text == "True [S1]. False. Both [E2][C1]."
-    assert [(c.ref, c.kind, c.id) for c in citations] == [
-        ("S1", "chunk", "s0"),
-        ("E2", "entity", "e1"),
-        ("C1", "community", "c0"),
-    ]
-    assert dropped == 2
 
 
 @settings(derandomize=True, deadline=None, max_examples=150)

@@ -140,30 +140,6 @@ def test_a_long_question_is_read_up_to_a_limit() -> None:
     assert found == [NamePhrase(entity_linking._MAX_READ - 1, entity_linking._MAX_READ, 0)]
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_what_is_found_is_what_a_search_through_all_names_finds(seed: int) -> None:
-    choose = random.Random(seed)
-    names = [" ".join(choose.choices("abcd", k=choose.randint(1, 4))) for _ in range(25)]
-    question = choose.choices("abcde", k=15)
-    wanted = [
-        NamePhrase(start, start + len(name.split()), row)
-        for row, name in enumerate(names)
-        for start in range(len(question))
-        if question[start : start + len(name.split())] == name.split()
-    ]
-    found = found_names(names_of(names), question)
-    assert sorted(found) == sorted(wanted)
-    taken: set[int] = set()
-    kept = []
-    for phrase in sorted(wanted, key=lambda one: (one.start - one.end, one.start)):
-        span = set(range(phrase.start, phrase.end))
-        same = [other for other in kept if (other.start, other.end) == (phrase.start, phrase.end)]
-        if same or not span & taken:
-            kept.append(phrase)
-            taken |= span
-    assert longest_names(found) == list(dict.fromkeys(phrase.row for phrase in sorted(kept)))
-
-
 def one_change_apart(one: str, other: str) -> bool:
     """Return whether a letter is missing, added or another, or two neighbours are exchanged: the slow way."""
     if one == other or abs(len(one) - len(other)) > 1:

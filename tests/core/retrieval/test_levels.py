@@ -56,12 +56,6 @@ def test_a_vector_that_is_not_finite_disturbs_no_other(broken: float) -> None:
     ]
 
 
-def test_a_question_without_direction_takes_the_first_rows() -> None:
-    vectors = made("unit", 50, 8, np.random.default_rng(4))
-    rows, scores = nearest_of_all(vectors, np.zeros(8, np.float32), 5, 50)
-    assert (rows.tolist(), scores.tolist()) == ([0, 1, 2, 3, 4], [0.0] * 5)
-
-
 def test_no_rows_have_no_scores() -> None:
     vectors = np.zeros((0, 4), np.float32)
     assert nearest_of_all(vectors, np.ones(4, np.float32), 5, 0)[0].tolist() == []

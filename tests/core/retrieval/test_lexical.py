@@ -11,14 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hirag_dist.core.retrieval import lexical
-from hirag_dist.core.retrieval.lexical import (
-    K1,
-    B,
-    LexicalIndex,
-    LexicalIndexBuilder,
-    best_chunks,
-    visible_chunks,
-)
+from hirag_dist.core.retrieval.lexical import K1, B, LexicalIndex, LexicalIndexBuilder, best_chunks, visible_chunks
 from hirag_dist.core.text.terms import terms
 
 WORDS = st.sampled_from(["a", "b", "c", "dog", "AB-12", "12", "東京都", "京都", "ghost", "x"])

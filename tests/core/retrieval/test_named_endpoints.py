@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from hirag_dist.core.retrieval.entity_linking import (
     MAX_READ,
-    along_first,
     asks_for_paths,
     found_names,
     longest_phrases,
@@ -53,20 +51,6 @@ def test_of_equal_names_the_lowest_layer_then_the_nearest_counts() -> None:
     names = ["Mercury", "Mercury", "Mercury", "Venus", "Venus"]
     question = "How is Mercury related to Venus?"
     assert endpoints(question, names, [1, 0, 0, 0, 0], [0.9, 0.2, 0.3, 0.5, 0.5]) == ["Mercury 2", "Venus 3"]
-
-
-def test_relations_along_the_paths_come_first_and_the_others_keep_their_order() -> None:
-    for seed in range(50):
-        rng = np.random.default_rng(seed)
-        ends = rng.integers(0, 8, (30, 2))
-        ranked = [(int(row), float(rng.random())) for row in rng.permutation(30)[:20]]
-        paths = [rng.permutation(8)[: rng.integers(0, 5)].tolist() for _ in range(3)]
-        steps = [{one, other} for path in paths for one, other in pairwise(path)]
-        expected = []
-        for step in steps:
-            expected += [one for one in ranked if set(ends[one[0]].tolist()) == step and one not in expected]
-        expected += [one for one in ranked if one not in expected]
-        assert along_first(ranked, ends, paths) == expected
 
 
 @pytest.mark.parametrize(

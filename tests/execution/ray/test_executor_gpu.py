@@ -113,8 +113,7 @@ def watched(services: Services, trace: Path, fatal: str) -> Services:
         sys.modules["the stand-in of this process"] = standin  # type: ignore[assignment]  # for as long as it lives
 
     def kernels(name: str) -> Kernels:
-        seen: Any = Seen(services.kernels(name), "kernel", trace, fatal)
-        return seen
+        return Seen(services.kernels(name), "kernel", trace, fatal)
 
     assert services.bind is not None
     bind = services.bind
@@ -226,11 +225,7 @@ def test_nothing_to_compute_asks_for_no_gpu(ray_cluster: Cluster, expected: str,
 
 
 def test_a_build_waits_for_a_gpu_says_so_and_goes_on_when_one_comes(
-    ray_cluster: Cluster,
-    gpu_node: Callable[[], Any],
-    expected: str,
-    when_said: Callable[..., WhenSaid],
-    tmp_path: Path,
+    ray_cluster: Cluster, gpu_node: Callable[[], Any], expected: str, when_said: Callable[..., WhenSaid], tmp_path: Path
 ) -> None:
     watch = Watch(tmp_path)
     before: list[list[str]] = []
@@ -249,11 +244,7 @@ def test_a_build_waits_for_a_gpu_says_so_and_goes_on_when_one_comes(
 
 
 def test_a_node_killed_while_it_computes_is_waited_for_anew(
-    ray_cluster: Cluster,
-    gpu_node: Callable[[], Any],
-    expected: str,
-    when_said: Callable[..., WhenSaid],
-    tmp_path: Path,
+    ray_cluster: Cluster, gpu_node: Callable[[], Any], expected: str, when_said: Callable[..., WhenSaid], tmp_path: Path
 ) -> None:
     """A worker that is slow to start is waited for with the same words: one node comes, once the other is gone."""
     watch = Watch(tmp_path, fatal="leiden")

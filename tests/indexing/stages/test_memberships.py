@@ -12,13 +12,7 @@ import pytest
 
 from hirag_dist.core.clustering.partition_tree import ClusterSettings
 from hirag_dist.core.text.ids import content_id
-from hirag_dist.indexing.stages.memberships import (
-    CELL_LINKS,
-    KEPT_LINKS,
-    MEMBER_ROWS,
-    ChooseMemberships,
-    grouped,
-)
+from hirag_dist.indexing.stages.memberships import CELL_LINKS, KEPT_LINKS, MEMBER_ROWS, ChooseMemberships, grouped
 from hirag_dist.indexing.stages.partition import CELL_ROWS, SplitClusters
 
 SERVICES: Any = SimpleNamespace()

@@ -35,8 +35,7 @@ async def documents(folder: Path, files: dict[str, list[dict[str, Any]]]) -> lis
     services = cast(Services, None)  # reading calls nothing
     found_rows = await ReadDocuments(ReadOptions()).run({"sources": pa.table(columns, schema=SOURCES)}, services)
     unique = await UniqueDocuments().run({name: found_rows[name] for name in ("documents", "places")}, services)
-    found: list[dict[str, Any]] = unique["documents"].to_pylist()
-    return found
+    return unique["documents"].to_pylist()
 
 
 async def test_a_copy_is_the_first_by_name(tmp_path: Path) -> None:

@@ -14,13 +14,7 @@ from hypothesis import strategies as st
 
 from hirag_dist.core.text.ids import entity_id
 from hirag_dist.execution.stage import Stage, Tables
-from hirag_dist.indexing.stages.resolve import (
-    PAIRS,
-    GroupNames,
-    ProposePairs,
-    RenameMentions,
-    RenameRelations,
-)
+from hirag_dist.indexing.stages.resolve import PAIRS, GroupNames, ProposePairs, RenameMentions, RenameRelations
 from hirag_dist.schemas import ALIASES, MENTIONS, RELATION_MENTIONS
 from tests.core.entities.resolution.graphs import mention, statement
 

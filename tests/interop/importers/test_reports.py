@@ -19,8 +19,6 @@ ALICE, BOB, HARE = (entity_id(0, name) for name in ("alice", "bob", "march hare"
 
 def kept(folder: Path) -> ImportedGraph:
     graph = read_working_folder(str(folder), len, communities=True)
-    assert graph.communities is not None
-    assert graph.reports is not None
     assert graph.communities.schema == schemas.COMMUNITIES
     assert graph.reports.schema == schemas.REPORTS
     return graph
@@ -29,8 +27,6 @@ def kept(folder: Path) -> ImportedGraph:
 @pytest.mark.parametrize("old", [False, True])
 def test_graphrags_tree_comes_with_its_reports(graphrag: Callable[..., Path], old: bool) -> None:
     graph = kept(graphrag(old=old))
-    assert graph.communities is not None
-    assert graph.reports is not None
     root, child = graph.communities.to_pylist()
     assert (root["level"], root["parent_id"], root["is_leaf"]) == (0, None, False)
     assert root["entity_ids"] == sorted([ALICE, BOB, HARE])
@@ -44,9 +40,7 @@ def test_graphrags_tree_comes_with_its_reports(graphrag: Callable[..., Path], ol
         "summary": "A party.",
         "rating": 7.5,
         "rating_explanation": "Tea matters.",
-        "findings": [
-            {"summary": "They have tea.", "explanation": "Every day.", "entity_ids": [], "relation_ids": []},
-        ],
+        "findings": [{"summary": "They have tea.", "explanation": "Every day.", "entity_ids": [], "relation_ids": []}],
         "origin": "imported",
         "n_dropped_references": 0,
     }
@@ -55,8 +49,6 @@ def test_graphrags_tree_comes_with_its_reports(graphrag: Callable[..., Path], ol
 
 def test_what_is_wrong_with_nano_graphrags_communities_is_told(nano: Path) -> None:
     graph = kept(nano)
-    assert graph.communities is not None
-    assert graph.reports is not None
     assert sorted(graph.communities["n_entities"].to_pylist()) == [1, 2]
     (report,) = graph.reports.to_pylist()
     assert (report["rating"], report["findings"][0]["summary"]) == (6.0, "Often.")
@@ -73,7 +65,6 @@ def test_names_that_become_one_entity_are_in_one_community_of_a_level(lightrag: 
     stores = {"1": both | {"nodes": ["Alice", "Bob"]}, "2": both | {"nodes": ["alice"]}}
     (lightrag / "kv_store_community_reports.json").write_text(json.dumps(stores))
     graph = kept(lightrag)
-    assert graph.communities is not None
     assert graph.communities["entity_ids"].to_pylist() == [sorted([ALICE, BOB])]
     assert dict(graph.left_out) == {
         "'alice' in community 2": "the entity is in community 1 of the same level already",

@@ -160,10 +160,7 @@ def test_a_damaged_file_is_named_on_one_line(nano: Path, name: str, damage: byte
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "declared",
-    ['<!ENTITY a "aaaaaaaaaa">', '<!ENTITY a SYSTEM "file:///etc/passwd">'],
-)
+@pytest.mark.parametrize("declared", ['<!ENTITY a "aaaaaaaaaa">', '<!ENTITY a SYSTEM "file:///etc/passwd">'])
 def test_a_graph_with_a_dtd_is_refused(nano: Path, declared: str) -> None:
     path = nano / GRAPH
     body = path.read_text(encoding="utf-8").split("?>", 1)[1].replace("A land", "&a;")

@@ -81,7 +81,6 @@ async def test_the_configuration_names_the_file_and_the_prefixes(tmp_path: Path)
     np.testing.assert_allclose((await questions.embed(["apple"]))[0], unit("query", "apple"), atol=1e-6)
     assert "'tree '" in embedder_identity(passages)
     reranker = limited_reranker(config, retried)
-    assert reranker is not None
     assert np.argsort(-await reranker.scores("apple", ["apple", "query"])).tolist() == [1, 0]
     assert reranker.max_texts == 20
 

@@ -396,10 +396,7 @@ async def test_the_key_is_never_shown(key: str) -> None:
     assert f" {key}" not in shown
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [{"base_url": "localhost:8000"}, {"api_key": "a\n"}],
-)
+@pytest.mark.parametrize("changes", [{"base_url": "localhost:8000"}, {"api_key": "a\n"}])
 def test_settings_that_cannot_work(changes: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="endpoint mine"):
         settings("http://h/v1", **changes)

@@ -156,8 +156,7 @@ async def serving(answer: Callable[[web.Request, dict[str, Any]], Any]) -> Async
     """Serve an answer to every request; yield scheme and host."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        reply: web.StreamResponse = await answer(request, await request.json())
-        return reply
+        return await answer(request, await request.json())
 
     async with loopback(handle) as url:
         yield url

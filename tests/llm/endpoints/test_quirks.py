@@ -43,8 +43,7 @@ async def serving(answer: Answer, **changes: Any) -> AsyncIterator[EndpointSetti
     """Serve what a function of the body answers; yield the settings of a client."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        reply: web.StreamResponse = await answer(request, await request.json())
-        return reply
+        return await answer(request, await request.json())
 
     async with loopback(handle) as url:
         yield EndpointSettings("mine", f"{url}/v1", "", "small", **changes)
@@ -152,8 +151,7 @@ async def test_a_model_whose_prompt_opens_its_thinking_is_known_by_its_first_ans
 
     async def answer(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
         thought = [event(text) for text in next(answers)]
-        reply: web.StreamResponse = await streamed(*thought, *SAID, event("", "stop"))(request, body)
-        return reply
+        return await streamed(*thought, *SAID, event("", "stop"))(request, body)
 
     async with chatting(answer) as chat:
         for _ in range(2):
@@ -209,10 +207,7 @@ async def test_silence_before_the_first_token_has_a_limit_of_its_own() -> None:
 # Replies
 
 
-@pytest.mark.parametrize(
-    ("reason", "normalised"),
-    [("MAX_TOKENS", "length"), (None, "stop")],
-)
+@pytest.mark.parametrize(("reason", "normalised"), [("MAX_TOKENS", "length"), (None, "stop")])
 async def test_a_cut_reply_is_one_whatever_the_reason_is_called(reason: str | None, normalised: str) -> None:
     async def answer(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
         return whole(TEXT, reason)

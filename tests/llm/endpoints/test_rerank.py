@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import threading
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from hirag_dist.composition.models import limited_reranker, make_coordinator
 from hirag_dist.config.model import Config
@@ -19,6 +17,7 @@ from hirag_dist.llm.endpoints.rerank import RerankEndpoint
 from hirag_dist.llm.limits.rate_limiter import RateLimiter
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from hirag_dist.llm.usage import UsageMeter
+from tests.llm.endpoints.loopback import loopback
 
 Reply = Callable[[dict[str, Any]], tuple[int, Any]]
 
@@ -29,26 +28,12 @@ class Server:
     def __init__(self) -> None:
         self.reply: Reply = cohere
         self.asked: list[dict[str, Any]] = []
-        server = self
+        self.url = ""
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-                server.asked.append(body)
-                status, value = server.reply(body) if self.path == "/v1/rerank" else (404, {"message": self.path})
-                data = json.dumps(value).encode()
-                self.send_response(status)
-                self.send_header("content-type", "application/json")
-                self.send_header("content-length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-        self.url = f"http://127.0.0.1:{self.http.server_address[1]}/v1"
+    async def handle(self, request: web.Request) -> web.Response:
+        self.asked.append(await request.json())
+        status, value = self.reply(self.asked[-1]) if request.path == "/v1/rerank" else (404, {"message": request.path})
+        return web.json_response(value, status=status)
 
 
 def score(text: str) -> float:
@@ -70,11 +55,11 @@ def inference(body: dict[str, Any]) -> tuple[int, Any]:
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
+async def server() -> AsyncIterator[Server]:
     made = Server()
-    yield made
-    made.http.shutdown()
-    made.http.server_close()
+    async with loopback(made.handle) as url:
+        made.url = f"{url}/v1"
+        yield made
 
 
 @pytest.fixture
@@ -137,7 +122,6 @@ async def test_long_lists_are_split_counted_and_billed(server: Server) -> None:
     meter = UsageMeter()
     retried = RetriedCalls(RateLimiter(make_coordinator(config)), RetryPolicy(2, 0.5))
     reranker = limited_reranker(config, retried, CallContext(meter))
-    assert reranker is not None
     assert (await reranker.scores("which?", [*TEXTS, "aaa", ""])).tolist() == [0.2, 0.4, 0.1, 0.3, 0.0]
     assert (await reranker.scores("which?", [])).tolist() == []
     use = meter.use("rerank", "m", "judge")

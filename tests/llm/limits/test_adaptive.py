@@ -52,11 +52,7 @@ def test_a_rate_of_which_a_burst_is_less_than_one_call_is_kept_and_used(rpm: flo
     assert n_calls == pytest.approx(10 * rpm, abs=1 + rpm / 60 * burst_s)
 
 
-@given(
-    rate=st.floats(0.5, 500),
-    burst_s=st.floats(0.1, 20),
-    gaps=st.lists(st.floats(0, 5), min_size=1, max_size=60),
-)
+@given(rate=st.floats(0.5, 500), burst_s=st.floats(0.1, 20), gaps=st.lists(st.floats(0, 5), min_size=1, max_size=60))
 @settings(max_examples=60, deadline=None)
 def test_no_window_of_time_sees_more_than_its_rate_and_one_burst(
     rate: float, burst_s: float, gaps: list[float]

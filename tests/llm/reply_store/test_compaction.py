@@ -31,13 +31,7 @@ from hirag_dist.storage.store import Store, StoreEntry
 from tests.storage.s3_server import s3_server
 
 TINY = CompactionSizes(
-    segment_bytes=2000,
-    batch_bytes=1500,
-    block_bytes=300,
-    min_logs=2,
-    segment_records=40,
-    fan_in=3,
-    min_tier_bytes=2000,
+    segment_bytes=2000, batch_bytes=1500, block_bytes=300, min_logs=2, segment_records=40, fan_in=3, min_tier_bytes=2000
 )
 
 
@@ -152,7 +146,6 @@ asyncio.run(main())
 """
         command = [sys.executable, "-c", writer, store.root]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
             assert process.stdout.readline() == "stored\n"
             assert compact(store, sizes=CompactionSizes(min_logs=1)).logs == 0
             process.kill()
@@ -294,13 +287,7 @@ FILES = st.lists(st.tuples(st.sampled_from(["log", "segment", "compact"]), st.li
 def test_a_ledger_is_a_dictionary_that_keeps_the_first(steps: list[tuple[str, list[Record]]]) -> None:
     """Keys that share their beginnings, so that blocks and ranges meet in the middle of them."""
     sizes = CompactionSizes(
-        segment_bytes=400,
-        batch_bytes=500,
-        block_bytes=100,
-        min_logs=1,
-        segment_records=9,
-        fan_in=2,
-        min_tier_bytes=300,
+        segment_bytes=400, batch_bytes=500, block_bytes=100, min_logs=1, segment_records=9, fan_in=2, min_tier_bytes=300
     )
     expected: dict[bytes, Record] = {}
     with tempfile.TemporaryDirectory() as folder:

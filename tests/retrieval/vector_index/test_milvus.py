@@ -55,7 +55,6 @@ def _contract() -> ModuleType:
         "vector_contract", ROOT / "tests" / "contracts" / "test_vector_index.py"
     )
     assert spec
-    assert spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -63,8 +62,7 @@ def _contract() -> ModuleType:
 
 @pytest.fixture
 def snapshot(tmp_path: Path) -> Snapshot:
-    made: Snapshot = _contract().make_snapshot(tmp_path, uuid.uuid4().hex)
-    return made
+    return _contract().make_snapshot(tmp_path, uuid.uuid4().hex)
 
 
 def rows_near(index: MilvusVectors, vector: NDArray[np.float32], limit: int = 12) -> list[int]:
@@ -123,7 +121,6 @@ def owner(snapshot: Snapshot) -> Iterator[subprocess.Popen[str]]:
         text=True,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
     )
-    assert process.stdout
     assert process.stdout.readline() == "held\n"
     yield process
     process.communicate(timeout=120)

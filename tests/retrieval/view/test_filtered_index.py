@@ -44,13 +44,11 @@ def in_reach(snapshot: Snapshot) -> list[bool]:
 
 def chunks_of(whole: MappedIndex, relation: int) -> list[int]:
     bounds = whole.provenance.relation_indptr
-    chunks: list[int] = whole.provenance.relation_chunks[bounds[relation] : bounds[relation + 1]].tolist()
-    return chunks
+    return whole.provenance.relation_chunks[bounds[relation] : bounds[relation + 1]].tolist()
 
 
 def test_chunks_that_relations_are_ranked_by(snapshot: Snapshot, whole: MappedIndex, seen: FilteredIndex) -> None:
     reached = in_reach(snapshot)
-    assert seen.visible_chunks is not None
     assert seen.visible_chunks.tolist() == reached
     rows = seen.visible_relations(np.arange(len(whole.ends)))
     query = np.random.default_rng(2).normal(size=whole.vectors.shape[1]).astype(np.float32)

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hirag_dist.service.http_api.openai_requests import (
-    MAX_QUESTION_CHARACTERS,
-    Turn,
-    question_in,
-    standalone_question,
-)
+from hirag_dist.service.http_api.openai_requests import MAX_QUESTION_CHARACTERS, Turn, question_in, standalone_question
 
 
 def turns(*pairs: tuple[str, str]) -> list[Turn]:

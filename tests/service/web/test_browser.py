@@ -10,16 +10,7 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.types import (
-    Answer,
-    Citation,
-    ClaimItem,
-    CommunityItem,
-    EntityItem,
-    PathItem,
-    SourceItem,
-    TripleItem,
-)
+from hirag_dist.types import Answer, Citation, ClaimItem, CommunityItem, EntityItem, PathItem, SourceItem, TripleItem
 from tests.service import fakes
 
 HOSTILE = (
@@ -132,9 +123,7 @@ async def test_what_documents_say_is_never_code(serve: Serve, visit: See) -> Non
 
 
 async def test_a_wrong_token_is_explained_and_a_right_one_stays_in_the_tab(
-    serve: Serve,
-    visit: See,
-    tmp_path: Path,
+    serve: Serve, visit: See, tmp_path: Path
 ) -> None:
     served = await serve(callers_file=fakes.CallersFile(tmp_path / "callers.yaml").add("web").path)
     seen = await visit(served.url)

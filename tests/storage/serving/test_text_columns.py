@@ -30,15 +30,7 @@ def written(folder: Path, sizes: list[int]) -> tuple[TextColumns, list[str], lis
     return TextColumns(folder / "texts.arrow"), own, texts
 
 
-@pytest.mark.parametrize(
-    "sizes",
-    [
-        [],
-        [3, 0, 4],
-        [BATCH_ROWS - 1, 2, BATCH_ROWS, 5],
-        [3 * BATCH_ROWS + 7],
-    ],
-)
+@pytest.mark.parametrize("sizes", [[], [3, 0, 4], [BATCH_ROWS - 1, 2, BATCH_ROWS, 5], [3 * BATCH_ROWS + 7]])
 def test_every_value_is_read_by_its_row(tmp_path: Path, sizes: list[int]) -> None:
     columns, own, texts = written(tmp_path, sizes)
     assert columns.n_rows == len(own)

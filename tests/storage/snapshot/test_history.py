@@ -6,12 +6,7 @@ import os
 from pathlib import Path
 
 from hirag_dist.storage.layout import CURRENT, HISTORY, MANIFEST, snapshot_path
-from hirag_dist.storage.snapshot.history import (
-    record_current,
-    remove_from_history,
-    retired_at,
-    rolled_back_to,
-)
+from hirag_dist.storage.snapshot.history import record_current, remove_from_history, retired_at, rolled_back_to
 from hirag_dist.storage.snapshot.writer import make_current
 from hirag_dist.storage.store import Store
 

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hirag_dist.core.entities.resolution.name_forms import (
-    is_acronym_of,
-    known_different,
-    name_form,
-    same_given_name,
-)
+from hirag_dist.core.entities.resolution.name_forms import is_acronym_of, known_different, name_form, same_given_name
 
 THING, PERSON, FIRM, PLACE = "concept", "person", "organization", "location"
 
