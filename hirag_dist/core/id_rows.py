@@ -44,7 +44,7 @@ class IdRows:
         known = [each for each in words if each is not None]
         if known and len(known) == len(words):
             self._words = read_only(known[0] if len(known) == 1 else np.concatenate(known))
-            self._slots = _hashed(self._words, 2 * len(self._words))
+            self._slots = _hashed(self._words, len(self._words) * 5 // 4)
 
     def rows(self, ids: pa.ChunkedArray | pa.Array) -> IntVector:
         """Return the row of each id, int64; −1 where it is not in the column."""

@@ -140,7 +140,8 @@ class KeySets:
         sizes = np.where(rows >= 0, np.diff(self.indptr, append=self.indptr[-1])[rows], 0)
         indptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         starts = self.indptr[rows]
-        at = np.arange(indptr[-1]) + np.repeat(starts - indptr[:-1], sizes)
+        at = np.repeat(starts - indptr[:-1], sizes)
+        at += np.arange(indptr[-1])
         return KeySets(indptr, self.keys[at])
 
     def unions(self, owners: IntVector, rows: IntVector, n_owners: int, block_keys: int = _BLOCK_KEYS) -> KeySets:

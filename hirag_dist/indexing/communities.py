@@ -27,7 +27,7 @@ from hirag_dist.indexing.reports import LostIds
 from hirag_dist.indexing.stages.communities import CHANGED_ENTITIES, ENTITY_ORDER, DetectCommunities, adjacency
 from hirag_dist.indexing.written import Inputs
 from hirag_dist.schemas import COMMUNITIES
-from hirag_dist.types import CsrGraph
+from hirag_dist.types import CsrGraph, IntVector
 
 MAX_TREE_REPORTS = 256  # in one task, which holds them in memory
 _MIN_LINE_TOKENS = 6  # of an entity or relation in a prompt, which bounds how many can be shown
@@ -72,7 +72,7 @@ def find_communities(
     ids = tables.entities["entity_id"]
     gone = base.table("relations").take(pa.array(hierarchy.relation_changes.gone))
     base.release("relations")
-    ends = relation_ends(ids, tables.relations)
+    ends = _mapped_ends(base, *relation_ends(ids, tables.relations))
     links = _mapped_graph(base, build_graph(ids, tables.relations, ends))
     order = put("entity_order", tables.entities.select(ENTITY_ORDER.names))
     if base.is_nothing:
@@ -107,6 +107,10 @@ def find_communities(
         )
     material = _mapped_material(base, report_material(tables, hierarchy.sources, communities, outlines, known))
     return ReportedGraph(tables, links, detected, outlines, material, _lost_ids(base, hierarchy, gone))
+
+
+def _mapped_ends(base: UpdateBase, source: IntVector, target: IntVector) -> tuple[IntVector, IntVector]:
+    return base.mapped_arrays(source)[0], base.mapped_arrays(target)[0]
 
 
 def _mapped_graph(base: UpdateBase, graph: CsrGraph) -> CsrGraph:

@@ -21,7 +21,7 @@ from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.retrieval.lexical import LexicalIndex
 from hirag_dist.core.row_changes import one_array
 from hirag_dist.errors import SnapshotCorrupt
-from hirag_dist.storage.serving.column_arrays import Batches, ids_of, numbers
+from hirag_dist.storage.serving.column_arrays import Batches, numbers, rows_of_column
 from hirag_dist.storage.serving.mmap_files import map_array
 from hirag_dist.storage.serving.renderings import Renderings
 from hirag_dist.storage.serving.text_columns import BATCH_ROWS
@@ -107,9 +107,13 @@ class BaseFiles:
         values = self._arrays[name]
         return values[rows] if len(values) else np.zeros((len(rows), *values.shape[1:]), values.dtype)
 
-    def rows(self, table: str, ids: pa.Array) -> Rows:
-        """Return the row of each id of a table."""
-        return rows_of(pa.chunked_array([ids]), self._texts[table][_IDS[table]]).astype(np.int32)
+    def rows(self, table: str, batches: Batches) -> Rows:
+        """Return the base's row of each row of a table."""
+        return rows_of_column(batches, table, _IDS[table], self._texts[table][_IDS[table]])
+
+    def report_rows(self, ids: pa.Array) -> Rows:
+        """Return the row of the community of each report."""
+        return rows_of(pa.chunked_array([ids]), self._texts["communities"]["community_id"]).astype(np.int32)
 
 
 class BaseValues:
@@ -129,7 +133,7 @@ class BaseValues:
         layers = numbers(batches, "entities", "layer", np.int32)
         if self._base is None:
             return np.full(len(layers), -1, np.int32)
-        rows = self._base.rows("entities", ids_of(batches, "entities", "entity_id"))
+        rows = self._base.rows("entities", batches)
         rows[self._base.values("entity_layers", rows) != layers] = -1
         same = self._same(batches, "entities", ["name"], rows)
         self._named_as = np.where(same, rows, _OTHER_NAME).astype(np.int32)
@@ -159,7 +163,7 @@ class BaseValues:
         """
         if self._base is None or self._named_as is None:
             return np.full(len(ends), -1, np.int32)
-        rows = self._base.rows("relations", ids_of(batches, "relations", "relation_id"))
+        rows = self._base.rows("relations", batches)
         now = np.append(self._named_as, np.int32(-1))[ends]
         rows[(now != self._base.values("relation_ends", rows)).any(axis=1)] = -1
         return self._taken("relation_renderings", rows, self._same(batches, "relations", ["description"], rows))
@@ -173,7 +177,7 @@ class BaseValues:
         """
         if self._base is None:
             return np.full(len(documents), -1, np.int32)
-        rows = self._base.rows("chunks", ids_of(batches, "chunks", "chunk_id"))
+        rows = self._base.rows("chunks", batches)
         spans = np.column_stack([numbers(batches, "chunks", name, np.int64) for name in ("start", "end")])
         rows[(spans != self._base.values("chunk_spans", rows)).any(axis=1)] = -1
         titles = pa.chunked_array([batch.column(0) for batch in batches("documents", ["title"])], pa.string())
@@ -185,7 +189,7 @@ class BaseValues:
         """Return the lexical index, and (n_chunks,) the row in it of each chunk with the same text, −1 elsewhere."""
         if self._base is None or self._base.lexical is None:
             return None, np.zeros(0, np.int64)
-        rows = self._base.rows("chunks", ids_of(batches, "chunks", "chunk_id"))
+        rows = self._base.rows("chunks", batches)
         rows[~self._same(batches, "chunks", ["text"], rows)] = -1
         return self._base.lexical, rows.astype(np.int64)
 
@@ -201,7 +205,7 @@ class BaseValues:
         """
         if self._base is None:
             return np.full(len(ids), -1, np.int32)
-        rows = self._base.rows("communities", ids)
+        rows = self._base.report_rows(ids)
         rows[self._base.values("community_levels", rows) != levels] = -1
         rows[self._base.values("community_ratings", rows) != ratings] = -1
         reports = np.where(rows >= 0, self._base.values("community_reports", rows), -1)

@@ -36,7 +36,7 @@ def known_rows(indptr: IntVector, rows: NDArray[np.int32]) -> Lists:
     return known[indptr], rows[rows >= 0]
 
 
-def rows_of_column(batches: Batches, table: str, name: str, order: pa.Array) -> NDArray[np.int32]:
+def rows_of_column(batches: Batches, table: str, name: str, order: pa.Array | pa.ChunkedArray) -> NDArray[np.int32]:
     """Return the rows of the ids in one column of a table, −1 for an unknown one."""
     known = IdRows(order)
     rows = [known.rows(batch.column(0)).astype(np.int32) for batch in batches(table, [name])]
