@@ -11,7 +11,8 @@ from pyarrow import fs
 
 _GROUP_BYTES = 4 << 20  # of a row group, so that a task reads little more than the rows it needs
 _MIN_GROUP_ROWS = 64
-_PIECE_BYTES = 64 << 20  # of a file that is read in pieces
+_PIECE_BYTES = 4 << 20  # of a file that is read in pieces, about
+_PIECE_ROWS = 8_192  # at most: malloc uses blocks of less than a megabyte again, and the system clears larger ones
 
 
 def write_parquet(table: pa.Table, file: Any) -> None:
@@ -56,13 +57,12 @@ def rows_of_file(file: pq.ParquetFile, start: int, stop: int, columns: Sequence[
 
 
 def pieces_of_file(file: pq.ParquetFile) -> Iterator[pa.Table]:
-    """Yield a file in pieces of some row groups, one at a time in memory; an empty file as one piece."""
-    sizes = [file.metadata.row_group(at).total_byte_size for at in range(file.num_row_groups)]
-    first = n_bytes = 0
-    for at, size in enumerate(sizes, 1):
-        n_bytes += size
-        if n_bytes >= _PIECE_BYTES or at == len(sizes):
-            yield file.read_row_groups(list(range(first, at)))
-            first, n_bytes = at, 0
-    if not sizes:
+    """Yield a file in small pieces, one at a time in memory; an empty file as one piece."""
+    n_bytes = sum(file.metadata.row_group(at).total_byte_size for at in range(file.num_row_groups))
+    rows = max(min(_PIECE_BYTES * file.metadata.num_rows // max(n_bytes, 1), _PIECE_ROWS), 1)
+    is_empty = True
+    for batch in file.iter_batches(rows, use_threads=False):
+        is_empty = False
+        yield pa.Table.from_batches([batch])
+    if is_empty:
         yield file.schema_arrow.empty_table()

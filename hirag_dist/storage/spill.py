@@ -90,6 +90,7 @@ _SMALL_BYTES = 1 << 16  # maximum size of a table that stays in memory
 _MEMORY_BYTES = 1 << 16  # maximum size of a buffer of an array that stays in memory
 _BLOCK_BYTES = 64 << 20  # sorted at a time
 _BLOCK_ROWS = 65_536
+_TAKEN_ROWS = 8_192  # at a time in another order: malloc uses such blocks again
 _MIN_SLICE_ROWS = 256  # on average, for a table to stay in slices
 
 
@@ -446,7 +447,7 @@ def _slices(table: pa.Table, order: IntVector) -> pa.Table | None:
 
 def _blocks(column: pa.ChunkedArray, rows: IntVector, n_bytes: int) -> Iterator[pa.Array]:
     """Yield rows of a column in some order, about `n_bytes` at a time; long runs of rows without a copy."""
-    step = min(max(n_bytes * len(column) // max(column.nbytes, 1), 1), _BLOCK_ROWS)
+    step = min(max(n_bytes * len(column) // max(column.nbytes, 1), 1), _TAKEN_ROWS)
     starts = np.cumsum([0, *map(len, column.chunks)])[:-1]
     for first in range(0, len(rows), step):
         some = rows[first : first + step]

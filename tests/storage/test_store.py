@@ -266,7 +266,7 @@ def test_a_held_file_is_let_go_when_its_process_is_killed(store: Store) -> None:
     held.release()
 
 
-def test_a_table_is_read_in_pieces_of_row_groups(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_is_read_in_small_pieces(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     table = pa.table({"at": list(range(1000))})
     Path(store.root).mkdir()
     with Path(store.root, "t.parquet").open("wb") as file:
