@@ -324,12 +324,13 @@ class StageRun:
         summary = self._folder.dominant_reason(results)
         reply = f". One of these replies begins: {beginning(summary.reply, _SHOWN_CHARS)!r}" if summary.reply else ""
         remedy = remedy_of(summary.reason, _most_refused(usage))
+        uri = self._folder.store.uri
         raise StageFailed(
             f"{self._label}: refused {n_open:,} of {count_noun(n_units, 'unit')}, more than max_reject_ratio "
             f"{max_ratio:g} allows; the reason of {summary.n_letters:,}: {summary.reason}{reply}. "
-            f"{f'To change: {remedy}. ' if remedy else ''}`hirag-dist status --letters` shows all; `hirag-dist retry` "
-            "asks them again, `retry --drop` accepts the loss, and with a higher max_reject_ratio `hirag-dist index` "
-            "goes on without them"
+            f"{f'To change: {remedy}. ' if remedy else ''}`hirag-dist status --letters --index {uri}` "
+            f"shows all; `hirag-dist retry --index {uri}` asks them again, `retry --drop` accepts the loss, and with a "
+            "higher max_reject_ratio `hirag-dist index` goes on without them"
         )
 
     def _run_missing(self, planned: PartitionPlan, results: dict[int, TaskResult]) -> None:

@@ -12,7 +12,7 @@ def load_prompts(folder: str | None) -> Prompts:
     """Return the prompts, with the replacements of a folder: NAME.md, and NAME.examples.md.
 
     Raises:
-        ConfigError: no such folder, a file that names no prompt, or a prompt without its placeholders.
+        ConfigError: no such folder, a file that names no prompt, an empty file, or a prompt without its placeholders.
     """
     if folder is None:
         return Prompts()
@@ -31,4 +31,6 @@ def load_prompts(folder: str | None) -> Prompts:
             kind[name] = file.read_text(encoding="utf-8-sig").strip()
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"cannot read {file}: {error}") from None
+        if not instructions.get(name, "-"):
+            raise ConfigError(f"{file} is empty: write the text, or remove the file for the built-in one")
     return Prompts(instructions, examples)

@@ -23,7 +23,11 @@ def test_files_replace_the_prompts_that_they_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "content", "said"),
-    [("extractgraph.md", b"x", "no prompt is called 'extractgraph'"), (f"{NAME}.md", b"\xff", "cannot read")],
+    [
+        ("extractgraph.md", b"x", "no prompt is called 'extractgraph'"),
+        (f"{NAME}.md", b"\xff", "cannot read"),
+        (f"{NAME}.md", b" \n", "is empty"),
+    ],
 )
 def test_what_is_no_prompt_is_refused(tmp_path: Path, name: str, content: bytes, said: str) -> None:
     (tmp_path / name).write_bytes(content)

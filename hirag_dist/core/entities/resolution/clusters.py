@@ -38,8 +38,10 @@ def group_pairs(
     joined: dict[int, list[ScoredPair]] = defaultdict(list)  # by row: the pairs that hold its group together
     for pair in sorted(pairs, key=lambda pair: (pair.tier != USER, -pair.score, pair.left, pair.right)):
         one, other = groups[pair.left], groups[pair.right]
+        if one is other:
+            continue
         crossed = {(min(left, right), max(left, right)) for left in one for right in other}
-        if one is other or not crossed.isdisjoint(apart):
+        if not crossed.isdisjoint(apart):
             continue
         if pair.tier != USER and not all(compatible(forms[left], forms[right]) for left, right in crossed - direct):
             continue
