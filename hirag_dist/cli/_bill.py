@@ -159,16 +159,17 @@ def _texts_line(name: str, counts: Mapping[str, int]) -> str:
     """Return how many texts of a kind were written, kept and put off.
 
     >>> _texts_line("reports", {"written": 2, "kept": 1, "lists": 4, "deferred": 3, "stand_ins": 1})
-    'Reports: 2 written, 1 kept, 4 made by rules for small communities, 3 put off (1 of them a stand-in).'
+    'Reports: 2 written, 1 kept, 3 put off (1 of them a stand-in); 4 small communities have theirs by rules.'
     """
     line = f"{name.capitalize()}: {counts['written']:,} written, {counts['kept']:,} kept"
-    if counts["lists"]:
-        line += f", {counts['lists']:,} made by rules for small communities"
     if counts["deferred"]:
         line += f", {counts['deferred']:,} put off"
     if counts["stand_ins"]:
         what = "a stand-in" if counts["stand_ins"] == 1 else "stand-ins"
         line += f" ({counts['stand_ins']:,} of them {what})"
+    if counts["lists"]:
+        have = "community has its report" if counts["lists"] == 1 else "communities have theirs"
+        line += f"; {counts['lists']:,} small {have} by rules"
     return f"{line}."
 
 

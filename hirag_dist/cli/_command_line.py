@@ -76,6 +76,7 @@ FORMER_OPTIONS = {  # option of an earlier version → what takes its place
     "--latency-s": "--tokens-per-s says how fast an endpoint replies",
     "--log": "GET /stats has the counts of calls",
     "--max-faults-per-request": "--seed draws the faults of each attempt",
+    "--no-require-complete": "an incomplete snapshot is published, unless --require-complete is given",
     "--no-prompt-cache": "no prompt counts as cached",
     "--plan": "`hirag-dist status` shows the dead letters that a retry asks again",
     "--poll": "--every is the time between two listings",

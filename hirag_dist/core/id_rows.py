@@ -1,8 +1,8 @@
 """Row numbers of ids: a join of a column of ids with the table that they belong to.
 
 The ids of the project are hashes of one length. Where both columns hold such ids, their bytes are looked up where they
-lie, in a table of row numbers; `pyarrow.compute.index_in` copies each id into a hash table of its own, about 150 bytes
-an id, for every call.
+lie (those of several chunks are copied first), in a table of row numbers. `pyarrow.compute.index_in` copies each id
+into a hash table of its own for every call, about 150 bytes an id.
 """
 
 from __future__ import annotations
@@ -52,10 +52,16 @@ class IdRows:
         return np.concatenate([np.zeros(0, np.int64), *map(self._rows, chunks)])
 
     def _rows(self, ids: pa.Array) -> IntVector:
-        words = None if self._words is None else _words(ids)
-        if words is None or self._words is None:
+        if self._words is None:
             return self._rows_by_arrow(ids)
-        return _found(self._words, self._slots, words)
+        known = ids.drop_null()
+        words = _words(known)
+        found = self._rows_by_arrow(known) if words is None else _found(self._words, self._slots, words)
+        if not ids.null_count:
+            return found
+        rows = np.full(len(ids), -1, np.int64)
+        rows[ids.is_valid().to_numpy(zero_copy_only=False)] = found
+        return rows
 
     def _rows_by_arrow(self, ids: pa.Array) -> IntVector:
         rows = np.full(len(ids), -1, np.int64)

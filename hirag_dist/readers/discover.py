@@ -369,7 +369,7 @@ def _find_remote(name: str) -> list[SourceFile]:
             etag = etags.get(rest, "")
             files.append(_source(uri, public_uri(uri), each, etag, named=is_named(pattern, rest)))
     if magic is None:
-        return _of_folder(shown, files, is_index=bool(own))
+        return _of_folder(shown, files, is_index=any("/" not in each for each in own))
     if not files:
         raise InputError(f"{shown} matches no file: check the pattern; `**` goes down folders")
     return files

@@ -158,7 +158,7 @@ class Store:
             yield from file.iter_batches(n_rows, columns=None if columns is None else list(columns))
 
     def pieces(self, path: str) -> Iterator[pa.Table]:
-        """Yield a Parquet file in pieces of some row groups, one at a time in memory; an empty file as one piece."""
+        """Yield a Parquet file in small pieces, one at a time in memory; an empty file as one piece."""
         with self._errors("read", path), open_parquet(self._full(path), self._fs) as file:
             yield from pieces_of_file(file)
 

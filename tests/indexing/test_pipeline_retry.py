@@ -147,7 +147,7 @@ class TestAgain:
     def test_a_stage_that_failed_by_its_share_is_asked_again_by_a_retry_alone(self, bench: Bench, clean: Bench) -> None:
         keys: dict[str, Any] = {"max_layers": 0, "max_reject_ratio": 0}
         for _ in range(2):
-            with pytest.raises(StageFailed, match=r"1 of 3 units.*`hirag-dist retry` asks them again"):
+            with pytest.raises(StageFailed, match=r"1 of 3 units.*`hirag-dist retry --index .* asks them again"):
                 bench.run(TEXTS, about("moon"), **keys)
             n_asked = len(bench.asked("extract-graph"))
         assert n_asked == 0

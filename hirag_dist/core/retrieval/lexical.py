@@ -29,7 +29,7 @@ MAX_TERMS: Final = 256  # distinct terms of a question
 MAX_POSTINGS: Final = 400_000  # visible ones that are read for a question, of its rarest terms first: a millisecond
 _MAX_COUNT = 255  # of a term in a chunk, as stored: more change a score by less than a hundredth
 _MAX_RUNS = 1 << 20  # that the builder remembers
-_BLOCK_POSTINGS = 1 << 21  # sorted at a time, about
+_BLOCK_POSTINGS = 1 << 21  # postings that are sorted at a time, about
 _NO_MASK: Final = read_only(np.zeros(0, np.bool_))
 
 

@@ -39,6 +39,7 @@ _WINNER: Final = re.compile(
 )
 _FIRST_NAMES: Final = ("1", "a", "one", "first")
 _BARE_LIST: Final = re.compile(r"\A\s*(?:```\w*\s*)?(\[\s*\{.*\}\s*,?\s*\])\s*(?:```)?\s*\Z", re.DOTALL)
+_LIST_NUMBER = re.compile(r"^\W*\d{1,2}[.)]\s+")  # before a criterion
 _EDGES = " \t\r\n\"'`*_.,;:!()[]{}<>#-•“”‘’«»"
 
 
@@ -101,9 +102,10 @@ def _entries(text: str) -> list[dict[str, Any]]:
     bare = _BARE_LIST.match(text)
     data = json_object(f'{{"verdicts": {bare[1]}}}' if bare else text)
     if data is None:
-        lines = [line.partition(":") for line in text.splitlines()]
+        lines = [_LIST_NUMBER.sub("", line).partition(":") for line in text.splitlines()]
         return [{"criterion": name, "winner": said} for name, _, said in lines if said.strip()]
-    verdicts = {_key(name): value for name, value in data.items()}.get("verdicts", data)
+    lists = [value for value in data.values() if isinstance(value, list)]
+    verdicts = {_key(name): value for name, value in data.items()}.get("verdicts", lists[0] if lists else data)
     if isinstance(verdicts, dict):
         pairs = ((name, said if isinstance(said, dict) else {"winner": said}) for name, said in verdicts.items())
         verdicts = [{"criterion": name} | said for name, said in pairs]

@@ -205,7 +205,7 @@ class Snapshot:
         return table
 
     def pieces(self, name: str) -> Iterator[pa.Table]:
-        """Yield a table of the snapshot in pieces of some row groups, at least one, one at a time in memory."""
+        """Yield a table of the snapshot in small pieces, at least one, one at a time in memory."""
         yield _SCHEMAS[name].empty_table()
         try:
             for piece in self.store.pieces(f"{self.folder}/{name}.parquet"):

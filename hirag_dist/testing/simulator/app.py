@@ -422,8 +422,10 @@ class SimulatorThread:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._thread is not None:
-            self._thread.run(self._simulator.__aexit__(kind, error, trace))
-            self._thread.close()
+            try:
+                self._thread.run(self._simulator.__aexit__(kind, error, trace))
+            finally:
+                self._thread.close()
 
     def stats(self) -> dict[str, Any]:
         """Return the counts so far, as GET /stats gives them: every reply that has come is in them."""

@@ -60,6 +60,8 @@ def test_the_requested_form_in_any_order() -> None:
     [
         '{"Comprehensiveness": {"Winner": "Answer 1", "Explanation": "…"}, "Overall Winner": {"Winner": "B"}}',
         '```json\n[{"criterion": "overall", "winner": 2}, {"criterion": "comprehensiveness", "winner": 1},]\n```',
+        "1. Comprehensiveness: 1\n(2) Overall: 2",
+        '{"results": [{"criterion": "overall", "winner": 2}, {"criterion": "comprehensiveness", "winner": 1}]}',
         "<think>Answer 2 first, I thought.</think>\n**Comprehensiveness**: Answer 1\n**Overall Winner**: Answer 2",
     ],
 )

@@ -9,6 +9,8 @@ from typing import NamedTuple
 from hirag_dist.core.entities.resolution.name_forms import NameForm, compatible
 from hirag_dist.core.entities.resolution.scores import USER, ScoredPair
 
+_MAX_COMPARED = 200  # pairs of names of two groups: nothing has so many names
+
 
 class Alias(NamedTuple):
     """A row that is another row's entity, because of a pair with that row or another of its group."""
@@ -43,7 +45,10 @@ def group_pairs(
         crossed = {(min(left, right), max(left, right)) for left in one for right in other}
         if not crossed.isdisjoint(apart):
             continue
-        if pair.tier != USER and not all(compatible(forms[left], forms[right]) for left, right in crossed - direct):
+        if pair.tier != USER and (
+            len(crossed) > _MAX_COMPARED
+            or not all(compatible(forms[left], forms[right]) for left, right in crossed - direct)
+        ):
             continue
         one += other
         groups |= dict.fromkeys(other, one)

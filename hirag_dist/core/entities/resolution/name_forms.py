@@ -28,6 +28,7 @@ def _first_words(name: str) -> dict[str, str]:
 
 
 SMALL_WORDS, FEMALE_ENDINGS, NEGATIONS = map(_words, ("small_words", "female_endings", "negations"))
+NO_PLURALS = _words("no_plurals")
 TITLES, FEMALE_TITLES, MALE_TITLES = map(_words, ("titles", "female_titles", "male_titles"))
 BEFORE_NAMES = TITLES | FEMALE_TITLES | MALE_TITLES | _words("ranks")
 NUMBERS = {word: str(number) for number, group in enumerate(_LISTS["numbers"].split(";")) for word in group.split()}
@@ -128,7 +129,7 @@ def name_form(name: str, kind: str) -> NameForm:
         addition = LEGAL_FORMS[words.pop()]
     words, numbers = _numbered(words, base, family)
     beside = tokens_of(aside, family != PERSON)
-    singular = words if family == PERSON else [_PLURAL.sub(lambda end: "y" if end[1] else "", word) for word in words]
+    singular = words if family == PERSON else [_singular(word, base.isupper()) for word in words]
     return NameForm(
         text=" ".join(singular),
         words=tuple(singular),
@@ -159,7 +160,14 @@ def tokens_of(text: str, joins_initials: bool = True) -> list[str]:
     text = _APOSTROPHE.sub("", text)
     if not text.isascii():
         text = unicodedata.normalize("NFC", _ACCENT.sub("", unicodedata.normalize("NFD", text)))
-    return _TOKEN.findall(text)
+    return _TOKEN.findall(text.replace("!=", "≠").replace("<=", "≤").replace(">=", "≥"))
+
+
+def _singular(word: str, in_capitals: bool) -> str:
+    """Return a word without an English plural's ending; AIDS and news have none."""
+    if word in NO_PLURALS or (in_capitals and len(word) < 6):
+        return word
+    return _PLURAL.sub(lambda end: "y" if end[1] else "", word)
 
 
 def _parted(name: str) -> tuple[str, str, str]:
