@@ -17,7 +17,7 @@ from hirag_dist.core.row_changes import one_array
 from hirag_dist.core.text.ids import ID_CHARS
 from hirag_dist.types import IntVector
 
-_WORDS = ID_CHARS // 8  # of 64 bits, in an id
+_WORDS = ID_CHARS // 8  # 64-bit words of an id
 _MIN_ROWS = 1 << 14  # fewer ids are looked up by Arrow, which needs no compiling
 _HASHED_ROWS = 1 << 20  # ids in one hash table of Arrow, about 150 bytes each
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 divided by the golden ratio: spreads what is multiplied by it
@@ -28,8 +28,8 @@ Words = NDArray[np.uint64]
 class IdRows:
     """The rows of a column of ids, for several look-ups.
 
-    order = IdRows(entities["entity_id"])
-    sources, targets = (order.rows(relations[name]) for name in ("source_id", "target_id"))
+    >>> IdRows(pa.array(["a", "b", "a"])).rows(pa.array(["b", "a", "c"])).tolist()
+    [1, 0, -1]
     """
 
     def __init__(self, order: pa.ChunkedArray | pa.Array) -> None:

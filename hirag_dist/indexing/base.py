@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from hirag_dist import schemas
 from hirag_dist.config.model import MEMBER_CHARS, Config
 from hirag_dist.core.graph.csr import rows_of
-from hirag_dist.core.row_changes import ChangedRows, KeySets, changed_rows, rows_between, rows_of_table
+from hirag_dist.core.key_sets import KeySets
+from hirag_dist.core.row_changes import ChangedRows, changed_rows, rows_between, rows_of_table
 from hirag_dist.errors import ConfigError, HiragError, SnapshotCorrupt, SnapshotNotFound
 from hirag_dist.execution.dataset import Dataset, DatasetPart, DatasetStore
 from hirag_dist.indexing.stages.embed import vector_blocks, vector_rows

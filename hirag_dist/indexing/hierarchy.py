@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 from hirag_dist.config.model import META_TYPES, Config
 from hirag_dist.core.clustering.stop_rule import StopLimits, change_rate, stop_after_clustering, stop_before_clustering
 from hirag_dist.core.entities.merging import CHARS_PER_TOKEN
-from hirag_dist.core.row_changes import ChangedRows, KeySets, chunk_text_sets
+from hirag_dist.core.key_sets import KeySets, chunk_text_sets
+from hirag_dist.core.row_changes import ChangedRows
 from hirag_dist.core.text.ids import entity_id
 from hirag_dist.core.text.normalize import name_key
 from hirag_dist.execution.dataset import Dataset

@@ -15,7 +15,7 @@ from hirag_dist.core.clustering.partition_tree import largest_of_row
 from hirag_dist.core.clustering.pca import moments, principal_axes, project
 from hirag_dist.core.clustering.soft_clusters import soft_clusters
 from hirag_dist.core.graph.csr import rows_of
-from hirag_dist.core.row_changes import KeySets
+from hirag_dist.core.key_sets import KeySets
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.base import UpdateBase
 from hirag_dist.indexing.base_layer import LayerEntities

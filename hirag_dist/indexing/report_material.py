@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.graph.communities import membership
 from hirag_dist.core.graph.csr import rows_of
+from hirag_dist.core.key_sets import KeySets
 from hirag_dist.core.reports.selection import ReportOutlines
-from hirag_dist.core.row_changes import KeySets, one_array
+from hirag_dist.core.row_changes import one_array
 from hirag_dist.core.text.normalize import one_line, shorten
 from hirag_dist.indexing.layers import DESCRIPTION_CHARS
 from hirag_dist.indexing.written import Inputs, digests_of, written_inputs

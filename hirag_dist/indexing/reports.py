@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from hirag_dist.config.model import Config
 from hirag_dist.core.graph.csr import rows_of
+from hirag_dist.core.key_sets import KeySets, distinct_keys, key_sets
 from hirag_dist.core.reports.selection import MIN_ENTITIES, ReportChoice, ReportOutlines
-from hirag_dist.core.row_changes import KeySets, distinct_keys, key_sets, one_array
+from hirag_dist.core.row_changes import one_array
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.base import UpdateBase
 from hirag_dist.indexing.budget import DueTexts, UpdateBudget, affordable

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hirag_dist.core.graph.csr import rows_of
-from hirag_dist.core.row_changes import KeySets, key_sets
+from hirag_dist.core.key_sets import KeySets, key_sets
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.base import UpdateBase
 from hirag_dist.indexing.budget import DueTexts, UpdateBudget, affordable

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.entities.summaries import NAMES, names_of
 from hirag_dist.core.graph.csr import rows_of
-from hirag_dist.core.row_changes import ChangedRows, KeySets, changed_rows, key_sets, one_array, rows_with
+from hirag_dist.core.key_sets import KeySets, key_sets
+from hirag_dist.core.row_changes import ChangedRows, changed_rows, one_array, rows_with
 from hirag_dist.core.text.ids import entity_id, name_keys
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.base import UpdateBase

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.groupby import blocks_of
-from hirag_dist.core.row_changes import KeySets, one_array
+from hirag_dist.core.key_sets import KeySets
+from hirag_dist.core.row_changes import one_array
 from hirag_dist.indexing.stages.summarise import CLUSTER_SUMMARIES
 from hirag_dist.schemas import SUMMARIES
 from hirag_dist.types import IntVector
@@ -22,7 +23,7 @@ MODEL, STAND_IN = "model", "stand-in"
 _COVERS = SUMMARIES.field("covers").type
 _INPUTS = SUMMARIES.field("inputs").type
 _BLOCK_ROWS = 65_536  # texts that are Python objects at a time
-_BLOCK_INPUTS = 1 << 20  # compared at a time, about
+_BLOCK_INPUTS = 1 << 20  # inputs that are compared at a time, about
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from pyarrow import fs
 
 _GROUP_BYTES = 4 << 20  # of a row group, so that a task reads little more than the rows it needs
 _MIN_GROUP_ROWS = 64
-_PIECE_BYTES = 4 << 20  # of a file that is read in pieces, about
-_PIECE_ROWS = 8_192  # at most: malloc uses blocks of less than a megabyte again, and the system clears larger ones
+_PIECE_BYTES = 4 << 20  # uncompressed size of a piece, about
+_PIECE_ROWS = 8_192  # maximum rows of a piece: malloc keeps its small blocks, and the system clears larger ones
 
 
 def write_parquet(table: pa.Table, file: Any) -> None:

@@ -90,7 +90,7 @@ _SMALL_BYTES = 1 << 16  # maximum size of a table that stays in memory
 _MEMORY_BYTES = 1 << 16  # maximum size of a buffer of an array that stays in memory
 _BLOCK_BYTES = 64 << 20  # sorted at a time
 _BLOCK_ROWS = 65_536
-_TAKEN_ROWS = 8_192  # at a time in another order: malloc uses such blocks again
+_TAKEN_ROWS = 8_192  # rows that are copied at a time in another order: malloc keeps such small blocks
 _MIN_SLICE_ROWS = 256  # on average, for a table to stay in slices
 
 

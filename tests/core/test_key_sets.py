@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hirag_dist.core.row_changes import LIST, KeySets, chunk_text_sets, distinct_keys, key_sets
+from hirag_dist.core.key_sets import LIST, KeySets, chunk_text_sets, distinct_keys, key_sets
 from hirag_dist.core.text.ids import chunk_id, text_key
 from hirag_dist.types import IntVector
 

@@ -14,9 +14,9 @@ import pytest
 
 from hirag_dist.core.entities.summaries import merge_summary_links, merge_summary_mentions, names_of, relate_equal_names
 from hirag_dist.core.graph.csr import build_graph, rows_of
+from hirag_dist.core.key_sets import chunk_text_sets
 from hirag_dist.core.prompts.templates import DONE
 from hirag_dist.core.reports.selection import report_outlines
-from hirag_dist.core.row_changes import chunk_text_sets
 from hirag_dist.execution.stage import Services
 from hirag_dist.indexing import report_material as report_material_module
 from hirag_dist.indexing.layers import DESCRIPTION_CHARS

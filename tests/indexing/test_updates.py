@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pytest
 
 from hirag_dist.application.drift import measure_drift
-from hirag_dist.core.row_changes import key_sets
+from hirag_dist.core.key_sets import key_sets
 from hirag_dist.core.text.ids import text_keys
 from hirag_dist.errors import InputError, SnapshotError
 from hirag_dist.indexing import base as update_base

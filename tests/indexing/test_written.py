@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hirag_dist.core.row_changes import LIST, key_sets
+from hirag_dist.core.key_sets import LIST, key_sets
 from hirag_dist.indexing import written
 from hirag_dist.indexing.stages.memberships import CLUSTER_MEMBERS
 from hirag_dist.indexing.stages.summarise import CLUSTER_SUMMARIES

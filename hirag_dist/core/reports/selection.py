@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.graph.communities import membership
 from hirag_dist.core.graph.csr import relation_ends, rows_of
+from hirag_dist.core.key_sets import KeySets
 from hirag_dist.core.prompts.packing import packs
-from hirag_dist.core.row_changes import KeySets, one_array
+from hirag_dist.core.row_changes import one_array
 from hirag_dist.types import IntVector
 
 MIN_ENTITIES = 4  # of a community whose report a model writes

@@ -121,16 +121,15 @@ class LexicalIndexBuilder:
         keys = np.fromiter(map(term_key, self._numbers), np.uint64, len(self._numbers))
         lengths = np.zeros(n_chunks, np.int32)
         lengths[np.concatenate(self._rows)] = np.concatenate(self._lengths)
-        if base is not None and base_rows is not None:
-            kept = np.flatnonzero(base_rows >= 0)
-            lengths[kept] = base.lengths[base_rows[kept]]
-            keys = np.concatenate([keys, base.keys])
-        sorted_keys, ranks = np.unique(keys, return_inverse=True)
+        base_keys = keys[:0] if base is None else base.keys
+        sorted_keys, ranks = np.unique(np.concatenate([keys, base_keys]), return_inverse=True)
         sources: list[_NewPostings | _KeptPostings] = [
             _NewPostings(postings._replace(terms=ranks[postings.terms].astype(np.int32))) for postings in self._postings
         ]
         if base is not None and base_rows is not None:
-            sources.append(_KeptPostings(base, base_rows, ranks[len(self._numbers) :]))
+            kept = np.flatnonzero(base_rows >= 0)
+            lengths[kept] = base.lengths[base_rows[kept]]
+            sources.append(_KeptPostings(base, base_rows, ranks[len(keys) :]))
         most = sum((source.sizes(len(sorted_keys)) for source in sources), np.zeros(len(sorted_keys), np.int64))
         chunks, counts = np.empty(most.sum(), np.int32), np.empty(most.sum(), np.uint8)
         sizes, n_postings = np.zeros(len(sorted_keys), np.int64), 0

@@ -70,7 +70,7 @@ class _Rule:
 
     Attributes:
         weigh: (one, other) → log odds of their being one, None if the rule does not hold for them.
-        keys: of the one name, which is shorter or less clear.
+        keys: Keys of the one name, which is shorter or less clear.
         others: keys of the other, which may explain it. None: the same, and the one is the name with fewer words.
     """
 
