@@ -35,9 +35,21 @@ else # none, half made, or moved here from elsewhere
 fi
 
 # The lock is complete, so nothing is resolved (--no-deps); bytecode is compiled on first import, not for every file.
-pip=(.venv/bin/python -m pip install -qq --no-compile --no-deps --disable-pip-version-check --progress-bar off)
-"${pip[@]}" --require-hashes -r "requirements/$1.txt"
-"${pip[@]}" --no-build-isolation -e .
+# uv takes an eighth of the time of pip. It reads no settings of pip: indexes are handed on, and where it fails, as with
+# a setting that it lacks, pip installs.
+pip=(.venv/bin/python -m pip --disable-pip-version-check)
+setting() { "${pip[@]}" config list 2>/dev/null | sed -n "s/^[^=]*\\.$1='\\(.*\\)'\$/\\1/p" | head -n 1; }
+by_uv() {
+    local index more
+    index=$(setting index-url) more=$(setting extra-index-url)
+    sed -n '/^uv==/,/[^\\]$/p' requirements/dev.txt >.venv/uv.txt
+    "${pip[@]}" install -qq --no-compile --no-deps --progress-bar off --require-hashes -r .venv/uv.txt &&
+        env UV_SYSTEM_CERTS=1 ${index:+UV_DEFAULT_INDEX="$index"} ${more:+UV_INDEX="$more" UV_INDEX_STRATEGY=unsafe-best-match} \
+            .venv/bin/uv pip install -qq --no-config --no-deps --python .venv/bin/python "$@"
+}
+install() { by_uv "$@" 2>/dev/null || "${pip[@]}" install -qq --no-compile --no-deps --progress-bar off "$@"; }
+install --require-hashes -r "requirements/$1.txt"
+install --no-build-isolation -e .
 mkdir "$installed.new"
 cp "requirements/$1.txt" pyproject.toml "$installed.new/"
 echo "$here" >"$installed.new/path"
