@@ -77,6 +77,10 @@ def test_a_paragraph_of_help_is_wrapped_anew() -> None:
     assert _command_line.flattened(function).__doc__ == "Do it.\n\nOne line and the next."
 
 
+def test_there_are_at_most_twenty_commands() -> None:
+    assert len(_command_line.COMMANDS) <= 20
+
+
 @pytest.mark.parametrize("name", _command_line.COMMANDS)
 def test_a_module_registers_its_command(name: str) -> None:
     app = typer.Typer()
