@@ -233,7 +233,7 @@ class UpdateBase:
                 found[places[start:stop] - first] = vectors[start:stop]
                 yield found
 
-        if self.spill is not None and len(rows) * matrix.shape[1] * matrix.itemsize > _MAX_BYTES:
+        if self.spill is not None and len(rows) * matrix.shape[1] * matrix.dtype.itemsize > _MAX_BYTES:
             return self.spill.matrix(blocks(), matrix.shape[1])
         return np.concatenate([np.zeros((0, matrix.shape[1]), np.float32), *blocks()])
 

@@ -15,6 +15,7 @@ from hirag_dist import schemas
 from hirag_dist.core.graph.communities import lineage as communities_continued
 from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.reports.selection import ReportChoice, missing_reports
+from hirag_dist.core.vectors import SlottedVectors
 from hirag_dist.errors import SnapshotError
 from hirag_dist.execution.dataset import Dataset, DatasetStore
 from hirag_dist.execution.runner import StageRunner
@@ -42,6 +43,7 @@ from hirag_dist.storage.layout import (
     REPORT_INPUTS,
     SUMMARIES,
     UPDATE_TABLES,
+    VECTORS,
 )
 from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.snapshot.manifest import MISSING_REPORTS, UPDATE, Manifest, UpdateNote
@@ -232,6 +234,7 @@ def publish(
             | _report_notes(tables, choice)
             | ({} if parts.state is None else {UPDATE: parts.state.note.model_dump()}),
             base=base or _current(runner.store),
+            keeps_rows=parts.state is not None and not parts.state.note.documents.get("removed"),
         )
 
 
@@ -252,7 +255,7 @@ def republish(store: Store, snapshot_id: str, drops: Drops) -> Manifest:
         manifest = write_snapshot(
             store,
             tables,
-            {name: before.array(name) for name in (*ARRAYS, *PART_ARRAYS) if name in before.manifest.content},
+            _arrays_of(before, (*ARRAYS, *PART_ARRAYS)),
             embedder=before.manifest.embedder,
             complete=tables["rejects"].num_rows == 0,
             build=before.manifest.build,
@@ -287,8 +290,7 @@ def publish_vectors(
         tables = _tables_of(folder, before) | {"usage": stage_usage(runner.bill.by_stage)}
         tables |= _letter_tables(datasets.read(vectors.rejects), runner.drops)
         entity_ids, chunk_ids = tables["entities"]["entity_id"], tables["chunks"]["chunk_id"]
-        arrays = {name: before.array(name) for name in ARRAYS if name.startswith("graph/")}
-        arrays |= {
+        arrays = _arrays_of(before, [name for name in ARRAYS if name.startswith("graph/")]) | {
             "vectors/entities": _aligned(datasets, folder, vectors.entities, entity_ids, dim),
             "vectors/chunks": _aligned(datasets, folder, vectors.chunks, chunk_ids, dim),
         }
@@ -319,6 +321,16 @@ def _with_read_files(before: Snapshot, written: Manifest) -> Manifest:
     if source != target and before.store.exists(source):
         before.store.copy(source, target)
     return written
+
+
+def _arrays_of(before: Snapshot, names: Sequence[str]) -> dict[str, NDArray[Any] | SlottedVectors]:
+    """Return arrays of a snapshot, as far as it has them, as they were given when it was written."""
+    vectors = {name: table for table, name in VECTORS.items()}
+    return {
+        name: before.vectors(vectors[name]) if name in vectors else before.array(name)
+        for name in names
+        if name in before.manifest.content
+    }
 
 
 def _tables_of(folder: SpillFile, before: Snapshot, names: Sequence[str] = ()) -> dict[str, pa.Table]:

@@ -1,7 +1,8 @@
 """Files of a snapshot that is being written: encoded, or copied from a base that has the same content.
 
-A file is a function of the content that it holds, whatever the base: a table is written in row groups that depend on
-its rows only, not on how it lies in memory. So a copy is what would be written.
+A Parquet table is a function of its rows, whatever the base: it is written in row groups that depend on its rows only,
+not on how it lies in memory. So a copy is what would be written. Of texts and vectors the files depend on the base
+(`storage.serving.kept_rows`), and what is read from them does not.
 """
 
 from __future__ import annotations
@@ -21,10 +22,13 @@ from numpy.typing import NDArray
 
 from hirag_dist._version import __version__
 from hirag_dist.core.row_changes import one_piece
+from hirag_dist.core.vectors import SlottedVectors
 from hirag_dist.errors import HiragError
 from hirag_dist.storage.digest import HashingFile
-from hirag_dist.storage.layout import CONTENT_TABLES, OPTIONAL_CONTENT
-from hirag_dist.storage.serving.base_values import ARRAYS, LEXICAL_ARRAYS, BaseFiles
+from hirag_dist.storage.layout import CHANGED, CONTENT_TABLES, OPTIONAL_CONTENT, SLOTS, VECTORS
+from hirag_dist.storage.serving.base_values import ARRAYS, LEXICAL_ARRAYS, BaseFiles, BaseValues
+from hirag_dist.storage.serving.column_arrays import Batches
+from hirag_dist.storage.serving.kept_rows import KeptRows, kept_rows
 from hirag_dist.storage.serving.writer import SERVING
 from hirag_dist.storage.snapshot.manifest import FileEntry
 from hirag_dist.storage.snapshot.reader import Snapshot
@@ -69,12 +73,36 @@ class SnapshotFiles:
             with self.create(file_name) as file:
                 write_parquet(table, file, _DOCUMENT_BYTES if name == "documents" else _GROUP_BYTES)
 
-    def array(self, name: str, array: NDArray[Any]) -> None:
-        """Write an array."""
-        file_name = f"{name}.npy"
-        if not self.copied(file_name, (name,)):
-            with self.create(file_name) as file:
-                np.save(file, array, allow_pickle=False)
+    def array(self, name: str, array: NDArray[Any] | SlottedVectors, kept: Mapping[str, KeptRows]) -> None:
+        """Write an array.
+
+        Args:
+            kept: table → its rows that are there already.
+        """
+        table = name.removeprefix("vectors/")
+        if name in VECTORS.values() and table in kept:
+            with self.create(f"vectors/{CHANGED}{table}.npy") as file:
+                np.save(file, array[np.flatnonzero(kept[table].changed)], allow_pickle=False)
+        elif not self.copied(f"{name}.npy", (name,)):
+            with self.create(f"{name}.npy") as file:
+                np.save(file, np.asarray(array), allow_pickle=False)
+
+    def kept_rows(
+        self, values: BaseValues, batches: Batches, arrays: Mapping[str, NDArray[Any] | SlottedVectors]
+    ) -> dict[str, KeptRows]:
+        """Return the rows of tables that stay in files of the base; these files are copied."""
+        if self._base is None or not values.has_base:
+            return {}
+        found = {}
+        for table in SLOTS:
+            vectors = arrays.get(VECTORS.get(table, ""))
+            before = None if vectors is None else self._base.vectors(table)
+            kept = kept_rows(values, batches, table, vectors, before)
+            if kept is not None:
+                names = [f"{SERVING}/{table}.arrow", *([] if vectors is None else [f"vectors/{table}.npy"])]
+                if all(self._linked(name) for name in names):
+                    found[table] = kept
+        return found
 
     @contextmanager
     def create(self, name: str) -> Iterator[BinaryIO]:
@@ -93,12 +121,24 @@ class SnapshotFiles:
 
         A file of the base that was altered or removed is not copied.
         """
-        if self._base is None or name not in self._base.manifest.files:
+        if self._base is None or name not in self._base.manifest.files or self._is_slotted(name):
             return False
         before = self._base.manifest
         if any(self._content.get(part) is None or self._content[part] != before.content.get(part) for part in parts):
             return False
-        entry, target = before.files[name], f"{self._folder}/{name}"
+        return self._linked(name)
+
+    def _is_slotted(self, name: str) -> bool:
+        """Return whether a file of the base holds only a part of its rows, some of them unused."""
+        assert self._base is not None
+        table = Path(name).stem
+        is_of_rows = name in (f"{SERVING}/{table}.arrow", f"vectors/{table}.npy") and table in SLOTS
+        return is_of_rows and f"{SERVING}/{SLOTS[table]}.npy" in self._base.manifest.files
+
+    def _linked(self, name: str) -> bool:
+        """Copy a file of the base, unless it was altered or removed."""
+        assert self._base is not None
+        entry, target = self._base.manifest.files[name], f"{self._folder}/{name}"
         try:
             self._store.copy(f"{self._base.folder}/{name}", target, durable=False)
             is_local = self._store.local is not None  # an object store checks what it copies

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from hirag_dist._version import __version__
 from hirag_dist.core.row_changes import one_piece
+from hirag_dist.core.vectors import SlottedVectors
 from hirag_dist.errors import IndexBusy, SnapshotCorrupt
 from hirag_dist.storage.digest import table_digest
 from hirag_dist.storage.layout import (
@@ -24,8 +26,11 @@ from hirag_dist.storage.layout import (
     FORMAT_VERSION,
     MANIFEST,
     OPTIONAL_CONTENT,
+    SLOTTED_VERSION,
     snapshot_path,
 )
+from hirag_dist.storage.serving.base_values import BaseValues
+from hirag_dist.storage.serving.kept_rows import KeptRows
 from hirag_dist.storage.serving.text_columns import BATCH_ROWS
 from hirag_dist.storage.serving.writer import SERVING, write_serving
 from hirag_dist.storage.snapshot.files import SnapshotFiles
@@ -36,18 +41,21 @@ from hirag_dist.storage.store import Store
 
 logger = logging.getLogger(__name__)
 _THREADS = 2  # files written at the same time; each has a piece of a table in memory
+_DIGEST_ROWS = 1 << 15  # rows of an array that are hashed at a time
+Array = NDArray[Any] | SlottedVectors
 
 
 def write_snapshot(
     store: Store,
     tables: Mapping[str, pa.Table],
-    arrays: Mapping[str, NDArray[Any]],
+    arrays: Mapping[str, Array],
     *,
     embedder: str,
     complete: bool,
     build: Mapping[str, Any],
     notes: Mapping[str, Any],
     base: Snapshot | None = None,
+    keeps_rows: bool = True,
 ) -> Manifest:
     """Write a snapshot and return its manifest; an existing one with the same id is left unchanged if it is whole.
 
@@ -57,8 +65,10 @@ def write_snapshot(
         tables: every table of `layout.TABLES`, and the optional ones that apply: `dropped` for accepted losses,
             `aliases` for resolved names, `claims`, and `layout.LABEL_TABLES` for documents with labels.
         arrays: path without ending ("graph/indptr", "vectors/entities") → array.
-        base: a snapshot of the same index, which saves work where its content is the same; the files written are the
-            same without it.
+        base: a snapshot of the same index, which saves work where its content is the same; what is read from the
+            files is the same without it.
+        keeps_rows: whether texts and vectors may stay in files of the base, beside others that the new snapshot does
+            not have. False where a document was removed: no trace of it may be left.
     """
     with ThreadPoolExecutor(_THREADS) as pool:
         content = _digests(pool, tables, arrays)
@@ -69,10 +79,12 @@ def write_snapshot(
         if existing is not None:
             return existing
         files = SnapshotFiles(store, folder, content, base)
-        _write_files(pool, files, tables, arrays)
+        values = BaseValues(files.base_values())
+        kept = files.kept_rows(values, partial(_batches, tables), arrays) if keeps_rows else {}
+        _write_files(pool, files, tables, arrays, values, kept)
     files.sync()  # before the manifest, which vouches for them
     manifest = Manifest(
-        format_version=FORMAT_VERSION,
+        format_version=SLOTTED_VERSION if kept else FORMAT_VERSION,
         snapshot_id=snapshot_id,
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         hirag_dist=__version__,
@@ -120,15 +132,14 @@ def make_current(store: Store, snapshot_id: str, before: CurrentPointer | None =
     record_current(store, made=True)
 
 
-def _batches(table: pa.Table | None, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _batches(tables: Mapping[str, pa.Table], name: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    table = tables.get(name)
     if table is not None:
         for first in range(0, table.num_rows, BATCH_ROWS):
             yield from one_piece(table.select(columns).slice(first, BATCH_ROWS)).to_batches()
 
 
-def _digests(
-    pool: ThreadPoolExecutor, tables: Mapping[str, pa.Table], arrays: Mapping[str, NDArray[Any]]
-) -> dict[str, str]:
+def _digests(pool: ThreadPoolExecutor, tables: Mapping[str, pa.Table], arrays: Mapping[str, Array]) -> dict[str, str]:
     """Return the digest of each table and array that is content."""
     whole = [*CONTENT_TABLES, *(name for name in OPTIONAL_CONTENT if name in tables)]
     letters = [name for name in ("rejects", DROPPED) if name in tables]  # missing units are content too
@@ -143,11 +154,22 @@ def _write_files(
     pool: ThreadPoolExecutor,
     files: SnapshotFiles,
     tables: Mapping[str, pa.Table],
-    arrays: Mapping[str, NDArray[Any]],
+    arrays: Mapping[str, Array],
+    values: BaseValues,
+    kept: Mapping[str, KeptRows],
 ) -> None:
     """Write all files but the manifest, several at a time."""
-    jobs = [pool.submit(_write_serving, files, tables, arrays)]
-    jobs += [pool.submit(files.array, name, array) for name, array in arrays.items()]
+    serving = partial(
+        write_serving,
+        partial(_batches, tables),
+        len(arrays["vectors/entities"]),
+        lambda name: files.create(f"{SERVING}/{name}"),
+        values,
+        lambda name, parts: files.copied(f"{SERVING}/{name}", parts),
+        kept,
+    )
+    jobs = [pool.submit(serving)]
+    jobs += [pool.submit(files.array, name, array, kept) for name, array in arrays.items()]
     jobs += [pool.submit(files.table, name, table) for name, table in tables.items()]
     try:
         for job in as_completed(jobs):
@@ -157,17 +179,8 @@ def _write_files(
         raise
 
 
-def _write_serving(files: SnapshotFiles, tables: Mapping[str, pa.Table], arrays: Mapping[str, NDArray[Any]]) -> None:
-    write_serving(
-        lambda name, columns: _batches(tables.get(name), columns),
-        len(arrays["vectors/entities"]),
-        lambda name: files.create(f"{SERVING}/{name}"),
-        base=files.base_values(),
-        copied=lambda name, parts: files.copied(f"{SERVING}/{name}", parts),
-    )
-
-
-def _array_digest(array: NDArray[Any]) -> str:
+def _array_digest(array: Array) -> str:
     digest = hashlib.sha256(f"{array.dtype.str}{array.shape}".encode())
-    digest.update(np.ascontiguousarray(array).data)
+    for first in range(0, len(array), _DIGEST_ROWS):
+        digest.update(np.ascontiguousarray(array[first : first + _DIGEST_ROWS]).data)
     return digest.hexdigest()
