@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.arrays import compiled, finite_products, read_only
-from hirag_dist.types import FloatMatrix
+from hirag_dist.types import FloatMatrix, IntVector
 
 
 class VectorParts(NamedTuple):
@@ -64,6 +65,58 @@ class SlottedVectors:
 
 
 Vectors = FloatMatrix | SlottedVectors
+
+
+def taken(vectors: Vectors, rows: IntVector) -> SlottedVectors:
+    """Return some of the vectors, in the order of `rows`; nothing is copied but slots."""
+    stored, changed, slots = parts_of(vectors)
+    return SlottedVectors(stored, changed, slots[rows] if len(slots) else rows.astype(np.int32))
+
+
+def with_replaced(vectors: Vectors, rows: IntVector, places: IntVector, others: FloatMatrix) -> SlottedVectors:
+    """Return some of the vectors with others in a few places; large matrices are not copied.
+
+    Args:
+        rows: (n,) rows of the vectors; −1 for a vector of zeros.
+        places: (n_others,) places in the result of other vectors.
+        others: (n_others, dim) these vectors.
+
+    >>> sevens = np.full((1, 2), 7, np.float32)
+    >>> with_replaced(np.eye(2, dtype=np.float32), np.array([1, 1, -1]), np.array([0]), sevens)[:]
+    array([[7., 7.],
+           [0., 1.],
+           [0., 0.]], dtype=float32)
+    """
+    stored, changed, slots = parts_of(vectors)
+    first = len(stored) + len(changed)
+    now = np.where(rows >= 0, slots[rows] if len(slots) else rows, first).astype(np.int32)
+    now[places] = first + 1 + np.arange(len(others))
+    zeros = np.zeros((1, stored.shape[1]), np.float32)
+    return SlottedVectors(stored, np.concatenate([changed, zeros, others]), now)
+
+
+def stacked(blocks: Sequence[Vectors], join: Callable[[list[FloatMatrix]], FloatMatrix]) -> Vectors:
+    """Return vectors one after another.
+
+    Args:
+        blocks: of these, those in two matrices have the same first one, which is not copied.
+        join: returns matrices as one.
+    """
+    slotted = [block for block in blocks if isinstance(block, SlottedVectors)]
+    if not slotted:
+        return join([block for block in blocks if not isinstance(block, SlottedVectors)])
+    stored = slotted[0].parts.stored
+    slots, changed, first = [], [], len(stored)
+    for block in blocks:
+        if isinstance(block, SlottedVectors):
+            own = block.parts.slots.astype(np.int64)
+            slots.append(np.where(own < len(stored), own, own - len(stored) + first))
+            changed.append(block.parts.changed)
+        else:
+            slots.append(first + np.arange(len(block)))
+            changed.append(block)
+        first += len(changed[-1])
+    return SlottedVectors(stored, join(changed), np.concatenate(slots).astype(np.int32))
 
 
 def parts_of(vectors: Vectors) -> VectorParts:

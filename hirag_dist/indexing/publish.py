@@ -15,7 +15,7 @@ from hirag_dist import schemas
 from hirag_dist.core.graph.communities import lineage as communities_continued
 from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.reports.selection import ReportChoice, missing_reports
-from hirag_dist.core.vectors import SlottedVectors
+from hirag_dist.core.vectors import SlottedVectors, Vectors, stacked, taken
 from hirag_dist.errors import SnapshotError
 from hirag_dist.execution.dataset import Dataset, DatasetStore
 from hirag_dist.execution.runner import StageRunner
@@ -51,7 +51,7 @@ from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapsh
 from hirag_dist.storage.snapshot.writer import write_snapshot
 from hirag_dist.storage.spill import SpillFile, spill_file
 from hirag_dist.storage.store import Store
-from hirag_dist.types import CsrGraph, FloatMatrix
+from hirag_dist.types import CsrGraph
 
 ARRAYS = (
     "graph/indptr",
@@ -83,10 +83,10 @@ _OF_STATE = (*UPDATE_TABLES, EXTRACTION_COSTS)  # tables of `UpdateState`
 
 @dataclass(frozen=True)
 class VectorRows:
-    """Vectors in memory: (n,) ids, and matrices (any, dim) float32 of n rows together."""
+    """Vectors in memory: (n,) ids, and (any, dim) float32 vectors of n rows together, as `stacked` takes them."""
 
     ids: pa.ChunkedArray
-    blocks: Sequence[FloatMatrix]
+    blocks: Sequence[Vectors]
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ def publish(
         tables |= _letter_tables(datasets.read(parts.rejects), runner.drops)
         entity_ids, chunk_ids = tables["entities"]["entity_id"], tables["chunks"]["chunk_id"]
         graph = parts.graph
-        arrays: dict[str, NDArray[Any]] = {
+        arrays: dict[str, NDArray[Any] | SlottedVectors] = {
             "graph/indptr": graph.indptr,
             "graph/indices": graph.indices,
             "graph/weights": graph.weights,
@@ -435,9 +435,12 @@ def _current(store: Store) -> Snapshot | None:
 
 def _aligned(
     datasets: DatasetStore, folder: SpillFile, vectors: Dataset | VectorRows, order: pa.ChunkedArray, dim: int
-) -> NDArray[np.float32]:
+) -> Vectors:
     if isinstance(vectors, VectorRows):
-        matrix = vectors.blocks[0] if len(vectors.blocks) == 1 else folder.matrix(vectors.blocks, dim)
-        return matrix if order.equals(vectors.ids) else folder.ordered(matrix, rows_of(order, vectors.ids))
+        whole = stacked(vectors.blocks, lambda blocks: blocks[0] if len(blocks) == 1 else folder.matrix(blocks, dim))
+        if order.equals(vectors.ids):
+            return whole
+        rows = rows_of(order, vectors.ids)
+        return taken(whole, rows) if isinstance(whole, SlottedVectors) else folder.ordered(whole, rows)
     ids, matrix = vector_blocks(folder, datasets.tables(vectors), dim)
     return folder.ordered(matrix, rows_of(order, ids))

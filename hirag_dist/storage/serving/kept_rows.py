@@ -19,7 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from hirag_dist.core.access import Flags
-from hirag_dist.core.vectors import Vectors
+from hirag_dist.core.vectors import Vectors, parts_of
 from hirag_dist.storage.serving.base_values import BaseValues
 from hirag_dist.storage.serving.column_arrays import Batches
 
@@ -50,7 +50,7 @@ class KeptRows:
 
 
 def kept_rows(
-    values: BaseValues, batches: Batches, table: str, vectors: Vectors | None = None, before: Vectors | None = None
+    values: BaseValues, batches: Batches, table: str, vectors: tuple[Vectors, Vectors] | None = None
 ) -> KeptRows | None:
     """Return where the rows of a table lie; None where the whole table is to be written.
 
@@ -60,15 +60,14 @@ def kept_rows(
         values: of the base.
         batches: as of `storage.serving.writer.write_serving`.
         table: entities, relations or chunks.
-        vectors: (n_rows, dim) of the rows; None: the table has none.
-        before: (n_base_rows, dim) of the base's rows.
+        vectors: (n_rows, dim) of the rows, and (n_base_rows, dim) of the base's; None: the table has none.
     """
     rows = values.rows(batches, table)
     if len(rows) < MIN_ROWS:
         return None
     same = values.unchanged(batches, table)
-    if vectors is not None and before is not None:
-        _compare(vectors, before, rows, same)
+    if vectors is not None:
+        _compare(*vectors, rows, same)
     slots, n_stored = values.slots(table, rows)
     changed = ~same | (slots >= n_stored)
     n_changed = int(changed.sum())
@@ -81,8 +80,14 @@ def kept_rows(
 
 def _compare(vectors: Vectors, before: Vectors, rows: NDArray[np.int32], same: Flags) -> None:
     """Clear the flags of rows whose vector is not that of their row in the base, bit for bit."""
+    now, then = parts_of(vectors), parts_of(before)
+    in_step = np.zeros(len(rows), np.bool_)  # rows whose vector lies where that of the base does
+    if len(now.slots) and now.stored.ctypes.data == then.stored.ctypes.data:
+        own = then.slots[rows] if len(then.slots) else rows
+        in_step = (now.slots == own) & (own < len(then.stored))
     for first in range(0, len(rows), _BLOCK_ROWS):
-        known = first + np.flatnonzero(same[first : first + _BLOCK_ROWS])
+        at = slice(first, first + _BLOCK_ROWS)
+        known = first + np.flatnonzero(same[at] & ~in_step[at])
         pair = (vectors[known], before[rows[known]])
         one, other = (np.ascontiguousarray(part, "<f4").view(np.uint32) for part in pair)
         same[known] = (one == other).all(axis=1)

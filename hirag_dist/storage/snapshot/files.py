@@ -96,8 +96,8 @@ class SnapshotFiles:
         found = {}
         for table in SLOTS:
             vectors = arrays.get(VECTORS.get(table, ""))
-            before = None if vectors is None else self._base.vectors(table)
-            kept = kept_rows(values, batches, table, vectors, before)
+            before = self._base.entity_vectors if table == "entities" else self._base.chunk_vectors
+            kept = kept_rows(values, batches, table, None if vectors is None else (vectors, before))
             if kept is not None:
                 names = [f"{SERVING}/{table}.arrow", *([] if vectors is None else [f"vectors/{table}.npy"])]
                 if all(self._linked(name) for name in names):

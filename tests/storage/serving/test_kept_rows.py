@@ -43,7 +43,7 @@ def of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def found(base: Base, *vectors: Any) -> KeptRows | None:
-    return kept_rows(base, none, "entities", *vectors)  # type: ignore[arg-type]
+    return kept_rows(base, none, "entities", vectors or None)  # type: ignore[arg-type]
 
 
 def test_changed_and_new_rows_are_written_behind_those_that_stay() -> None:
