@@ -102,11 +102,12 @@ class SnapshotCache:
         return [self.path(name) for name in published][-1].parent
 
     def _copy(self, name: str, entry: FileEntry, target: Path) -> None:
-        self._make_room(entry.bytes)
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = target.with_name(f"{_TEMPORARY}{target.name}-{uuid.uuid4().hex[:8]}")
         try:
-            self._store.fetch(f"{self._folder}/{name}", temporary)
+            if not self._link(name, entry, temporary):
+                self._make_room(entry.bytes)
+                self._store.fetch(f"{self._folder}/{name}", temporary)
             if not _is_whole(temporary, entry):
                 raise SnapshotCorrupt(
                     f"{self._store.uri}/{self._folder}/{name} was altered after it was published; build again or "
@@ -117,6 +118,22 @@ class SnapshotCache:
             raise _unwritable(target.parent, error) from error
         finally:
             temporary.unlink(missing_ok=True)
+
+    def _link(self, name: str, entry: FileEntry, target: Path) -> bool:
+        """Link the same file of another snapshot in the cache; return whether there is one.
+
+        Args:
+            entry: of the file.
+        """
+        for other in self._cached().parent.glob(f"*/{name}"):
+            with suppress(OSError):  # another process removes a snapshot that was long unused
+                if entry.bytes > HASHED_BYTES and other.stat().st_size == entry.bytes:
+                    with other.open("rb") as file:
+                        same = hashlib.file_digest(file, "sha256").hexdigest() == entry.sha256
+                    if same:
+                        target.hardlink_to(other)
+                        return True
+        return False
 
     def _derive(self, n_entities: int, target: Path) -> None:
         started = time.perf_counter()
@@ -281,12 +298,14 @@ def _lock(folder: Path, *, wait: bool = True) -> FileLock | None:
 
 
 def _bytes_of(folder: Path) -> int:
-    """Return the total size of the files of a folder."""
-    total = 0
+    """Return the total size of the files of a folder; one with several names counts once."""
+    sizes = {}
     for path in folder.rglob("*"):
         with suppress(FileNotFoundError):  # removed meanwhile
-            total += path.lstat().st_size if not path.is_dir() else 0
-    return total
+            status = path.lstat()
+            if not path.is_dir():
+                sizes[status.st_ino] = status.st_size
+    return sum(sizes.values())
 
 
 def _sweep(used: Path, *, max_snapshots: int = _MAX_SNAPSHOTS, min_age_s: float = _MIN_AGE_S) -> None:
