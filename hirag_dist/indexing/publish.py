@@ -189,8 +189,8 @@ def publish(
     was spent, the graph, what `write_serving` and `lineage` say, and up to 1 GiB of one column twice.
 
     Args:
-        base: a snapshot of the same index with mostly the same content, which saves work; the files written are the
-            same without it. None: the current one.
+        base: the snapshot that an update started from. None: a build from nothing, which takes values from the
+            current snapshot and leaves no row in its files.
         choice: the rule by which reports were written; None where they came with an imported graph.
 
     Raises:
@@ -234,7 +234,7 @@ def publish(
             | _report_notes(tables, choice)
             | ({} if parts.state is None else {UPDATE: parts.state.note.model_dump()}),
             base=base or _current(runner.store),
-            keeps_rows=parts.state is not None and not parts.state.note.documents.get("removed"),
+            keeps_rows=base is not None and parts.state is not None and not parts.state.note.documents.get("removed"),
         )
 
 

@@ -67,7 +67,10 @@ def kept_rows(
         return None
     same = values.unchanged(batches, table)
     if vectors is not None:
-        _compare(*vectors, rows, same)
+        now, before = vectors
+        if now.shape[1] != before.shape[1]:
+            return None
+        _compare(now, before, rows, same)
     slots, n_stored = values.slots(table, rows)
     changed = ~same | (slots >= n_stored)
     n_changed = int(changed.sum())

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.errors import SnapshotCorrupt
-from hirag_dist.storage.layout import CHANGED, SLOTS
+from hirag_dist.storage.layout import CHANGED, SLOTS, STORED
 from hirag_dist.storage.serving.checks import TEXT_ROWS, array_fault
 from hirag_dist.storage.serving.text_columns import MAX_READ_BYTES, TextColumns
 
@@ -86,7 +86,8 @@ class ServingFiles:
             if slots is None or not self.has(slots):
                 texts = TextColumns(path)
             else:
-                texts = TextColumns(path, self._folder / f"{CHANGED}{name}", self.array(slots))
+                stored, changed = (self._folder / f"{part}{name}" for part in (STORED, CHANGED))
+                texts = TextColumns(stored, changed, self.array(slots))
             self._texts[name] = texts
             expected = self.size(TEXT_ROWS[name]) if self._counts is not None and name in TEXT_ROWS else texts.n_rows
             if texts.n_rows != expected:

@@ -33,6 +33,7 @@ class TextColumns:
     Attributes:
         n_rows: number of values of each column.
         n_stored: rows of the first file.
+        schema: names and types of the columns.
         slots: (n_rows,) where each value lies; None: in the first file, in order.
     """
 
@@ -51,7 +52,7 @@ class TextColumns:
         batches, whole, schema = _mapped(path)
         self.n_rows = self.n_stored = n_stored = sum(batch.num_rows for batch in batches)
         self._skipped = BATCH_ROWS * len(batches) - n_stored  # positions behind the first file's last row
-        self.slots, self._schema = slots, schema
+        self.slots, self.schema = slots, schema
         if changed is not None and slots is not None:
             more, _, own_schema = _mapped(changed)
             if not own_schema.equals(schema) or not _in_range(slots, n_stored + sum(batch.num_rows for batch in more)):
@@ -121,7 +122,7 @@ class TextColumns:
     def table(self, names: Sequence[str], first: int = 0, last: int | None = None) -> pa.Table:
         """Return some columns of rows from `first` to `last`, by default all; mapped where they lie in one file."""
         last = self.n_rows if last is None else last
-        whole = pa.Table.from_batches(self._batches, self._schema).select(names)
+        whole = pa.Table.from_batches(self._batches, self.schema).select(names)
         if self.slots is None:
             return whole.slice(first, last - first)
         slots = self.slots[first:last]

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from hirag_dist.errors import SnapshotCorrupt, StoreError
 from hirag_dist.storage.file_locks import FileLock, lock_file
-from hirag_dist.storage.layout import CACHE, snapshot_path
+from hirag_dist.storage.layout import CACHE, STORED, snapshot_path
 from hirag_dist.storage.serving.mmap_files import map_array
 from hirag_dist.storage.serving.text_columns import BATCH_ROWS
 from hirag_dist.storage.serving.writer import FILES, SERVING, write_serving
@@ -96,9 +96,9 @@ class SnapshotCache:
 
     def published_serving(self) -> Path | None:
         """Return the folder of the serving files that were published with the snapshot, None where there are none."""
-        if not all(f"{SERVING}/{name}" in self._manifest.files for name in FILES):
-            return None
         published = [name for name in self._manifest.files if name.startswith(f"{SERVING}/")]
+        if not {*FILES} <= {name.removeprefix(f"{SERVING}/").removeprefix(STORED) for name in published}:
+            return None
         return [self.path(name) for name in published][-1].parent
 
     def _copy(self, name: str, entry: FileEntry, target: Path) -> None:
@@ -125,7 +125,8 @@ class SnapshotCache:
         Args:
             entry: of the file.
         """
-        for other in self._cached().parent.glob(f"*/{name}"):
+        cached = self._cached().parent
+        for other in [*cached.glob(f"*/{name}"), *cached.glob(f"*/{name.replace(STORED, '')}")]:
             with suppress(OSError):  # another process removes a snapshot that was long unused
                 if entry.bytes > HASHED_BYTES and other.stat().st_size == entry.bytes:
                     with other.open("rb") as file:

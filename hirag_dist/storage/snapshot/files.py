@@ -25,7 +25,7 @@ from hirag_dist.core.row_changes import one_piece
 from hirag_dist.core.vectors import SlottedVectors
 from hirag_dist.errors import HiragError
 from hirag_dist.storage.digest import HashingFile
-from hirag_dist.storage.layout import CHANGED, CONTENT_TABLES, OPTIONAL_CONTENT, SLOTS, VECTORS
+from hirag_dist.storage.layout import CHANGED, CONTENT_TABLES, OPTIONAL_CONTENT, SLOTS, STORED, VECTORS
 from hirag_dist.storage.serving.base_values import ARRAYS, LEXICAL_ARRAYS, BaseFiles, BaseValues
 from hirag_dist.storage.serving.column_arrays import Batches
 from hirag_dist.storage.serving.kept_rows import KeptRows, kept_rows
@@ -39,6 +39,7 @@ _GROUP_BYTES: Final = 64 << 20  # of the content of a row group, about
 _DOCUMENT_BYTES: Final = 1 << 20  # the same of documents, whose texts are read one at a time
 _MAX_GROUPS: Final = 1024  # about; their descriptions are read with each document
 _MAX_GROUP_ROWS: Final = 1 << 18
+_BLOCK_ROWS: Final = 1 << 15  # rows of vectors that are written at a time
 _REPEATED: Final = ["kind", "type", "sources.list.element"]  # columns of few distinct values, for dictionaries
 _WHOLE: Final = frozenset((*CONTENT_TABLES, *OPTIONAL_CONTENT))  # tables whose digest covers every column
 
@@ -85,7 +86,7 @@ class SnapshotFiles:
                 np.save(file, array[np.flatnonzero(kept[table].changed)], allow_pickle=False)
         elif not self.copied(f"{name}.npy", (name,)):
             with self.create(f"{name}.npy") as file:
-                np.save(file, np.asarray(array), allow_pickle=False)
+                write_array(array, file)
 
     def kept_rows(
         self, values: BaseValues, batches: Batches, arrays: Mapping[str, NDArray[Any] | SlottedVectors]
@@ -99,8 +100,8 @@ class SnapshotFiles:
             before = self._base.entity_vectors if table == "entities" else self._base.chunk_vectors
             kept = kept_rows(values, batches, table, None if vectors is None else (vectors, before))
             if kept is not None:
-                names = [f"{SERVING}/{table}.arrow", *([] if vectors is None else [f"vectors/{table}.npy"])]
-                if all(self._linked(name) for name in names):
+                names = [(SERVING, f"{table}.arrow"), *([] if vectors is None else [("vectors", f"{table}.npy")])]
+                if all(self._stored(*name) for name in names):
                     found[table] = kept
         return found
 
@@ -121,24 +122,27 @@ class SnapshotFiles:
 
         A file of the base that was altered or removed is not copied.
         """
-        if self._base is None or name not in self._base.manifest.files or self._is_slotted(name):
+        if self._base is None or name not in self._base.manifest.files:
             return False
         before = self._base.manifest
         if any(self._content.get(part) is None or self._content[part] != before.content.get(part) for part in parts):
             return False
         return self._linked(name)
 
-    def _is_slotted(self, name: str) -> bool:
-        """Return whether a file of the base holds only a part of its rows, some of them unused."""
+    def _stored(self, folder: str, name: str) -> bool:
+        """Copy the file of rows that the base, or a snapshot before it, wrote."""
         assert self._base is not None
-        table = Path(name).stem
-        is_of_rows = name in (f"{SERVING}/{table}.arrow", f"vectors/{table}.npy") and table in SLOTS
-        return is_of_rows and f"{SERVING}/{SLOTS[table]}.npy" in self._base.manifest.files
+        target = f"{folder}/{STORED}{name}"
+        return self._linked(target if target in self._base.manifest.files else f"{folder}/{name}", target)
 
-    def _linked(self, name: str) -> bool:
-        """Copy a file of the base, unless it was altered or removed."""
+    def _linked(self, name: str, new_name: str = "") -> bool:
+        """Copy a file of the base, unless it was altered or removed.
+
+        Args:
+            new_name: in the new snapshot; empty: the same.
+        """
         assert self._base is not None
-        entry, target = self._base.manifest.files[name], f"{self._folder}/{name}"
+        entry, target = self._base.manifest.files[name], f"{self._folder}/{new_name or name}"
         try:
             self._store.copy(f"{self._base.folder}/{name}", target, durable=False)
             is_local = self._store.local is not None  # an object store checks what it copies
@@ -149,7 +153,7 @@ class SnapshotFiles:
         except HiragError as error:
             logger.info("%s is written again: %s", name, error)
             return False
-        self.entries[name] = entry
+        self.entries[new_name or name] = entry
         return True
 
     def base_values(self) -> BaseFiles | None:
@@ -179,6 +183,17 @@ class SnapshotFiles:
         if not whole:
             logger.warning("%s of %s was altered; no value is taken from it", name, self._base.folder)
         return whole
+
+
+def write_array(array: NDArray[Any] | SlottedVectors, file: Any) -> None:
+    """Write an array as `numpy.save` does; of vectors in two matrices a block is in memory."""
+    if not isinstance(array, SlottedVectors):
+        np.save(file, array, allow_pickle=False)
+        return
+    header = {"descr": array.dtype.str, "fortran_order": False, "shape": array.shape}
+    np.lib.format.write_array_header_1_0(file, header)
+    for first in range(0, len(array), _BLOCK_ROWS):
+        file.write(array[first : first + _BLOCK_ROWS].data)
 
 
 def write_parquet(table: pa.Table, file: Any, group_bytes: int = _GROUP_BYTES) -> None:

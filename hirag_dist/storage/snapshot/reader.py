@@ -40,6 +40,7 @@ from hirag_dist.storage.layout import (
     REPORT_INPUTS,
     SLOTS,
     STATEMENTS,
+    STORED,
     SUMMARIES,
     SUMMARY_SOURCES,
     VECTORS,
@@ -82,7 +83,7 @@ _SCHEMAS: dict[str, pa.Schema] = {
 }
 logger = logging.getLogger(__name__)
 _PIECE_BYTES = 1 << 22
-_VECTORS = (*VECTORS.values(), "vectors/changed_entities", "vectors/changed_chunks", PARTS)
+_VECTORS = (*(f"vectors/{part}{table}" for part in ("", STORED, CHANGED) for table in VECTORS), PARTS)
 _THREADS = 2  # that hash files; on an object store each waits for its own
 _ADDED = {"documents": ("source_ids",)}  # list columns that the first snapshots lack: empty there
 
@@ -238,8 +239,7 @@ class Snapshot:
             array = map_array(self._cache.path(f"{name}.npy"))
         except StoreError as error:
             raise SnapshotCorrupt(f"{error}; build again or serve another snapshot") from error
-        is_part = name.removeprefix("vectors/") in SLOTS and self._is_slotted(name.removeprefix("vectors/"))
-        fault = array_fault(name, array, (lambda _: len(array)) if is_part else self._size)
+        fault = array_fault(name, array, self._size)
         if not fault and name in _VECTORS and array.shape[1] != self.manifest.dim:
             fault = f"expected {self.manifest.dim} columns, got {array.shape[1]}"
         if fault:
@@ -248,17 +248,13 @@ class Snapshot:
 
     def vectors(self, table: str) -> Vectors:
         """Return (n_rows, dim) vectors of the rows of a table, `entities` or `chunks`, mapped and checked."""
-        stored = self.array(f"vectors/{table}")
-        if not self._is_slotted(table):
-            return stored
-        changed, slots = self.array(f"vectors/{CHANGED}{table}"), self.serving.array(SLOTS[table])
+        if f"{SERVING}/{SLOTS[table]}.npy" not in self.manifest.files:
+            return self.array(f"vectors/{table}")
+        stored, changed = (self.array(f"vectors/{part}{table}") for part in (STORED, CHANGED))
+        slots = self.serving.array(SLOTS[table])
         if slots.min(initial=0) < 0 or slots.max(initial=-1) >= len(stored) + len(changed):
             raise damaged(f"{self.folder}/{SERVING}/{SLOTS[table]}.npy", "expected numbers of rows")
         return SlottedVectors(stored, changed, slots)
-
-    def _is_slotted(self, table: str) -> bool:
-        """Return whether rows of a table lie in files of a former snapshot, and others in files of changed rows."""
-        return f"{SERVING}/{SLOTS[table]}.npy" in self.manifest.files
 
     def _size(self, name: str) -> int:
         """Return the rows of a table, of an array or of a file of texts."""

@@ -20,18 +20,22 @@ from hirag_dist.core.vectors import SlottedVectors
 from hirag_dist.errors import IndexBusy, SnapshotCorrupt
 from hirag_dist.storage.digest import table_digest
 from hirag_dist.storage.layout import (
+    CHANGED,
     CONTENT_TABLES,
     CURRENT,
     DROPPED,
     FORMAT_VERSION,
     MANIFEST,
     OPTIONAL_CONTENT,
+    SLOTS,
     SLOTTED_VERSION,
+    STORED,
+    VECTORS,
     snapshot_path,
 )
 from hirag_dist.storage.serving.base_values import BaseValues
 from hirag_dist.storage.serving.kept_rows import KeptRows
-from hirag_dist.storage.serving.text_columns import BATCH_ROWS
+from hirag_dist.storage.serving.text_columns import BATCH_ROWS, write_texts
 from hirag_dist.storage.serving.writer import SERVING, write_serving
 from hirag_dist.storage.snapshot.files import SnapshotFiles
 from hirag_dist.storage.snapshot.history import record_current
@@ -41,6 +45,7 @@ from hirag_dist.storage.store import Store
 
 logger = logging.getLogger(__name__)
 _THREADS = 2  # files written at the same time; each has a piece of a table in memory
+_KINDS = ((SERVING, "arrow"), ("vectors", "npy"))
 _DIGEST_ROWS = 1 << 15  # rows of an array that are hashed at a time
 Array = NDArray[Any] | SlottedVectors
 
@@ -99,6 +104,42 @@ def write_snapshot(
     )
     store.write_bytes(f"{folder}/{MANIFEST}", manifest.model_dump_json(indent=1).encode())
     return manifest
+
+
+def write_whole(store: Store, snapshot_id: str) -> list[str]:
+    """Give a snapshot files of its own in the place of those with rows that are not part of it.
+
+    The new files have other names than the former ones, and the manifest names them from one moment to the next: a kill
+    leaves the snapshot whole, and what has mapped former files keeps them.
+
+    Returns:
+        The names of the files that were removed; none where the snapshot has no such files.
+    """
+    snapshot = open_snapshot(store, snapshot_id)
+    manifest = snapshot.manifest
+    if manifest.format_version != SLOTTED_VERSION:
+        return []
+    files = SnapshotFiles(store, snapshot.folder, {}, None)
+    gone: set[str] = set()
+    for table, slots in SLOTS.items():
+        if f"{SERVING}/{slots}.npy" not in manifest.files:
+            continue
+        names = {f"{folder}/{part}{table}.{kind}" for folder, kind in _KINDS for part in (STORED, CHANGED)}
+        gone |= {f"{SERVING}/{slots}.npy", *names} & manifest.files.keys()
+        texts = snapshot.serving.texts(f"{table}.arrow")
+        blocks = (texts.table(texts.schema.names, at, at + BATCH_ROWS) for at in range(0, texts.n_rows, BATCH_ROWS))
+        with files.create(f"{SERVING}/{table}.arrow") as file:
+            write_texts(file, texts.schema, (batch for block in blocks for batch in block.to_batches()))
+        if table in VECTORS:
+            files.array(VECTORS[table], snapshot.vectors(table), {})
+    files.sync()
+    entries = {name: entry for name, entry in manifest.files.items() if name not in gone} | files.entries
+    changes = {"format_version": FORMAT_VERSION, "files": {name: entries[name] for name in sorted(entries)}}
+    data = manifest.model_copy(update=changes).model_dump_json(indent=1).encode()
+    store.write_bytes(f"{snapshot.folder}/{MANIFEST}", data)
+    for name in sorted(gone):
+        store.delete(f"{snapshot.folder}/{name}")
+    return sorted(gone)
 
 
 def _whole(store: Store, snapshot_id: str) -> Manifest | None:

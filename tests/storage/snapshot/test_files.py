@@ -21,7 +21,7 @@ from hirag_dist.storage.serving import kept_rows
 from hirag_dist.storage.snapshot.files import SnapshotFiles, write_parquet
 from hirag_dist.storage.snapshot.manifest import Manifest
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
-from hirag_dist.storage.snapshot.writer import write_snapshot
+from hirag_dist.storage.snapshot.writer import write_snapshot, write_whole
 from hirag_dist.storage.store import Store
 from tests.storage import snapshots
 
@@ -194,19 +194,31 @@ def test_rows_that_did_not_change_stay_in_files_of_the_base(
         assert now.manifest.snapshot_id == alone.manifest.snapshot_id
         assert (now.manifest.format_version, alone.manifest.format_version) == (2, 1)
         assert readings(now) == readings(alone)
-        for name in ("serving-2/entities.arrow", "serving-2/relations.arrow", "vectors/entities.npy"):
-            snapshots_of_file = (snapshot.manifest.snapshot_id for snapshot in (first, now))
-            assert len({inode(store, snapshot_id, name) for snapshot_id in snapshots_of_file}) == 1
+        for folder, name in (
+            ("serving-2", "entities.arrow"),
+            ("serving-2", "relations.arrow"),
+            ("vectors", "entities.npy"),
+        ):
+            stored = inode(store, now.manifest.snapshot_id, f"{folder}/stored_{name}")
+            assert stored == inode(store, first.manifest.snapshot_id, f"{folder}/{name}")
         before = now
     store.delete(first.folder)
     assert readings(open_snapshot(store, before.manifest.snapshot_id, full_check=True)) == readings(alone)
+    former = [*before.manifest.files]
+    gone = write_whole(store, before.manifest.snapshot_id)
+    own = open_snapshot(store, before.manifest.snapshot_id, full_check=True)
+    assert (readings(own), own.manifest.format_version) == (readings(alone), 1)
+    assert dict(own.manifest.files) == dict(alone.manifest.files)
+    assert {*former} - {*own.manifest.files} == {*gone}
+    assert not any(store.exists(f"{own.folder}/{name}") for name in gone)
+    assert write_whole(store, before.manifest.snapshot_id) == []
     whole = write_large(store, 9, before, keeps_rows=False)
     assert whole.manifest.format_version == 1
     assert readings(whole) == readings(write_large(Store(str(tmp_path / "9")), 9))
 
 
 @pytest.mark.parametrize(
-    "name", ["serving-2/entities.arrow", "vectors/entities.npy", "serving-2/changed_entities.arrow"]
+    "name", ["serving-2/stored_entities.arrow", "vectors/stored_entities.npy", "serving-2/changed_entities.arrow"]
 )
 def test_an_altered_file_of_the_base_is_not_kept(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
