@@ -218,7 +218,7 @@ def _size(store: Store, snapshot_id: str, links: dict[int, int]) -> int:
     folders = (snapshot_path(snapshot_id), f"{CACHE}/{snapshot_id}")
     paths = [path for folder in folders for path in store.walk(folder)]
     if store.local is None:
-        return sum(store.size(path) for path in paths)
+        return sum(store.size(path) or 0 for path in paths)
     freed = 0
     for path in paths:
         status = (store.local / path).stat()
