@@ -4,6 +4,8 @@ Builds a corpus against `simulate-llm` at zero latency in another process, so th
 and prints a JSON line for each executor: wall and CPU seconds, peak memory, calls, tokens, and a second run's time.
 
     python benchmarks/build.py [INPUT …] [--executor inline ray]
+
+Variables of the environment change the configuration, such as HIRAG__RESOLUTION__ENABLED=true.
 """
 
 from __future__ import annotations
@@ -70,7 +72,10 @@ def measure(inputs: list[str], executor: str) -> dict[str, object]:
         "documents": report["counts"]["documents"],
         "chunks": report["counts"]["chunks"],
         "entities": report["counts"]["entities"],
-        "layers": len(report["layers"]),
+        "relations": report["counts"]["relations"],
+        "layers": [layer["n_entities"] for layer in report["layers"]],
+        "clusters": [layer["n_clusters"] for layer in report["layers"]],
+        "communities": report["communities_by_level"],
         "reports": report["counts"]["reports"],
         "wall_s": round(wall, 2),
         "cpu_s": round(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, 2),
@@ -78,6 +83,7 @@ def measure(inputs: list[str], executor: str) -> dict[str, object]:
         "peak_mb": round(after.ru_maxrss / 1024),
         "chat_calls": sum(row["calls"] for row in usage if row["role"] != "embed"),
         "chat_tokens": sum(row["input_tokens"] + row["output_tokens"] for row in usage if row["role"] != "embed"),
+        "embedding_calls": sum(row["calls"] for row in usage if row["role"] == "embed"),
         "second_run_s": round(second, 2),
         "second_run_stages": again["stages_run"],
         "same_snapshot": report["snapshot"] == again["snapshot"],

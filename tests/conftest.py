@@ -27,10 +27,8 @@ settings.load_profile("loaded machine")  # how long an example takes depends on 
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out the files without a test of the strata that are asked for."""
-    only_marked = config.getoption("markexpr").startswith(strata.REST)
-    left_out = only_marked and collection_path.is_file() and not strata.names_a_marker(collection_path)
-    return True if left_out else None
+    """Leave out the files and folders without a test of the strata that are asked for."""
+    return True if strata.left_out(collection_path, config.getoption("markexpr")) else None
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -88,7 +88,9 @@ class Echo:
     """An answering model that repeats its whole input, and cites it."""
 
     def __init__(self) -> None:
-        self.model = ScriptedModel(lambda request: request.messages[-1].content + " [E1] [S1] [R1] [C1]")
+        self.model = ScriptedModel(
+            lambda request: f"{request.messages[-1].content} [E1] [S1] [R1] [C1]", piece_chars=500
+        )
         self.stream = self.model.stream
         self.close = self.model.close
 

@@ -6,8 +6,6 @@ from collections.abc import AsyncGenerator, Callable
 
 from hirag_dist.types import ChatReply, ChatRequest, RateLimits
 
-_PIECE_CHARS = 16
-
 
 class ScriptedModel:
     """A model whose replies are those of a function; an error that the function raises is the endpoint's.
@@ -15,6 +13,7 @@ class ScriptedModel:
     Args:
         script: request → reply, or its text.
         name: the model's.
+        piece_chars: size of the pieces of a stream, in characters.
 
     Attributes:
         requests: every request so far, in order.
@@ -22,8 +21,11 @@ class ScriptedModel:
 
     rate_limits: RateLimits | None = None
 
-    def __init__(self, script: Callable[[ChatRequest], ChatReply | str], name: str = "scripted") -> None:
+    def __init__(
+        self, script: Callable[[ChatRequest], ChatReply | str], name: str = "scripted", piece_chars: int = 16
+    ) -> None:
         self.name = name
+        self.piece_chars = piece_chars
         self.requests: list[ChatRequest] = []
         self._script = script
 
@@ -37,8 +39,8 @@ class ScriptedModel:
         """Yield the script's text, a few characters at a time, and then the reply."""
         reply = await self.complete(request)
         text = reply.text
-        for start in range(0, len(text), _PIECE_CHARS):
-            yield text[start : start + _PIECE_CHARS]
+        for start in range(0, len(text), self.piece_chars):
+            yield text[start : start + self.piece_chars]
         yield reply
 
     async def close(self) -> None:

@@ -35,7 +35,7 @@ from hirag_dist.compute.kernels import has_gpu_workers
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.text.tokens import counter
-from hirag_dist.errors import ConfigError, IndexBusy, SnapshotError, SnapshotNotFound, StoreError, WorkFileDamaged
+from hirag_dist.errors import ConfigError, IndexBusy, SnapshotError, StoreError, WorkFileDamaged
 from hirag_dist.execution.executors import return_freed_memory
 from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.tracing import traced_build
@@ -52,7 +52,7 @@ from hirag_dist.readers import find_inputs
 from hirag_dist.storage.layout import BUILD
 from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.snapshot.fallback import open_current
-from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
+from hirag_dist.storage.snapshot.reader import current_id, no_index, open_snapshot
 from hirag_dist.storage.snapshot.token_ratio import tokens_per_corpus_token
 from hirag_dist.storage.spill import spill_file
 from hirag_dist.storage.store import Store
@@ -345,9 +345,7 @@ def _existing(index_uri: str) -> Store:
     """
     store = Store(index_uri)
     if current_id(store) is None:
-        raise SnapshotNotFound(
-            f"{store.uri} holds no index to update; `hirag-dist index INPUT --index {store.uri}` builds one"
-        )
+        raise no_index(store)
     return store
 
 

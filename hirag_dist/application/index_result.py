@@ -19,7 +19,7 @@ from hirag_dist.execution.stage_results import stage_results
 from hirag_dist.execution.task import output_path
 from hirag_dist.indexing.content_remarks import content_counts, first_without_entities, is_sparse
 from hirag_dist.indexing.stages.chunk import ChunkDocuments
-from hirag_dist.indexing.stages.read import UniqueDocuments
+from hirag_dist.indexing.stages.read import METADATA, ReadDocuments, UniqueDocuments
 from hirag_dist.indexing.update_summary import UpdateSummary
 from hirag_dist.llm.usage import UsageMeter, dollars, total_cost
 from hirag_dist.storage.layout import WORK
@@ -30,6 +30,8 @@ from hirag_dist.types.notebook import table_html
 
 _SPANS = ("chunk_id", "document_id", "position", "start", "end")
 _NAMES = ("document_id", "uri", "title")
+READING = (ReadDocuments.name, METADATA)  # stages whose dead letters are about files, not replies
+_CORRECT_FILE = "correct the file, or the option that the reason names, and run the same command again"
 _STAGES = {"chunks": ChunkDocuments.name, "documents": UniqueDocuments.name}  # table → stage that makes it
 
 
@@ -41,7 +43,7 @@ class LetterGroup:
         reason: reason of the first letter; those of the others differ by names and numbers only.
         count: number of letters.
         stages: stage → number of letters.
-        remedy: change of the configuration that helps; empty where none does.
+        remedy: change of the configuration, or of a file that cannot be read, that helps; empty where none does.
     """
 
     reason: str
@@ -66,10 +68,10 @@ def letter_groups(
     groups = []
     for reason, positions in by_reason(reasons).items():
         counts = Counter(stages[position] for position in positions)
-        endpoint = _endpoint_of(counts.most_common(1)[0][0], usage)
-        groups.append(
-            LetterGroup(reason, len(positions), dict(counts), remedy_of(reason, endpoint) if endpoint else "")
-        )
+        stage = counts.most_common(1)[0][0]
+        endpoint = _endpoint_of(stage, usage)
+        remedy = _CORRECT_FILE if stage in READING else remedy_of(reason, endpoint) if endpoint else ""
+        groups.append(LetterGroup(reason, len(positions), dict(counts), remedy))
     return groups
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import typer
 
-from hirag_dist.application.index_result import IndexResult
+from hirag_dist.application.index_result import READING, IndexResult
 from hirag_dist.cli._bill import missing_line, sent_line, update_lines
 from hirag_dist.cli._output import duration_text, emit, out, table
 from hirag_dist.core.text.normalize import count_noun, one_line
@@ -89,10 +89,19 @@ def show(report: dict[str, Any], headline: str = "") -> None:
         out.print(f"[yellow]Incomplete: {count_noun(report['dead_letters'], 'dead letter')}.[/yellow]")
         for group in report["letters_by_reason"][:_SHOWN_REASONS]:
             out.print(f"  {group_line(group)}", markup=False)
-        out.print(
-            f"`hirag-dist status --letters --index {where}` shows each, `hirag-dist retry --index {where}` asks again, "
-            "and with --drop accepts the loss."
-        )
+        out.print(_letters_hint(where, {stage for group in report["letters_by_reason"] for stage in group["stages"]}))
+
+
+def _letters_hint(index: str, stages: Collection[str]) -> str:
+    """Return what can be done about dead letters of some stages.
+
+    >>> _letters_hint("i", ["read"])
+    '`hirag-dist status --letters --index i` shows each; `hirag-dist retry --drop --index i` accepts the loss.'
+    """
+    shows = f"`hirag-dist status --letters --index {index}` shows each"
+    if set(stages) <= set(READING):
+        return f"{shows}; `hirag-dist retry --drop --index {index}` accepts the loss."
+    return f"{shows}, `hirag-dist retry --index {index}` asks again, and with --drop accepts the loss."
 
 
 def group_line(group: Mapping[str, Any]) -> str:

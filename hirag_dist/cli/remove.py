@@ -28,13 +28,13 @@ from hirag_dist.cli._output import emit, err, out, seconds, table
 from hirag_dist.cli._progress import ProgressBars
 from hirag_dist.config.model import Config, VectorsConfig
 from hirag_dist.core.text.normalize import count_noun, first_names
-from hirag_dist.errors import BackendUnavailable, ConfigError, InputError, SnapshotNotFound
+from hirag_dist.errors import BackendUnavailable, ConfigError, InputError
 from hirag_dist.indexing.changed_documents import DocumentSelection
 from hirag_dist.retrieval.vector_index.milvus import MilvusCollections, lite_collections, server_collections
 from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.snapshot import gc
 from hirag_dist.storage.snapshot.gc import GcPlan, RetentionPolicy, collections_of, plan_gc, served
-from hirag_dist.storage.snapshot.reader import current_id
+from hirag_dist.storage.snapshot.reader import current_id, no_index
 from hirag_dist.storage.store import Store
 
 
@@ -306,7 +306,7 @@ def verify(
         raise InputError("name the documents: their ids, or files with their text (--input FILE)")
     store = Store(index)
     if current_id(store) is None:
-        raise SnapshotNotFound(f"{store.uri} serves no snapshot")
+        raise no_index(store)
     given = read_given(config, store, list(input)) if input else None
     pending = pending_forget(store)
     is_pending = pending is not None and not set(ids).isdisjoint(pending.documents)
@@ -322,8 +322,27 @@ def verify(
         emit(result.to_dict())
     else:
         _show(result, "the current snapshot" if snapshot_only else store.uri)
+        if result.findings:
+            is_begun = pending is not None and not removed.ids.isdisjoint(pending.documents)
+            out.print(_next_step(store, snapshot_only, is_begun), markup=False)
     if not result.clean:
         raise typer.Exit(FOUND_CODE)
+
+
+def _next_step(store: Store, snapshot_only: bool, is_begun: bool) -> str:
+    """Return the command that removes what a verification found.
+
+    Args:
+        is_begun: whether the documents are being forgotten already, so that their ids need not be given again.
+    """
+    if snapshot_only:
+        return f"Next: `hirag-dist remove ID… --index {store.uri}` publishes a snapshot without the documents."
+    ids = "" if is_begun else "ID… "
+    return (
+        f"Next: `hirag-dist remove {ids}--forget --index {store.uri}` removes what is listed, from reply store, work "
+        "folders and records too. Old snapshots follow when they have not been current for a day, by "
+        f"`hirag-dist prune --index {store.uri}`; with --now they go at once."
+    )
 
 
 def _show(result: VerificationResult, where: str) -> None:

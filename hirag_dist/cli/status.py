@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from hirag_dist.application.forget_evidence import pending_forget
-from hirag_dist.application.index_result import letter_groups, letter_places
+from hirag_dist.application.index_result import READING, letter_groups, letter_places
 from hirag_dist.cli._bill import (
     BILL_SO_FAR,
     LAST_UPDATE,
@@ -33,8 +33,9 @@ from hirag_dist.composition.build_records import (
     published,
 )
 from hirag_dist.core.prompts.reply_validation import beginning, by_reason
+from hirag_dist.core.retrieval.places import is_record_file, record_name
 from hirag_dist.core.text.normalize import count_noun
-from hirag_dist.errors import ConfigError, SnapshotError, SnapshotNotFound
+from hirag_dist.errors import ConfigError, SnapshotError
 from hirag_dist.execution.stage_results import load_drops
 from hirag_dist.indexing.content_remarks import content_counts, remark_lines
 from hirag_dist.indexing.update_summary import known_bill
@@ -44,7 +45,7 @@ from hirag_dist.storage.layout import ALIASES, MANIFEST
 from hirag_dist.storage.snapshot.documents import IndexedDocument, list_documents
 from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.snapshot.manifest import parse_manifest
-from hirag_dist.storage.snapshot.reader import Snapshot, current_id
+from hirag_dist.storage.snapshot.reader import Snapshot, current_id, no_index
 from hirag_dist.storage.snapshot.token_ratio import tokens_per_corpus_token
 from hirag_dist.storage.store import Store
 
@@ -88,8 +89,8 @@ def show_documents(snapshot: Snapshot, sources: Sequence[str], json: bool) -> No
 
 
 def _path(document: IndexedDocument) -> str:
-    """Return the path of a document, with the position of its record in a file of many."""
-    return f"{document.uri} #{document.record}" if document.record else document.uri
+    """Return the path of a document, with the number of its record in a file of many."""
+    return record_name(document.uri, document.record)
 
 
 def _shown(value: object) -> str:
@@ -143,9 +144,7 @@ def status(
     if snapshot is not None:
         raise ConfigError("--snapshot is about documents or a bill: give --documents or --cost with it")
     if build is None and current is None:
-        raise SnapshotNotFound(
-            f"{store.uri} holds no index; build one with `hirag-dist index INPUT --index {store.uri}`"
-        )
+        raise no_index(store)
     forgetting = pending_forget(store)
     found = dead_letters(store, build, load_drops(store), REJECTS.names if letters or json else IN_SHORT)
     usage_so_far = build_usage(build) if build is not None else []
@@ -378,6 +377,9 @@ def letter_line(letter: Mapping[str, Any]) -> str:
     """
     place = letter.get("place")
     where = letter["unit_id"]
+    file, _, record = where.rpartition("#")
+    if letter["stage"] in READING and is_record_file(file) and record.isdecimal():
+        where = record_name(file, int(record))
     if place is not None:
         name = place["uri"] or place["document_id"]
         titled = f" ({place['title']})" if place["title"] and place["title"] not in name else ""

@@ -37,6 +37,7 @@ from hirag_dist.composition.models import (
 from hirag_dist.config.model import Config, RetrievalConfig, RoleTarget
 from hirag_dist.core.prompts.reply_parsing import parse_text
 from hirag_dist.core.prompts.templates import INSTRUCTIONS, Prompts
+from hirag_dist.core.retrieval.places import record_name
 from hirag_dist.core.text.normalize import one_line
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import ConfigError, InvalidQuery, RequestRejected, StoreError
@@ -308,7 +309,7 @@ class Session:
     def refuse_records(self, step: str, unreadable: Iterable[Unreadable]) -> None:
         """Count records of files that cannot be read."""
         for each in unreadable:
-            self.refuse(step, f"{each.uri}#{each.record}", each.reason)
+            self.refuse(step, record_name(each.uri, each.record), each.reason)
 
     async def map(
         self, step: str, units: Iterable[WorkUnit[T]], work: Work[T], *, at_once: int | None = None

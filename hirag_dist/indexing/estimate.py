@@ -34,6 +34,7 @@ from hirag_dist.core.prompts.templates import (
     same_entity_request,
     summary_request,
 )
+from hirag_dist.core.retrieval.places import record_name
 from hirag_dist.core.text.ids import chunk_id, document_id, text_key, text_keys
 from hirag_dist.core.text.tokens import chunk_spans, counter, encoding
 from hirag_dist.execution.dataset import Dataset
@@ -292,7 +293,8 @@ def read_planned(inputs: Sequence[str], config: Config) -> PlannedInput:
     for source in sources:
         for read in read_source(source, options):
             if not isinstance(read, Document):
-                unreadable.append((source.display, read.reason))
+                shown = record_name(source.display, read.record) if read.record else source.display
+                unreadable.append((shown, read.reason))
                 if not is_access_refusal(read.reason):
                     units.append(unit_of(source.name, read.record))
                 continue
@@ -552,9 +554,11 @@ def _works_of_update(
     ):
         written = min(text.written * float(reply), float(text.tokens))
         yield Work(stage, target, text.written / per_call, text.tokens - written, written)
-    entities = changed.chunks * counts["entities"] / max(counts["chunks"], 1)
-    calls = embedding_calls(config, [entities], changed.chunks)
-    yield Work("embed", roles.embed, calls, changed.tokens + entities * TOKENS_PER_ENTITY, 0)
+    extracted, *above = base.table("layers", ["n_entities"])["n_entities"].to_pylist()
+    share_written = made.summaries.written / max(made.summaries.total, 1)
+    entities = [extracted * changed.chunks / max(counts["chunks"], 1), *(size * share_written for size in above)]
+    calls = embedding_calls(config, entities, changed.chunks)
+    yield Work("embed", roles.embed, calls, changed.tokens + sum(entities) * TOKENS_PER_ENTITY, 0)
 
 
 def _extraction(base: UpdateBase, n_chunks: int, n_tokens: int, config: Config, prompts: Prompts) -> tuple[Work, ...]:

@@ -17,7 +17,7 @@ from hirag_dist.config.sections import RetrievalConfig
 from hirag_dist.core.prompts.requests import map_request
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.retrieval.context import community_text, source_text
-from hirag_dist.core.retrieval.levels import RankedCommunity
+from hirag_dist.core.retrieval.levels import RankedCommunity, depth_note
 from hirag_dist.core.retrieval.map_reduce import (
     CorpusPart,
     MappedPart,
@@ -49,6 +49,7 @@ class MapReduceInput:
         reply_tokens: maximum of the reply about a part.
         gathered_ms: time that reading and cutting took.
         unreported: as of `MapWork`.
+        note: as of `Retrieval`.
     """
 
     question: str
@@ -60,6 +61,7 @@ class MapReduceInput:
     reply_tokens: int
     gathered_ms: float
     unreported: int = 0
+    note: str = ""
 
     @property
     def work(self) -> MapWork:
@@ -71,7 +73,9 @@ class MapReduceInput:
     def planned(self) -> Retrieval:
         """The retrieval before any call: numbers only."""
         times = {"gather": self.gathered_ms, "total": self.gathered_ms}
-        return Retrieval(self.question, self.mode, self.snapshot_id, timings_ms=times, map_work=self.work)
+        return Retrieval(
+            self.question, self.mode, self.snapshot_id, timings_ms=times, map_work=self.work, note=self.note
+        )
 
 
 def nothing(question: str, mode: str, snapshot_id: str, limits: RetrievalConfig) -> MapReduceInput:
@@ -121,7 +125,8 @@ def gather(
         )
     took_ms = (time.perf_counter() - started) * 1e3
     asked = question, mode, index.snapshot_id
-    return MapReduceInput(*asked, parts, items, limits.context_tokens, reply_tokens, took_ms, unreported)
+    note = "" if mode == "text-map-reduce" else depth_note(limits.community_level, index.communities.levels[rows])
+    return MapReduceInput(*asked, parts, items, limits.context_tokens, reply_tokens, took_ms, unreported, note)
 
 
 def _rows(index: MappedIndex, mode: str, limits: RetrievalConfig) -> tuple[IntVector, int]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hirag_dist.config.model import RetrievalConfig as RetrievalConfig
 from hirag_dist.core.retrieval.context import MakeText, render_context
 from hirag_dist.core.retrieval.graphrag_local import community_order, text_order
-from hirag_dist.core.retrieval.levels import AT_ONCE, RankedCommunity, ranked_communities
+from hirag_dist.core.retrieval.levels import AT_ONCE, RankedCommunity, depth_note, ranked_communities
 from hirag_dist.core.retrieval.source_ranking import CANDIDATES, WORDS, SeedSet
 from hirag_dist.errors import ModelError
 from hirag_dist.protocols import Embedder, Reranker, VectorIndex
@@ -122,7 +122,10 @@ async def _searched(
         found = replace(found, nearest=list(zip(rows.tolist(), scores.tolist(), strict=True)))
     if mode.levels.keys() & {"global", "bridge"}:
         with question.watch.timed("communities"):
-            found = replace(found, communities=tuple(mode.rank(view, limits, rows, scores)))
+            communities = tuple(mode.rank(view, limits, rows, scores))
+            levels = view.communities.levels[[each.community for each in communities]]
+            note = depth_note(limits.community_level, levels)
+            found = replace(found, communities=communities, result=replace(found.result, note=note))
     return found
 
 
@@ -141,7 +144,8 @@ async def _with_sources(
     note = found.result.note
     if reranker is not None and ranked:
         with question.watch.timed("rerank"):
-            ranked, note = await _reranked(view, question, ranked, reranker)
+            ranked, said = await _reranked(view, question, ranked, reranker)
+            note = "; ".join(filter(None, (note, said)))
     with question.watch.timed("sources"):
         return replace(
             found,

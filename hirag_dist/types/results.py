@@ -291,8 +291,8 @@ class Retrieval:
         context_refs: reference in the context ("E3", "S1") → id of the entity, relation, claim, community or chunk.
         timings_ms: embed, search, communities, bridge, sources, render, total.
         partial: levels that the deadline cut off.
-        note: why nothing was retrieved, where the question itself is the cause, or why the sources are not reranked;
-            else empty.
+        note: why nothing was retrieved, where the question itself is the cause; why the sources are not reranked; that
+            no community is as deep as `community_level`; else empty.
         map_work: of a map-reduce mode. Communities or sources are then those that the points in the context cite, by
             how the context has them; their `score` is the best helpfulness of those points in hundredths, and a
             community's `hits` is how many they are.

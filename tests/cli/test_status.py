@@ -99,6 +99,31 @@ def test_letters_are_grouped_by_reason_with_document_place_and_reply(
     assert (letter["place"]["position"], letter["place"]["start"]) == (0, 0)
 
 
+def test_a_record_that_cannot_be_read_has_one_number_and_a_corrected_file_helps(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Record 2 of the CSV file, whose header is not counted, has no text."""
+    (tmp_path / "rows.csv").write_text(
+        "id,text\n1,James Watt met Matthew Boulton in Soho.\n2,\n3,Soho lies near Birmingham.\n"
+    )
+    config = tmp_path / "hirag.yaml"
+    config.write_text("execution: {executor: inline}")
+    index, given = str(tmp_path / "index"), [str(tmp_path / "rows.csv"), "--config", str(config)]
+    assert run(["plan", *given]) == 0
+    assert "rows.csv, record 2:" in " ".join(capfd.readouterr().out.split())
+    assert run(["index", *given, "--index", index]) == 3
+    said = " ".join(capfd.readouterr().out.split())
+    assert "(read 1). To change: correct the file, or the option that the reason names, and run the same" in said
+    assert f"`hirag-dist retry --drop --index {index}` accepts the loss." in said
+    assert "asks again" not in said
+    assert run(["status", "--letters", "--documents", "--index", index]) == 0
+    listed = capfd.readouterr().out
+    assert "rows.csv, record 1 " in listed
+    assert "rows.csv, record 3 " in listed
+    assert run(["status", "--letters", "--index", index]) == 0
+    assert "  read: rows.csv, record 2, 1 try" in capfd.readouterr().out
+
+
 def test_a_snapshot_is_chosen_for_documents_or_a_bill(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["status", "--index", str(tmp_path), "--snapshot", "other"]) == 2
     assert "give --documents or --cost with it" in capsys.readouterr().err

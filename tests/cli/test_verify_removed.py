@@ -40,6 +40,8 @@ def test_what_is_left_is_a_table_and_an_exit_code_of_its_own(
     assert code == 6
     assert "documents.uri" in said
     assert "vectors/entities.npy" in said
+    assert f"`hirag-dist remove ID… --forget --index {bench.store.uri}`" in said
+    assert f"`hirag-dist prune --index {bench.store.uri}`" in said
     code, said = command(bench, capfd, "remove", "--verify", "patient.txt", "--snapshot-only")
     assert (code, said) == (0, "Nothing in the current snapshot derives from 1 document.\n")
 
@@ -65,6 +67,10 @@ def test_status_shows_an_unfinished_forgetting_and_prune_continues_it(
 ) -> None:
     done = run_forget(bench.store.uri, bench.config, ["patient.txt"])
     assert len(done.waiting) == 1
+    assert (
+        f"`hirag-dist remove --forget --index {bench.store.uri}`"
+        in command(bench, capfd, "remove", "--verify", "patient.txt")[1]
+    )
     code, said = command(bench, capfd, "status")
     assert code == 0
     assert "1 removed document is still to be forgotten" in said

@@ -14,7 +14,14 @@ from hirag_dist.application.index_result import IndexResult
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.indexing.changed_documents import DocumentCounts
-from hirag_dist.indexing.estimate import FIRST_TOKEN_S, S_PER_TOKEN, CostEstimate, embedding_calls, estimate_build
+from hirag_dist.indexing.estimate import (
+    FIRST_TOKEN_S,
+    S_PER_TOKEN,
+    TOKENS_PER_ENTITY,
+    CostEstimate,
+    embedding_calls,
+    estimate_build,
+)
 from hirag_dist.indexing.window_sizes import fit_to_windows
 from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
@@ -288,6 +295,18 @@ def test_an_update_costs_less_than_a_build_and_keeps_its_bound(folder: Path) -> 
     tight = plan_update(folder, **paid, update={"max_ratio": 1})
     assert tight.summaries.written == tight.reports.written == 0
     assert tight.summaries.due == made.summaries.due > 0
+
+
+def test_an_update_embeds_the_summaries_that_it_writes_too(folder: Path) -> None:
+    shutil.copy(ADDED, folder / "corpus")
+    paid = {"llm": priced()}
+    made, without = plan_update(folder, **paid), plan_update(folder, **paid, update={"max_ratio": 1})
+    assert made.summaries.written > without.summaries.written == 0
+    sizes = open_snapshot(Store(str(folder / "index"))).table("layers", ["n_entities"])["n_entities"].to_pylist()
+    summaries = sum(sizes[1:]) * made.summaries.written / made.summaries.total
+    embedded, fewer = (next(stage for stage in each.stages if stage.stage == "embed") for each in (made, without))
+    assert embedded.calls > fewer.calls > 0
+    assert embedded.input_tokens - fewer.input_tokens == pytest.approx(TOKENS_PER_ENTITY * summaries, abs=1)
 
 
 def test_another_configuration_is_a_build_from_nothing(folder: Path) -> None:

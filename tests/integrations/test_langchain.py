@@ -34,7 +34,6 @@ class Standard(RetrieversIntegrationTests):
         return "What did Captain Reyes do in Lisbon?"
 
 
-@pytest.mark.integration
 class TestStandardOfAnIndex(Standard):
     @pytest.fixture(autouse=True)
     def _source(self, index: hd.Index) -> None:

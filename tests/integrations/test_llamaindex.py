@@ -74,7 +74,6 @@ async def test_aretrieve_with_levels_and_settings(start: fakes.Start, engine: fa
     retriever.close()
 
 
-@pytest.mark.integration
 def test_an_open_index(index: hd.Index) -> None:
     found = HiragRetriever(index, similarity_top_k=3).retrieve("What did Captain Reyes do in Lisbon?")
     assert len(found) == 3

@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import jsonschema
 import pytest
@@ -15,7 +15,8 @@ from mcp.shared.exceptions import MCPError
 
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import ModelUnavailable, NotFound
-from hirag_dist.mcp.tools import as_data, token_of
+from hirag_dist.mcp.tools import Mode, as_data, token_of
+from hirag_dist.retrieval.search import MODES
 from hirag_dist.types import AccessScope, EntityDetails
 from tests.service import fakes
 
@@ -31,6 +32,10 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "report": {"community_id": "c1"},
     "document": {"document_id": "d1"},
 }
+
+
+def test_the_modes_of_the_tools_are_those_of_the_engine() -> None:
+    assert get_args(Mode) == MODES
 
 
 @pytest.fixture

@@ -391,6 +391,15 @@ async def test_a_question_without_direction_finds_nothing_and_says_so(bench: Ben
     assert (await bench.ask("a?", mode)).note == ""
 
 
+@pytest.mark.parametrize("mode", ["hirag", "global", "graphrag-local"])
+async def test_a_level_deeper_than_the_communities_takes_the_deepest_and_says_so(bench: Bench, mode: str) -> None:
+    found = await bench.ask("a?", mode, community_level="9")
+    assert ids(found.communities, "community_id") == ids((await bench.ask("a?", mode)).communities, "community_id")
+    assert found.note == "community_level 9 is deeper than every community found, so the deepest ones took its place"
+    assert (await bench.ask("a?", mode, community_level="0")).note == ""
+    assert (await bench.ask("a?", "local", community_level="9")).note == ""
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [

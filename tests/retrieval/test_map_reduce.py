@@ -329,6 +329,15 @@ async def test_communities_that_no_report_stands_for_are_counted(gaps: Snapshot,
     assert work.unreported == sum(not visible.isdisjoint(row["entity_ids"]) for row in bare) < len(bare)
 
 
+async def test_a_level_deeper_than_the_communities_reads_the_deepest_and_says_so(gaps: Snapshot) -> None:
+    asked = Query("What is told?", "graphrag-global", community_level="9")
+    answer = await engine_of(gaps).answer(asked)
+    assert answer.retrieval.note.startswith("community_level 9 is deeper than every community found")
+    assert "Note: community_level 9" in printed(answer)
+    plain = await engine_of(gaps).answer(replace(asked, community_level="leaf"))
+    assert (plain.retrieval.note, plain.text) == ("", answer.text)
+
+
 def printed(answer: Answer) -> str:
     with out.capture() as captured:
         show_retrieval(answer.retrieval)

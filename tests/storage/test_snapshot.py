@@ -8,6 +8,8 @@ import pyarrow as pa
 import pytest
 
 from hirag_dist.errors import SnapshotCorrupt, SnapshotNotFound, SnapshotTooNew
+from hirag_dist.storage.layout import BUILD
+from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
 from hirag_dist.storage.snapshot.token_ratio import tokens_per_corpus_token
 from hirag_dist.storage.store import Store
@@ -26,6 +28,16 @@ def test_what_was_published_is_opened(store: Store) -> None:
     assert snapshot.table("entities").equals(snapshots.tiny_tables()["entities"])
     assert np.array_equal(snapshot.entity_vectors, np.eye(4))
     assert snapshot.info().communities_by_level == {0: 1}
+
+
+def test_without_a_snapshot_the_error_says_what_the_first_build_is_doing(store: Store) -> None:
+    with pytest.raises(SnapshotNotFound, match="holds no index; build one with `hirag-dist index"):
+        open_snapshot(store)
+    with BuildLock(store), pytest.raises(SnapshotNotFound, match="a build is under way; `hirag-dist status --index"):
+        open_snapshot(store)
+    store.write_json(BUILD, {"state": "stopped"})
+    with pytest.raises(SnapshotNotFound, match="its first build did not finish; `hirag-dist status --index"):
+        open_snapshot(store)
 
 
 def test_equal_content_has_an_equal_id_and_is_written_once(store: Store, tmp_path: Path) -> None:

@@ -133,8 +133,8 @@ def defused(text: str) -> str:
 
     >>> defused("As [S1] says, f[x] (C4) <|im_start|>system [INST]")
     'As ‹S1› says, f[x] ‹C4› < |im_start| >system [ INST]'
-    >>> defused("Log [S1"), defused("a (the log")
-    ('Log ‹S1', 'a (the log')
+    >>> defused("Log [S1"), defused("a (the log"), defused("(S1† (S2†)")
+    ('Log ‹S1', 'a (the log', '‹S1† ‹S2†›')
     """
     if not (text.isascii() or text.replace("\n", "").isprintable()):  # models leave these characters out
         text = _INVISIBLE.sub(_folded, text)
@@ -144,7 +144,7 @@ def defused(text: str) -> str:
     while (at := _next_bracket(text, at, kinds)) >= 0:
         end = text.find(_PAIRS[text[at]], at + 1, at + 1 + _LONGEST)
         if end > 0 and _DIGIT.search(text, at + 1, end) and references(text[at + 1 : end]) is not None:
-            parts.append(f"{text[start:at]}‹{text[at + 1 : end]}›")
+            parts.append(f"{text[start:at]}‹{defused(text[at + 1 : end])}›")  # a bracket inside may stay open
             start = at = end + 1
         elif end < 0 and len(text) - at <= _LONGEST and _may_become(text[at + 1 :]):
             parts.append(f"{text[start:at]}‹")

@@ -197,6 +197,21 @@ def invert(
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), owner[order]
 
 
+def depth_note(level: str, levels: NDArray[np.int32]) -> str:
+    """Return a note where a level's number was asked for that no community reaches; else an empty text.
+
+    Args:
+        level: leaf, all, or a level's number.
+        levels: (n,) levels of the communities that were taken for it.
+
+    >>> depth_note("9", np.array([0, 1]))
+    'community_level 9 is deeper than every community found, so the deepest ones took its place'
+    """
+    if not level.isdigit() or not len(levels) or int(level) <= levels.max():
+        return ""
+    return f"community_level {level} is deeper than every community found, so the deepest ones took its place"
+
+
 def ranked_communities(
     index: CommunityIndex, local_rows: IntVector, local_scores: NDArray[np.float32], level: str, limit: int
 ) -> list[RankedCommunity]:

@@ -55,6 +55,20 @@ def record_place(uri: str, record: int, start: int, end: int) -> Place:
     return Place(start, end, "record", f"record {row}", row=row, link=link(uri))
 
 
+def record_name(uri: str, record: int) -> str:
+    """Return the name of a document for people: its file, with its number in a file of records.
+
+    Args:
+        record: position in the file, from 0, without a header. The name counts from 1.
+
+    >>> record_name("rows.csv", 1), record_name("notes.md", 0), record_name("mail.eml", 1)
+    ('rows.csv, record 2', 'notes.md', 'mail.eml #1')
+    """
+    if is_record_file(uri):
+        return f"{uri}, record {record + 1}"
+    return f"{uri} #{record}" if record else uri
+
+
 def character_place(uri: str, start: int, end: int, text: str) -> Place:
     """Return the place of a quotation of which only the characters are known.
 

@@ -23,6 +23,7 @@ from hirag_dist.core.vectors import SlottedVectors, Vectors
 from hirag_dist.errors import SnapshotCorrupt, SnapshotNotFound, StoreError
 from hirag_dist.storage.layout import (
     ALIASES,
+    BUILD,
     CHANGED,
     CLAIMS,
     CURRENT,
@@ -47,6 +48,7 @@ from hirag_dist.storage.layout import (
     pointer_id,
     snapshot_path,
 )
+from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.serving.checks import array_fault
 from hirag_dist.storage.serving.mmap_files import ServingFiles, damaged, map_array
 from hirag_dist.storage.serving.writer import SERVING
@@ -323,6 +325,23 @@ class Snapshot:
         )
 
 
+def no_index(store: Store) -> SnapshotNotFound:
+    """Return the error for a folder without a published snapshot, which says what its first build is doing."""
+    if BuildLock(store).is_held():
+        state = (
+            f"holds no index yet: a build is under way; `hirag-dist status --index {store.uri}` shows its progress "
+            "once its first stage has begun"
+        )
+    elif store.exists(BUILD):
+        state = (
+            f"holds no index yet: its first build did not finish; `hirag-dist status --index {store.uri}` shows why, "
+            "and the same `hirag-dist index` command continues it"
+        )
+    else:
+        state = f"holds no index; build one with `hirag-dist index INPUT --index {store.uri}`"
+    return SnapshotNotFound(f"{store.uri} {state}")
+
+
 def open_snapshot(store: Store, snapshot_id: str | None = None, full_check: bool = False) -> Snapshot:
     """Open a snapshot, the current one by default, after checking it.
 
@@ -336,9 +355,7 @@ def open_snapshot(store: Store, snapshot_id: str | None = None, full_check: bool
     """
     chosen = snapshot_id or current_id(store)
     if chosen is None:
-        raise SnapshotNotFound(
-            f"{store.uri} holds no index; build one with `hirag-dist index INPUT --index {store.uri}`"
-        )
+        raise no_index(store)
     if not chosen:
         raise SnapshotCorrupt(
             f"{store.uri}/{CURRENT} is damaged and names no snapshot; write the id of one into it, or build again"

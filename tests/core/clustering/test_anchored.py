@@ -121,7 +121,7 @@ def test_loose_clusters_are_dissolved() -> None:
     np.testing.assert_array_equal(found.previous, [1, -1])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 10_000), n_new=st.integers(0, 30), max_size=st.integers(4, 20))
 def test_every_row_is_in_a_cluster_and_has_one_best(seed: int, n_new: int, max_size: int) -> None:
     rng = np.random.default_rng(seed)

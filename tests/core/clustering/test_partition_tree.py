@@ -88,8 +88,7 @@ def test_parts_on_any_worker_in_any_order_give_the_clusters_of_one_process() -> 
     assert same(join_cells(rows, parts[::-1], SETTINGS), soft_clusters(rows, SETTINGS, KERNELS))
 
 
-@pytest.mark.parametrize("spread", [0.3, 3.0])
-@pytest.mark.parametrize("cell_rows", [400, 3000])
+@pytest.mark.parametrize(("spread", "cell_rows"), [(0.3, 3000), (3.0, 400)], ids=["one cell", "cells"])
 def test_responsibilities_of_a_row_add_up_to_one(spread: float, cell_rows: int) -> None:
     rows, _ = blobs(150, 15, 6, seed=2, spread=spread)
     settings = replace(SETTINGS, threshold=0.001, cell_rows=cell_rows)

@@ -130,7 +130,7 @@ def test_bad_input_is_grouped_all_the_same(rows: NDArray[np.float64]) -> None:
     assert same(found, clusters_of(single, 5, 10, 0.1, 0))
 
 
-@examples(derandomize=True, deadline=None, max_examples=60)
+@examples(derandomize=True, deadline=None, max_examples=30)
 @given(st.integers(1, 60), st.integers(1, 5), st.integers(2, 8), st.integers(0, 9), st.integers(0, 1000), st.data())
 def test_any_layer_keeps_the_promises(
     n_rows: int, n_dims: int, target: int, slack: int, seed: int, data: st.DataObject

@@ -75,7 +75,7 @@ def random_start(rng: np.random.Generator, n: int) -> tuple[NDArray[np.int64], N
     return nodes, shares / shares.sum()
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(5))
 def test_shares_are_those_of_the_matrix(seed: int) -> None:
     ways, steps = random_ways(seed)
     rng = np.random.default_rng([seed, 1])
@@ -124,11 +124,11 @@ def test_a_hub_is_passed_through_by_mass_that_is_worth_its_ways() -> None:
 
 
 def test_the_work_is_bounded_whatever_the_graph() -> None:
-    """Everything is joined to everything: 600 entities in 600 chunks."""
-    n = 600
+    """Everything is joined to everything: 200 entities in 200 chunks."""
+    n = 200
     everyone = list(range(n))
     ways = ways_of([0] * n, [[b for b in everyone if b != a] for a in everyone], [everyone] * n, n)
-    for tolerance in (1e-5, 1e-6):  # each place has some 1,200 ways
+    for tolerance in (1e-5, 1e-6):  # each place has some 400 ways
         n_steps = 0
         steps = pagerank_steps(ways, np.array([0]), np.ones(1), tolerance=tolerance)
         for _ in steps:
@@ -136,7 +136,7 @@ def test_the_work_is_bounded_whatever_the_graph() -> None:
         assert 1 <= n_steps <= 1 / (RESTART * tolerance) / STEP_EDGES + 1
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 def test_a_callers_walk_is_that_over_what_is_left_to_the_bit(seed: int) -> None:
     whole = labelled_graph(seed)
     rng = np.random.default_rng([seed, 2])

@@ -58,10 +58,10 @@ def assert_clean(finder: PathFinder) -> None:
 
 
 @pytest.mark.parametrize("n_weights", [1, 3, 50])
-@pytest.mark.parametrize("share", [0.08, 0.15, 0.3, 0.7])
+@pytest.mark.parametrize("share", [0.08, 0.15, 0.7])
 def test_random_graphs_agree_with_brute_force_in_both_directions(share: float, n_weights: int) -> None:
     rng = np.random.default_rng([round(share * 100), n_weights])
-    for _ in range(40):
+    for _ in range(25):
         n_nodes = int(rng.integers(2, 17))
         edges = random_edges(rng, n_nodes, share, n_weights)
         finder = PathFinder(csr(n_nodes, edges))
@@ -90,7 +90,7 @@ def test_graphs_with_many_equal_paths_agree_with_brute_force(shape: str) -> None
     assert_clean(finder)
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(derandomize=True, deadline=None, max_examples=60)
 @given(st.data())
 def test_any_small_graph_agrees_with_brute_force(data: st.DataObject) -> None:
     n_nodes = data.draw(st.integers(2, 8))

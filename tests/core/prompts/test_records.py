@@ -69,7 +69,7 @@ def test_objects_one_after_another(text: str) -> None:
     assert json_objects(text) == [{"unit": 1}, {"unit": 2}]
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(derandomize=True, deadline=None, max_examples=100)
 @given(
     st.lists(st.sampled_from(['{"unit"', ":", "1", "}", "{", "[", "]", ",", '"', "\\", "x", "“", "```json\n", "```"]))
 )
@@ -131,18 +131,18 @@ def test_lines_hold_the_whole_text(text: str) -> None:
     assert kept == text.replace("#", "").replace("\r", "").replace("\n", "")
 
 
-LONG = 200_000
+LONG = 100_000
 SLOW = {
     "dashes": "-" * LONG + "<|>x<|>y",
     "escaped quotes": '{"a' + '"\\' * LONG,
     "quotes and a backslash": '{"' + '\\"' * LONG + "\\",
     "underscores": "entity<|><" + "_" * LONG + "<|>y<|>z",
     "marks": "##" * LONG,
-    "spaces behind marks": ("##" + " " * 1000) * 200,
+    "spaces behind marks": ("##" + " " * 1000) * 100,
     "commas": '{"a": [' + ", " * LONG,
     "braces": "{" * LONG,
     "units": '{"unit"' * 8_000,
-    "nested units": '{"unit": 1, "x": [' * 2000,
+    "nested units": '{"unit": 1, "x": [' * 1000,
     "fences": "```\n" * 50_000,
     "thinking": "<think>" * 50_000,
     "channels": "<|channel|>final" * 20_000,

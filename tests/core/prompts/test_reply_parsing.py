@@ -270,7 +270,7 @@ def outcome(parse: Callable[[ChatReply], object], text: str) -> object:
         return str(refusal)
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(derandomize=True, deadline=None, max_examples=100)
 @given(st.lists(st.sampled_from(PIECES)))
 def test_any_text_parses_or_is_refused_with_a_reason(pieces: list[str]) -> None:
     for parse in (parse_extraction, lambda reply: parse_summary(reply, 2, ["a", "b"]), parse_report, parse_text):

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hirag_dist.core.retrieval.citations import CitationReader
@@ -104,8 +104,9 @@ PIECES = st.lists(
 ).map("".join)
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(derandomize=True, deadline=None, max_examples=60)
 @given(st.lists(PIECES, min_size=3, max_size=3))
+@example(["", "", "(S1†"])  # a claim's subject and object: one pair of brackets within another
 def test_fields_side_by_side_cite_nothing(fields: list[str]) -> None:
     """A title that ends in an open bracket and a text that closes it must not be a citation together."""
     name, kind, text = fields
@@ -142,7 +143,7 @@ def test_a_record_that_is_cut_leaves_no_bracket_open() -> None:
         assert COUNT(rendered.context) == rendered.context_tokens <= budget
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(derandomize=True, deadline=None, max_examples=60)
 @given(texts=st.lists(NASTY, max_size=5), repeated=st.integers(1, 12), budget=st.integers(1, 600))
 def test_no_text_passes_the_budget_or_opens_a_record(texts: list[str], repeated: int, budget: int) -> None:
     long = [text * repeated for text in texts]
@@ -186,7 +187,7 @@ def test_each_level_keeps_to_its_share_and_what_is_left_goes_on() -> None:
 
 
 @pytest.mark.parametrize("tokenizer", ["o200k_base", "cl100k_base"])
-@settings(deadline=None, max_examples=300, derandomize=True)
+@settings(deadline=None, max_examples=100, derandomize=True)
 @given(name=st.text(max_size=12), description=st.text(max_size=40), at=st.integers(1, 12_000))
 def test_tokens_of_a_reference_and_of_its_text_add_up(tokenizer: str, name: str, description: str, at: int) -> None:
     """Snapshots count texts without references, which differ from question to question."""

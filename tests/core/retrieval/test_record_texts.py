@@ -25,7 +25,7 @@ PIECES = st.lists(
 ).map("".join)
 
 
-@settings(derandomize=True, deadline=None, max_examples=120)
+@settings(derandomize=True, deadline=None, max_examples=60)
 @given(PIECES, PIECES)
 @example("A title", "Two  lines\n\n of text ")
 def test_texts_of_several_lines(title: str, text: str) -> None:
@@ -34,7 +34,7 @@ def test_texts_of_several_lines(title: str, text: str) -> None:
     assert community_text(title, 2, 7.5, text, form) == community_text(title, 2, 7.5, text)
 
 
-@settings(derandomize=True, deadline=None, max_examples=120)
+@settings(derandomize=True, deadline=None, max_examples=60)
 @given(PIECES, PIECES, PIECES)
 def test_texts_of_one_line(name: str, other: str, text: str) -> None:
     if is_plain(name) and is_plain(text):

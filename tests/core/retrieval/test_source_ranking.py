@@ -127,7 +127,7 @@ def test_the_sources_returned_are_those_of_the_exact_walk(limit: int, agreed: fl
         joined[other].add(one)
     ways = ways_of([0] * n_entities, [sorted(each) for each in joined], mentioned_in, n_chunks)
     shares = []
-    for _ in range(40):
+    for _ in range(15):
         own = SeedSet(ways, RelationProvenance(*csr([[]])))
         entities, chunks = (rng.choice(n, NEAREST, replace=False).tolist() for n in (n_entities, n_chunks))
         own.of_entities([(row, 1.0 - 0.1 * rank) for rank, row in enumerate(entities)])

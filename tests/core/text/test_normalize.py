@@ -48,7 +48,7 @@ def test_different_names_have_different_keys(one: str, other: str) -> None:
     assert name_key(one) != name_key(other)
 
 
-@settings(derandomize=True, deadline=None, max_examples=400)
+@settings(derandomize=True, deadline=None, max_examples=100)
 @given(any_text)
 def test_the_key_of_a_key_is_the_key(text: str) -> None:
     assert name_key(name_key(text)) == name_key(text)

@@ -15,7 +15,7 @@ PIECES = st.sampled_from(
 NAMES = st.text(max_size=12) | st.lists(PIECES | st.text(max_size=4), max_size=6).map(" ".join)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(NAMES, NAMES, KINDS, KINDS)
 def test_any_two_names(one: str, other: str, kind: str, other_kind: str) -> None:
     left, right = name_form(one, kind), name_form(other, other_kind)
@@ -28,7 +28,7 @@ def test_any_two_names(one: str, other: str, kind: str, other_kind: str) -> None
     assert all(2 <= len(letters) <= 8 for letters in left.initials)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.dictionaries(NAMES, KINDS, max_size=8))
 def test_any_names_give_pairs_of_two(kinds: dict[str, str]) -> None:
     said = {name: f"{name} ({name}), also known as {name}" for name in kinds}
