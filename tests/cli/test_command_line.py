@@ -44,6 +44,10 @@ def test_query_imports_no_library_that_retrieval_does_not_use(tmp_path: Path) ->
     assert modules_after(code).isdisjoint(unused)
 
 
+def test_there_are_at_most_twenty_commands() -> None:
+    assert len(_command_line.COMMANDS) <= 20
+
+
 def test_the_value_of_a_common_option_names_no_command() -> None:
     app = typer.Typer()
     _command_line.add_commands(app, ["--log-format", "json", "status", "--index", "i"])

@@ -81,3 +81,11 @@ def test_answers_are_asked_and_scored_by_mode(evaluate: Command, index: Path, tm
     assert again["units"] == {"new": 0, "from_before": 6}, "another definition asks nobody"
     assert again["this_run"]["calls"] == 0
     assert again["results"]["definition"] == "musique"
+
+
+def test_the_share_of_each_level_that_the_bridge_holds(evaluate: Command, index: Path, tmp_path: Path) -> None:
+    code, report = evaluate("coverage", "--index", index, "-q", "questions.jsonl", "--out", "out", *HERE)
+    assert code == 0
+    found = report["results"]["systems"]["hirag"]
+    assert all(0 < found[level]["value"] <= 1 for level in ("local", "global"))
+    assert (tmp_path / "out" / "report.html").is_file()

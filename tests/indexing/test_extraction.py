@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hirag_dist.core.prompts.templates import DONE
 from hirag_dist.core.text.ids import entity_id
 from hirag_dist.errors import StageFailed
 from hirag_dist.storage.snapshot.reader import Snapshot
+from hirag_dist.types import ChatRequest
 from tests.indexing.test_updates import LivingBench
-from tests.toy_builds import between
+from tests.toy_builds import Bench, between, extract, rows, task_of
 
 PEOPLE = ("Ada Lovelace", "Alan Turing", "Grace Hopper", "Mary Somerville", "John Herschel", "Emmy Noether")
 PLACES = ("London", "Cambridge", "Göttingen", "Princeton")
 LAYER_0: dict[str, Any] = {"max_layers": 0, "communities": {"report_share": 0}}  # nothing else is asked
 BY = {method: LAYER_0 | {"extraction": {"method": method}} for method in ("llm", "nlp")}
+CALLS = ("extract-graph", "extract-entities", "extract-relations")
 TABLES = ("chunks", "mentions", "relation_mentions", "extraction_costs", "entities", "relations")
 
 
@@ -76,3 +80,28 @@ def test_another_method_extracts_again(living: LivingBench) -> None:
 def test_a_text_without_names_says_what_else_to_try(living: LivingBench) -> None:
     with pytest.raises(StageFailed, match=r"extraction\.method: nlp"):
         living.index({"a.txt": "1 2 3"}, **BY["nlp"])
+
+
+def test_two_calls_a_chunk_give_the_graph_of_one(bench: Bench, tmp_path: Path) -> None:
+    def script(request: ChatRequest) -> str | None:
+        kind = {"extract-entities": "entity", "extract-relations": "relation"}.get(task_of(request))
+        return kind and "\n".join(line for line in extract(request).splitlines() if line.startswith((kind, DONE)))
+
+    other = Bench(tmp_path / "other")
+    other.folder.mkdir()
+    texts = ["sun moon light", "moon sea"]
+    joint, in_steps = bench.build(texts, **LAYER_0), other.build(texts, script, **LAYER_0, extraction="two_step")
+    assert [len(bench.asked(task)) for task in CALLS] == [2, 0, 0]
+    assert [len(other.asked(task)) for task in CALLS] == [0, 2, 2]
+    for name in ("entities", "relations"):
+        assert rows(in_steps, name) == rows(joint, name)
+
+
+def test_a_gleaning_round_finds_what_was_missed_and_there_is_none_by_default(bench: Bench) -> None:
+    def script(request: ChatRequest) -> str | None:
+        word = "moon" if request.round else "sun"
+        return f"entity<|>{word}<|>concept<|>A word.\n{DONE}" if task_of(request) == "extract-graph" else None
+
+    for rounds, names in (({}, {"sun"}), ({"gleaning_rounds": 1}, {"sun", "moon"})):
+        snapshot = bench.build(["sun moon"], script, **LAYER_0, **rounds)
+        assert {row["name"] for row in rows(snapshot, "entities")} == names

@@ -67,6 +67,23 @@ def test_layers_of_a_chain_of_words(bench: Bench) -> None:
     assert snapshot.manifest.complete
 
 
+def test_descriptions_past_their_limit_of_tokens_are_summarised_and_others_are_kept(bench: Bench) -> None:
+    def script(request: ChatRequest) -> str | None:
+        if task_of(request) != "extract-graph":
+            return None
+        long = [f"entity<|>sun<|>concept<|>The sun is {'very ' * n}bright." for n in range(12)]
+        return "\n".join([*long, *2 * ["entity<|>moon<|>concept<|>It is pale."], DONE])
+
+    snapshot = bench.build(["sun moon"], script, max_layers=0, description_tokens=20)
+    found = {row["name"]: row["description"] for row in rows(snapshot, "entities")}
+    assert found == {"sun": "One description.", "moon": "It is pale."}
+    assert len(bench.asked("describe")) == 1
+    other = bench.build(["sun moon"], script, max_layers=0, description_tokens=400)
+    assert bench.asked("describe") == []
+    found = {row["name"]: row["description"] for row in rows(other, "entities")}
+    assert all(f"The sun is {'very ' * n}bright." in found["sun"] for n in range(12))
+
+
 @pytest.mark.parametrize("max_layers", [0, 3])
 def test_no_relation_at_all(bench: Bench, max_layers: int) -> None:
     def unrelated(request: ChatRequest) -> str | None:

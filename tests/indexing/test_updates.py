@@ -264,6 +264,17 @@ def test_what_was_put_off_is_debt_and_a_refresh_pays_it(living: LivingBench) -> 
     check_consistent(paid)
 
 
+def test_what_has_changed_by_less_than_the_limit_of_staleness_is_kept(living: LivingBench) -> None:
+    living.index(corpus(12))
+    most = []
+    for staleness, other in ((0.5, text("sun", 77)), (0, text("sun", 78))):
+        after = living.index(corpus(12) | {"x.txt": other}, update={"max_ratio": 1000, "staleness": staleness})
+        inputs = [after.table(name)["stale_share"].to_pylist() for name in ("summaries", "report_inputs")]
+        most.append([max(shares) for shares in inputs])
+    assert all(0 < share < 0.5 for share in most[0])
+    assert most[1] == [0, 0]
+
+
 def test_the_bound_holds(living: LivingBench) -> None:
     now = corpus(12)
     living.index(now)
