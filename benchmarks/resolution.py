@@ -38,7 +38,8 @@ def main() -> None:
     names = Names(mentions, relations)
     pairs = list(scored_pairs(names))
     sure = [pair for pair in pairs if pair.score >= MERGED_FROM]
-    aliases = group_pairs([own.form for own in names.rows], [own.n_mentions for own in names.rows], sure, set())
+    forms, n_mentions = [own.form for own in names.rows], [own.n_mentions for own in names.rows]
+    aliases = list(group_pairs(forms, n_mentions, sure, set()))
     line = {"benchmark": "resolution", "names": len(names.rows), "pairs": len(pairs), "merged": len(aliases)}
     line |= {"seconds": round(time.perf_counter() - began), "cpu_s": round(time.process_time() - used)}
     print(json.dumps(line | {"peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10}))

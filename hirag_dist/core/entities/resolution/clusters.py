@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from typing import NamedTuple
 
 from hirag_dist.core.entities.resolution.name_forms import NameForm, compatible
@@ -22,8 +22,8 @@ class Alias(NamedTuple):
 
 def group_pairs(
     forms: Sequence[NameForm], n_mentions: Sequence[int], pairs: Sequence[ScoredPair], apart: Set[tuple[int, int]]
-) -> list[Alias]:
-    """Return each row that is merged into another, by row.
+) -> Iterator[Alias]:
+    """Yield each row that is merged into another, by row.
 
     The surest pairs are joined first. A join is refused where a name of one side and one of the other cannot be one
     entity's, unless that pair was found itself, or a user joins the names. The canonical row of a group is its most
@@ -54,10 +54,8 @@ def group_pairs(
         groups |= dict.fromkeys(other, one)
         joined[pair.left].append(pair)
         joined[pair.right].append(pair)
-    aliases = []
     for row, group in sorted(groups.items()):
         canonical = min(group, key=lambda row: (-n_mentions[row], row))
         if row != canonical:
             pair = min(joined[row], key=lambda pair: canonical not in (pair.left, pair.right))
-            aliases.append(Alias(row, canonical, pair))
-    return aliases
+            yield Alias(row, canonical, pair)

@@ -13,7 +13,7 @@ import unicodedata
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from importlib.resources import files
-from itertools import dropwhile
+from itertools import combinations, dropwhile
 
 _LISTS: dict[str, str] = tomllib.loads(files(__package__).joinpath("words.toml").read_text(encoding="utf-8"))
 
@@ -38,6 +38,7 @@ NICKNAMES = _first_words("nicknames")
 FAMILIES = _first_words("families")
 CONTRASTS = [frozenset(group.split()) for group in _LISTS["contrasts"].split(";")]
 PERSON, ORGANIZATION, LOCATION, UNKNOWN = "person", "organization", "location", "unknown"
+_LONGEST = 12  # words of a name of which another name can be a part
 
 _ASIDE = re.compile(r"^(.+?)\s*\(\s*([^()]+?)\s*\)$")
 _ARTICLE = re.compile(r"^(?:(?i:the)|an?)\s+(?=\S)")  # "A Division" keeps its letter
@@ -91,6 +92,11 @@ class NameForm:
         return tuple(dropwhile(BEFORE_NAMES.__contains__, self.words)) or self.words[-1:]
 
     @property
+    def person(self) -> tuple[str, ...]:
+        """A person's words without titles; none for names of other things and of several people."""
+        return () if self.family != PERSON or self.aside or {"of", "and"}.intersection(self.words) else self.given
+
+    @property
     def spellings(self) -> set[str]:
         """Its text, its letters, and its words in the order of the alphabet where it has several."""
         words = (*self.words, *self.aside.split())
@@ -104,6 +110,26 @@ class NameForm:
         words = [word for word in self.words if word[0].isalpha()]
         large = [word for word in words if word not in SMALL_WORDS]
         return {"".join(word[0] for word in some).upper() for some in (words, large) if 2 <= len(some) <= 8}
+
+    @property
+    def called(self) -> set[str]:
+        """How other names may mention it: its text, and the acronym that it is."""
+        return {self.text, self.acronym.upper() if len(self.words) == 1 else ""} - {""}
+
+    @property
+    def namesakes(self) -> set[str]:
+        """A person's surname with the first letters of the given name."""
+        words = self.person
+        if len(words) < 2 or words[-1].isdigit():
+            return set()
+        first = NICKNAMES.get(words[0], words[0])
+        return {f"{words[-1]} {first[:3]}", f"{words[-1]} {first[0]}"}
+
+    @property
+    def parts(self) -> list[str]:
+        """Its words and pairs of words: one of them is the key of a name whose words are all there."""
+        words = sorted(self.meaningful)[:_LONGEST]
+        return [*words, *map(" ".join, combinations(words, 2))]
 
 
 def name_form(name: str, kind: str) -> NameForm:
@@ -119,9 +145,7 @@ def name_form(name: str, kind: str) -> NameForm:
     base, aside, acronym = _parted(_ARTICLE.sub("", unicodedata.normalize("NFKC", name).strip()))
     if family in (LOCATION, ORGANIZATION) and not aside:  # "Cranbrook, Kent"
         base, _, aside = base.partition(", ")
-    possessive = _POSSESSIVE.match(base)
-    if possessive:
-        base = f"{possessive[2]} of {possessive[1]}"
+    base = _POSSESSIVE.sub(r"\2 of \1", base)
     words, addition = tokens_of(base, family != PERSON), ""
     while family == PERSON and len(words) > 1 and words[0] in TITLES:
         addition, *words = words
@@ -158,8 +182,7 @@ def tokens_of(text: str, joins_initials: bool = True) -> list[str]:
     if joins_initials and "." in text:
         text = _DOTTED.sub(lambda found: found[0].replace(".", ""), text)
     text = _APOSTROPHE.sub("", text)
-    if not text.isascii():
-        text = unicodedata.normalize("NFC", _ACCENT.sub("", unicodedata.normalize("NFD", text)))
+    text = unicodedata.normalize("NFC", _ACCENT.sub("", unicodedata.normalize("NFD", text)))
     return _TOKEN.findall(text.replace("!=", "≠").replace("<=", "≤").replace(">=", "≥"))
 
 
@@ -177,9 +200,8 @@ def _parted(name: str) -> tuple[str, str, str]:
         return name, "", _acronym(name)
     base, aside = found.groups()
     for short, long in ((aside, base), (base, aside)):  # "Proof of Work (PoW)", and "PoW (Proof of Work)"
-        acronym = _acronym(short)
-        if acronym and is_acronym_of(acronym, long):
-            return long, "", acronym
+        if is_acronym_of(_acronym(short), long):
+            return long, "", _acronym(short)
     return base, aside, ""
 
 
@@ -206,17 +228,16 @@ def _numbered(words: list[str], base: str, family: str) -> tuple[list[str], list
     result: list[str] = []
     marks: list[str] = []
     for at, word in enumerate(words):
-        is_letter = len(word) == 1 and word.isalpha()
+        is_initial = family == PERSON and len(word) == 1 and word.isalpha()
         number = NUMBERS.get(word) or (_ROMAN.get(word) if at and word.upper() in base else None)
         if word[0].isdigit():
             number = word.replace(",", "").lstrip("0") or "0"
-        if number and not (is_letter and family == PERSON and at < len(words) - 1):  # "V. Smith"
+        if number and not (is_initial and at < len(words) - 1):  # "V. Smith"
             marks.append(number)
             result.append(f"{number}th" if word in ORDINALS else number)
-            continue
-        is_mark = len(word) == 1 and not (is_letter and family == PERSON)
-        marks.extend(word if is_mark else filter(str.isnumeric, word))
-        result.append(word)
+        else:
+            marks.extend(word if len(word) == 1 and not is_initial else filter(str.isnumeric, word))
+            result.append(word)
     return result, marks
 
 

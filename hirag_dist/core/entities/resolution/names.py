@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 
 from hirag_dist.core.entities.merging import merge_groups
 from hirag_dist.core.entities.resolution.name_forms import SMALL_WORDS, NameForm, is_acronym_of, name_form
-from hirag_dist.core.groupby import numbered
+from hirag_dist.core.groupby import ranked
 from hirag_dist.types import IntVector
 
 MEANINGFUL = 3  # words of a description that says something
@@ -57,14 +57,13 @@ class Names:
 
     def __init__(self, mentions: pa.Table, relation_mentions: pa.Table) -> None:
         """Read MENTIONS and RELATION_MENTIONS, in any order."""
-        key_of, keys = numbered(mentions["name_key"])
+        key_of, keys = ranked(mentions["name_key"])
         table = merge_groups(mentions, key_of, keys.to_pylist())
         columns = ("entity_id", "name", "type", "description", "n_mentions")
         self.rows: list[Name] = []
         for key, text, kind, said, count in zip(*(table[name].to_pylist() for name in columns), strict=True):
             form = name_form(text, kind)
             self.rows.append(Name(len(self.rows), key, text, kind, said, count, form, _stated(form, kind, said)))
-        keys = table["entity_id"].combine_chunks()
         ends = [pc.index_in(relation_mentions[name], value_set=keys) for name in ("source_key", "target_key")]
         there = pc.and_(*(end.is_valid() for end in ends))
         source, target = (end.filter(there).to_numpy() for end in ends)
@@ -104,11 +103,10 @@ def sets(lists: pa.ListArray) -> tuple[csr_array, pa.Array]:
     """Return the matrix of lists of texts, 1.0 where a row's list has the column's text, and the texts."""
     encoded = lists.flatten().dictionary_encode()
     starts = np.concatenate([[0], np.cumsum(lists.value_lengths().to_numpy())])
-    content = np.ones(starts[-1]), encoded.indices.to_numpy(), starts
+    content = np.ones(starts[-1], np.bool_), encoded.indices.to_numpy(), starts
     found = csr_array(content, shape=(len(lists), len(encoded.dictionary)))
     found.sum_duplicates()
-    found.data[:] = 1.0
-    return found, encoded.dictionary
+    return found.astype(np.float64), encoded.dictionary
 
 
 def _stated(form: NameForm, kind: str, description: str) -> dict[str, float]:

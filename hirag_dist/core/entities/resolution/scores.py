@@ -12,15 +12,13 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from hirag_dist.core.entities.resolution.name_forms import (
-    NICKNAMES,
     PERSON,
     UNKNOWN,
     compatible,
@@ -39,12 +37,11 @@ ASKED_FROM = 0.4
 _SPELLED = 3.5  # log odds of one spelling
 _LEAST = math.log(ASKED_FROM / (1.0 - ASKED_FROM)) - 3.0  # log odds of a rival that counts
 _MAX_BLOCK = 64  # names that something brings together: what more names have tells nothing
-_LONGEST = 12  # words of a name of which another name can be a part
 _YEAR = re.compile(r"\b[12]\d{3}\b")
+_Keys = Callable[[Name], Iterable[str]]
 
 
-@dataclass(frozen=True, slots=True)
-class ScoredPair:
+class ScoredPair(NamedTuple):
     """Two rows that may be one entity.
 
     Attributes:
@@ -61,11 +58,7 @@ class ScoredPair:
     evidence: str
 
 
-_Keys = Callable[[Name], Iterable[str]]
-
-
-@dataclass(frozen=True)
-class _Rule:
+class _Rule(NamedTuple):
     """What two names can have in common: a key. Names with a key in common are compared.
 
     Attributes:
@@ -84,10 +77,9 @@ class _Rule:
 def scored_pairs(names: Names) -> Iterator[ScoredPair]:
     """Yield the pairs of names that are at least as likely as `ASKED_FROM` one entity, by left and right row."""
     rules, forms = _rules(names), [name.form for name in names.rows]
-    one, other, rule, weight = _alike(names.rows, rules)
+    one, other, rule, likeness = _alike(names.rows, rules)
     is_alias = np.array([each.tier == ALIAS for each in rules])[rule]
-    context, reasons = _context(names, one, other, is_alias, weight)
-    weight = weight + context
+    weight, reasons = _in_context(names, one, other, is_alias, likeness)
     likely = [at for at in np.flatnonzero(weight >= _LEAST) if not known_different(forms[one[at]], forms[other[at]])]
     explained = defaultdict(list)
     for at in likely:
@@ -134,7 +126,7 @@ def _rules(names: Names) -> list[_Rule]:
     starts, lines = names.lines.indptr.tolist(), list(map(str, names.lines.indices.tolist()))
 
     def rarest(name: Name) -> list[str]:
-        words = name.form.meaningful if len(_person(name)) != 1 else name.form.given
+        words = name.form.meaningful if len(name.form.person) != 1 else name.form.person
         return [" ".join(sorted(sorted(words, key=lambda word: (spread[word], word))[:2]))]
 
     def described(name: Name) -> list[str]:
@@ -143,10 +135,10 @@ def _rules(names: Names) -> list[_Rule]:
     return [
         _Rule(NORMALISE, "spelling", _spelling, lambda name: name.form.spellings),
         _Rule(SIMILAR, "", _described_alike, described),
-        _Rule(ALIAS, "stated", _stated, _called, lambda name: name.stated),
-        _Rule(ALIAS, "initials", _acronym, _called, lambda name: name.form.initials),
-        _Rule(ALIAS, "given names agree", _given_names, _namesakes),
-        _Rule(ALIAS, "part of the name", _part, rarest, _parts),
+        _Rule(ALIAS, "stated", _stated, lambda name: name.form.called, lambda name: name.stated),
+        _Rule(ALIAS, "initials", _acronym, lambda name: name.form.called, lambda name: name.form.initials),
+        _Rule(ALIAS, "given names agree", _given_names, lambda name: name.form.namesakes),
+        _Rule(ALIAS, "part of the name", _part, rarest, lambda name: name.form.parts),
     ]
 
 
@@ -174,49 +166,23 @@ def _described_alike(one: Name, other: Name) -> float:
     return -1.5 if is_life else -3.5
 
 
-def _called(name: Name) -> set[str]:
-    return {name.form.text, name.form.acronym.upper() if len(name.form.words) == 1 else ""} - {""}
-
-
 def _stated(short: Name, long: Name) -> float:
-    return max(long.stated[text] for text in _called(short) & long.stated.keys())
+    return max(long.stated[text] for text in short.form.called & long.stated.keys())
 
 
 def _acronym(short: Name, _: Name) -> float:
     return 0.5 if len(short.form.acronym) > 2 else -1.0
 
 
-def _person(name: Name) -> tuple[str, ...]:
-    """Return a person's words without titles, none for names of other things and of several people."""
-    form = name.form
-    return () if form.family != PERSON or form.aside or {"of", "and"}.intersection(form.words) else form.given
-
-
-def _namesakes(name: Name) -> set[str]:
-    """Return keys of a surname and a given name's first letters."""
-    words = _person(name)
-    if len(words) < 2 or words[-1].isdigit():
-        return set()
-    first = NICKNAMES.get(words[0], words[0])
-    return {f"{words[-1]} {first[:3]}", f"{words[-1]} {first[0]}"}
-
-
 def _given_names(short: Name, long: Name) -> float | None:
     mine, yours = short.form.given, long.form.given
-    if not same_given_names(mine, yours):
-        return None
-    return 1.2 if len(mine) == len(yours) else 0.2
-
-
-def _parts(name: Name) -> list[str]:
-    """Return a name's words and pairs of words: one of them is the key of a name whose words are all there."""
-    words = sorted(name.form.meaningful)[:_LONGEST]
-    return [*words, *map(" ".join, combinations(words, 2))]
+    weight = 1.2 if len(mine) == len(yours) else 0.2
+    return weight if same_given_names(mine, yours) else None
 
 
 def _part(short: Name, long: Name) -> float | None:
     """Return the weight of a name whose words are all another name's, such as a surname or first name alone."""
-    name, full = _person(short), _person(long)
+    name, full = short.form.person, long.form.person
     if len(name) == 1 and len(full) > 1 and len(name[0]) > 2 and name[0] in (full[0], full[-1]):
         is_alone = short.form.words == name and not short.form.addition
         return -0.8 if name[0] != full[-1] else 0.8 if is_alone else -1.0
@@ -226,10 +192,10 @@ def _part(short: Name, long: Name) -> float | None:
     return -0.5 if short.form.family == PERSON else -2.0
 
 
-def _context(
+def _in_context(
     names: Names, one: IntVector, other: IntVector, is_alias: NDArray[np.bool_], likeness: FloatVector
 ) -> tuple[FloatVector, Callable[[int], str]]:
-    """Return what the context of pairs adds to the log odds of their being one entity, and the reasons of a pair."""
+    """Return the log odds of pairs' being one entity, their likeness with the context, and the reasons of a pair."""
     families = np.array([name.form.family for name in names.rows], object)
     unlike = (families[one] != families[other]) & (families[one] != UNKNOWN) & (families[other] != UNKNOWN)
     together = common(names.chunks, one, other) > 0
@@ -240,10 +206,9 @@ def _context(
     share = common(names.told, one, other) / (few + 2)
     related = names.neighbours[one, other] != 0
     shared = common((names.neighbours != 0).astype(np.float64), one, other)
-    described = [
-        _described_by(names.rows[at], names.rows[long]) if alias else 0.0
-        for at, long, alias in zip(one.tolist(), other.tolist(), is_alias.tolist(), strict=True)
-    ]
+    described = np.zeros(len(one))
+    for at in np.flatnonzero(is_alias):
+        described[at] = _described_by(names.rows[one[at]], names.rows[other[at]])
     # A text that spells two names slightly differently has two things in mind, Laon and Lyon, and it says the same of
     # all names in a list.
     in_chunk = np.where(is_alias | (likeness >= _SPELLED), 0.4, -1.0) + 0.5 * (lines > 0)
@@ -262,7 +227,7 @@ def _context(
         }
         return ", ".join(reason for reason, holds in found.items() if holds)
 
-    return weights, reasons
+    return likeness + weights, reasons
 
 
 def _described_by(short: Name, long: Name) -> float:

@@ -24,7 +24,7 @@ class Graph:
         return ScoredPair(left, right, "alias", score, f"{one} is {other}")
 
     def grouped(self, pairs: list[ScoredPair], apart: Set[tuple[int, int]] = frozenset()) -> list[Alias]:
-        return group_pairs(self.forms, self.n_mentions, pairs, apart)
+        return list(group_pairs(self.forms, self.n_mentions, pairs, apart))
 
     def resolved(self, pairs: list[ScoredPair], apart: Set[tuple[int, int]] = frozenset()) -> dict[str, str]:
         return {self.names[alias.row]: self.names[alias.canonical] for alias in self.grouped(pairs, apart)}
