@@ -199,8 +199,8 @@ def kept_text(progress: BuildProgress) -> str:
     """Return what is kept of an interrupted build."""
     sent = progress.sent
     replies = f"{count_noun(sent.answered, 'reply', 'replies')} of this run arrived ({short(sent.tokens)} tokens)"
-    where = "" if progress.current is None else f" in phase {progress.current.name}"
-    return f"{replies}. The same command continues{where} and pays no reply twice."
+    where = "" if progress.current is None else f" The next run continues in phase {progress.current.name}."
+    return f"{replies}: no reply is paid twice.{where}"
 
 
 def spent_parts(calls: CallTotals) -> list[str]:
