@@ -36,6 +36,7 @@ from benchmarks.prose import Prose
 from hirag_dist import schemas
 from hirag_dist.core.graph.communities import community_table
 from hirag_dist.core.graph.csr import build_graph
+from hirag_dist.core.vectors import Vectors
 from hirag_dist.indexing.publish import ARRAYS
 from hirag_dist.llm.endpoints.hashing import HashingEmbedder
 from hirag_dist.storage.layout import TABLES
@@ -164,7 +165,7 @@ class _Vectors:
         return mapped
 
 
-def questions(vectors: FloatMatrix, count: int, seed: int = 0, noise: float = 1.0) -> FloatMatrix:
+def questions(vectors: Vectors, count: int, seed: int = 0, noise: float = 1.0) -> FloatMatrix:
     """Return unit vectors near entities picked by chance, as questions about them are.
 
     Args:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -45,6 +45,7 @@ from hirag_dist.storage.snapshot.cache import cached_folders
 from hirag_dist.storage.snapshot.gc import ExpiredSnapshot, GcPlan, RetentionPolicy, collections_of, prune, served
 from hirag_dist.storage.snapshot.history import record_current, retired_at
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
+from hirag_dist.storage.snapshot.writer import write_whole
 from hirag_dist.storage.store import Store
 
 _REDACTED = "(removed)"
@@ -95,6 +96,21 @@ def clear_workspace(store: Store, lock: BuildLock, removed: RemovedDocuments) ->
                 store.write_json(DROPS, {"drops": kept})
     for path in list(temporary_files(store, LEFTOVER_S, time.time())):
         store.delete(path)
+
+
+def _drop_unused_rows(store: Store, config: Config, lock: BuildLock, leaving: Collection[str]) -> None:
+    """Write snapshots whole whose files have rows of former snapshots, in which former texts of documents may be.
+
+    Args:
+        leaving: snapshots that are removed as a whole.
+    """
+    for name in finished_snapshots(store):
+        if name not in leaving:
+            lock.check()
+            gone = write_whole(store, name)
+            for folder in cached_folders(store, name, config.service.cache_dir):
+                for file in gone:
+                    (folder / file).unlink(missing_ok=True)
 
 
 def _redact_record(store: Store, lock: BuildLock, search: TraceSearch, path: str) -> None:
@@ -252,6 +268,7 @@ def forget(
     findings: tuple[Finding, ...] = ()
     if not pending.verified:
         clear_workspace(store, lock, removed)
+        _drop_unused_rows(store, config, lock, pending.snapshots)
         result = verify_removed(store, config, removed, without=pending.snapshots, with_collections=False)
         findings = result.findings
         problems += result.problems

@@ -453,7 +453,7 @@ def _share_layer_0(
         (served.entity_vectors, rows),
         (served.chunk_vectors, pc.indices_nonzero(remains).to_pylist()),
     ):
-        shared = np.intersect1d(equal_rows(vectors, traces.vectors), kept)
+        shared = np.intersect1d(equal_rows(np.asarray(vectors), traces.vectors), kept)
         traces.vectors -= {np.ascontiguousarray(vectors[row], "<f4").tobytes() for row in shared}
 
 

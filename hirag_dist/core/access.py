@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 from hirag_dist.core.arrays import compiled, compiled_apart
 from hirag_dist.core.entities.merging import CHARS_PER_TOKEN, SEPARATOR, join_descriptions
 from hirag_dist.core.entities.summaries import split_descriptions
-from hirag_dist.types import AccessFilter, CsrGraph, FloatMatrix, IntVector
+from hirag_dist.core.vectors import Vectors
+from hirag_dist.types import AccessFilter, CsrGraph, IntVector
 
-Score = Callable[[FloatMatrix, IntVector, NDArray[np.float32]], NDArray[np.float32]]
+Score = Callable[[Vectors, IntVector, NDArray[np.float32]], NDArray[np.float32]]
 
 
 def read_only(access: AccessFilter) -> AccessFilter:
@@ -56,7 +57,7 @@ def visible_relations(access: AccessFilter, ends: NDArray[np.int32], rows: IntVe
 
 
 def visible_scores(
-    access: AccessFilter, vectors: FloatMatrix, rows: IntVector, query: NDArray[np.float32], score: Score
+    access: AccessFilter, vectors: Vectors, rows: IntVector, query: NDArray[np.float32], score: Score
 ) -> NDArray[np.float32]:
     """Return the similarity to the question of visible entities: (n,).
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -45,7 +45,6 @@ _MAX_DIFFERENCES = 5
 _MAX_BYTES = 16 << 20  # of a table in memory; a larger one is mapped from a file
 _COMPRESSION = 4  # of the text of a table in its file, at most
 _KEPT = ("entities", "relations", "clusters", "layers", SUMMARIES, REPORT_INPUTS)
-_VECTOR_ROWS = 65_536  # copied at a time
 
 
 @dataclass(frozen=True)
@@ -197,10 +196,6 @@ class UpdateBase:
         found, first = self.layer_rows("entities", layer)
         return found.cast(ENTITIES), first
 
-    def chunk_vectors(self, dim: int) -> FloatMatrix:
-        """Return (n_chunks, dim) vectors of the snapshot's chunks."""
-        return np.zeros((0, dim), np.float32) if self.opened is None else np.asarray(self.opened.chunk_vectors)
-
     def arranged(self, datasets: DatasetStore, vectors: Dataset, ids: pa.ChunkedArray, dim: int) -> FloatMatrix:
         """Return (len(ids), dim) vectors of a dataset in the order of ids, mapped from a file.
 
@@ -212,30 +207,6 @@ class UpdateBase:
             return vector_rows(found, dim, rows_of(ids, found["id"]))
         own, matrix = vector_blocks(self.spill, datasets.tables(vectors), dim)
         return self.spill.ordered(matrix, rows_of(ids, own))
-
-    def changed_vectors(self, rows: IntVector, places: IntVector, vectors: FloatMatrix) -> FloatMatrix:
-        """Return (len(rows), dim) vectors of rows of the snapshot's entities, with others in some places.
-
-        Args:
-            rows: Rows of the snapshot's entities; −1 for a vector of zeros.
-            places: (n,) places in the result of other vectors, ascending.
-            vectors: (n, dim) these vectors.
-        """
-        matrix = self.snapshot.entity_vectors
-
-        def blocks() -> Iterator[FloatMatrix]:
-            for first in range(0, len(rows), _VECTOR_ROWS):
-                some = rows[first : first + _VECTOR_ROWS]
-                found = np.zeros((len(some), matrix.shape[1]), np.float32)
-                known = np.flatnonzero(some >= 0)
-                found[known] = matrix[some[known]]
-                start, stop = np.searchsorted(places, [first, first + _VECTOR_ROWS])
-                found[places[start:stop] - first] = vectors[start:stop]
-                yield found
-
-        if self.spill is not None and len(rows) * matrix.shape[1] * matrix.itemsize > _MAX_BYTES:
-            return self.spill.matrix(blocks(), matrix.shape[1])
-        return np.concatenate([np.zeros((0, matrix.shape[1]), np.float32), *blocks()])
 
 
 def find_base(store: Store, decisive: Mapping[str, Any]) -> tuple[UpdateBase | None, str]:

@@ -17,6 +17,7 @@ from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.row_changes import ChangedRows, changed_rows, rows_with
 from hirag_dist.core.text.ids import entity_id, relation_id
 from hirag_dist.core.text.normalize import name_key
+from hirag_dist.core.vectors import Vectors, with_replaced
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.execution.stage_results import split_letters
 from hirag_dist.indexing.base import UpdateBase
@@ -53,7 +54,7 @@ from hirag_dist.schemas import (
     RELATIONS,
 )
 from hirag_dist.storage import layout
-from hirag_dist.types import FloatMatrix, IntVector
+from hirag_dist.types import IntVector
 
 _ENTITY_KEY, _PAIR_KEY = ("name_key",), ("source_key", "target_key")
 
@@ -74,7 +75,7 @@ class LayerEntities:
     """
 
     table: pa.Table
-    vectors: FloatMatrix
+    vectors: Vectors
     places: IntVector
     changed: NDArray[np.bool_]
     moved: NDArray[np.bool_]
@@ -323,7 +324,7 @@ def kept_vectors(
         order = rows_of(entities["entity_id"].take(pa.array(other)), found["id"])
         given = vector_rows(found, context.models.dim, order)
     sources = np.where((places >= 0) & ~moved, first + places, -1)
-    vectors = base.changed_vectors(sources, other, given)
+    vectors = with_replaced(base.snapshot.entity_vectors, sources, other, given)
     moved[again] |= vectors[again].any(axis=1) & (places[again] >= 0)
     return LayerEntities(entities, vectors, places, changed, moved, gone, rejects)
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hirag_dist.core.text.normalize import count_noun
+from hirag_dist.core.vectors import Vectors
 from hirag_dist.storage.snapshot.manifest import Manifest
-from hirag_dist.types import FloatMatrix
 
 NOTE = "content"  # of the manifest
 _BLOCK_ROWS = 65_536
@@ -19,7 +19,7 @@ _N_NAMED = 3  # documents without an entity
 
 
 def content_notes(
-    documents: pa.Table, chunks: pa.Table, entities: pa.Table, cut: Iterable[str], vectors: Iterable[FloatMatrix]
+    documents: pa.Table, chunks: pa.Table, entities: pa.Table, cut: Iterable[str], vectors: Iterable[Vectors]
 ) -> dict[str, Any]:
     """Return the note for the manifest.
 
@@ -98,7 +98,7 @@ def _without_entities(document_ids: pa.ChunkedArray, chunks: pa.Table, entities:
     return pc.invert(pc.is_in(document_ids, value_set=with_some))
 
 
-def _zero_rows(matrix: FloatMatrix) -> int:
+def _zero_rows(matrix: Vectors) -> int:
     n_zero = 0
     for start in range(0, len(matrix), _BLOCK_ROWS):
         block = matrix[start : start + _BLOCK_ROWS]

@@ -235,7 +235,7 @@ def _clusters(
         max_loose = _max_loose(options, top.table, budget.left, settings)
         return update_clusters(base, options, number, top, hints, max_loose, settings.is_refresh)
     if top.datasets is None:
-        vectors = datasets.put("layer_vectors", vector_table(top.table["entity_id"], top.vectors))
+        vectors = datasets.put("layer_vectors", vector_table(top.table["entity_id"], np.asarray(top.vectors)))
         entities = datasets.put("layer_entities", top.table)
     else:
         entities, vectors = top.datasets

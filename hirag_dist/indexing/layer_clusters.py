@@ -16,6 +16,7 @@ from hirag_dist.core.clustering.pca import moments, principal_axes, project
 from hirag_dist.core.clustering.soft_clusters import soft_clusters
 from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.key_sets import KeySets
+from hirag_dist.core.vectors import Vectors
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.base import UpdateBase
 from hirag_dist.indexing.base_layer import LayerEntities
@@ -30,7 +31,7 @@ from hirag_dist.indexing.stages.memberships import (
 )
 from hirag_dist.indexing.stages.reduce import n_axes
 from hirag_dist.schemas import CLUSTERS
-from hirag_dist.types import FloatMatrix, IntVector
+from hirag_dist.types import IntVector
 
 _SAMPLE_ROWS = 65_536  # that the axes of a layer are fitted to
 _CHECKED_ROWS = 4_096  # a layer that is always compared with clusters made from nothing: some seconds
@@ -205,7 +206,7 @@ def _best(rows: IntVector, clusters: IntVector, shares: NDArray[np.float32], n_r
 
 
 def _group(
-    options: LayerClusteringOptions, vectors: FloatMatrix, rows: IntVector
+    options: LayerClusteringOptions, vectors: Vectors, rows: IntVector
 ) -> tuple[IntVector, IntVector, NDArray[np.float32]]:
     """Return the clusters that some rows form among themselves, on the axes of the whole layer."""
     step = -(-len(vectors) // _SAMPLE_ROWS)

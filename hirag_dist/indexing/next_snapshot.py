@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from hirag_dist.compute.kernels import gpu_kernels
 from hirag_dist.config.model import META_TYPES
+from hirag_dist.core.vectors import taken
 from hirag_dist.errors import InputError
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.execution.events import UsageBill
@@ -39,7 +40,6 @@ from hirag_dist.indexing.update_summary import TextCounts, UpdateSummary, bill_r
 from hirag_dist.schemas import DOCUMENTS, REJECTS, REPORT_INPUTS
 from hirag_dist.storage.layout import DROPPED
 from hirag_dist.storage.snapshot.manifest import UpdateNote
-from hirag_dist.types import FloatMatrix
 
 logger = logging.getLogger(__name__)
 
@@ -364,12 +364,9 @@ def _chunk_vectors(
         chunks += datasets.put("refused_chunks", kept.filter(pc.is_in(kept["chunk_id"], value_set=before)))
     embedded = context.runner.run_tolerant(embed, "chunk vectors", chunks=chunks)
     found = datasets.read(embedded.vectors)
-    own = base.chunk_vectors(models.dim)
+    left = np.ones(len(before), np.bool_)
     if len(refused):
         left = pc.invert(pc.is_in(before, value_set=found["id"])).to_numpy()
-        before, own = before.filter(pa.array(left)), own[left]
-    ids = pa.chunked_array([*before.chunks, *found["id"].chunks], pa.string())
-    blocks: list[FloatMatrix] = [own]
-    if found.num_rows:
-        blocks.append(vector_matrix(found, models.dim))
-    return VectorRows(ids, blocks), embedded.rejects
+    ids = pa.chunked_array([*before.filter(pa.array(left)).chunks, *found["id"].chunks], pa.string())
+    own = taken(base.snapshot.chunk_vectors, np.flatnonzero(left))
+    return VectorRows(ids, [own, vector_matrix(found, models.dim)]), embedded.rejects

@@ -54,7 +54,7 @@ from hirag_dist.schemas import DOCUMENTS, REJECTS
 from hirag_dist.storage.layout import DROPPED, PLACES, read_files_path
 from hirag_dist.storage.snapshot.history import rolled_back_to
 from hirag_dist.storage.snapshot.manifest import Manifest
-from hirag_dist.storage.snapshot.reader import current_id, open_snapshot, read_current
+from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot, read_current
 from hirag_dist.storage.snapshot.writer import make_current
 from hirag_dist.storage.spill import SpillFile
 
@@ -378,7 +378,8 @@ class Build:
             imported: layer 0 that another tool extracted.
         """
         outcome = next_snapshot(self.context, base, changed, request, self.decisive(), imported)
-        result = self._complete(outcome.context, outcome.contents)
+        before = None if base.is_nothing else base.snapshot
+        result = self._complete(outcome.context, outcome.contents, before)
         return result if base.is_nothing else replace(result, update=outcome.summary)
 
     def _former(self, base: UpdateBase, changed: ChangedDocuments) -> UpdateBase | None:
@@ -418,20 +419,20 @@ class Build:
             fallback=base.snapshot.fallback,
         )
 
-    def _complete(self, context: BuildContext, contents: SnapshotContents) -> BuildResult:
+    def _complete(self, context: BuildContext, contents: SnapshotContents, base: Snapshot | None) -> BuildResult:
         if self._require_complete:
             _check_complete(context, contents.rejects)
         context.runner.release_idle()
-        return self._publish(context, contents)
+        return self._publish(context, contents, base)
 
-    def _publish(self, context: BuildContext, contents: SnapshotContents) -> BuildResult:
+    def _publish(self, context: BuildContext, contents: SnapshotContents, base: Snapshot | None) -> BuildResult:
         runner, models = context.runner, context.models
         build = _provenance(context)
         embedder = models.embedder_name or models.embedder
         runner.emit(Publishing())
         runner.sync()
         choice = None if contents.state is None else report_choice(context.config)
-        manifest = publish(runner, contents, embedder=embedder, dim=models.dim, build=build, choice=choice)
+        manifest = publish(runner, contents, embedder=embedder, dim=models.dim, build=build, base=base, choice=choice)
         return self._go_live(manifest)
 
     def _go_live(self, manifest: Manifest) -> BuildResult:

@@ -15,6 +15,7 @@ from hirag_dist import schemas
 from hirag_dist.core.graph.communities import lineage as communities_continued
 from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.reports.selection import ReportChoice, missing_reports
+from hirag_dist.core.vectors import SlottedVectors, Vectors, stacked, taken
 from hirag_dist.errors import SnapshotError
 from hirag_dist.execution.dataset import Dataset, DatasetStore
 from hirag_dist.execution.runner import StageRunner
@@ -42,6 +43,7 @@ from hirag_dist.storage.layout import (
     REPORT_INPUTS,
     SUMMARIES,
     UPDATE_TABLES,
+    VECTORS,
 )
 from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.snapshot.manifest import MISSING_REPORTS, UPDATE, Manifest, UpdateNote
@@ -49,7 +51,7 @@ from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapsh
 from hirag_dist.storage.snapshot.writer import write_snapshot
 from hirag_dist.storage.spill import SpillFile, spill_file
 from hirag_dist.storage.store import Store
-from hirag_dist.types import CsrGraph, FloatMatrix
+from hirag_dist.types import CsrGraph
 
 ARRAYS = (
     "graph/indptr",
@@ -81,10 +83,10 @@ _OF_STATE = (*UPDATE_TABLES, EXTRACTION_COSTS)  # tables of `UpdateState`
 
 @dataclass(frozen=True)
 class VectorRows:
-    """Vectors in memory: (n,) ids, and matrices (any, dim) float32 of n rows together."""
+    """Vectors in memory: (n,) ids, and (any, dim) float32 vectors of n rows together, as `stacked` takes them."""
 
     ids: pa.ChunkedArray
-    blocks: Sequence[FloatMatrix]
+    blocks: Sequence[Vectors]
 
 
 @dataclass(frozen=True)
@@ -187,8 +189,8 @@ def publish(
     was spent, the graph, what `write_serving` and `lineage` say, and up to 1 GiB of one column twice.
 
     Args:
-        base: a snapshot of the same index with mostly the same content, which saves work; the files written are the
-            same without it. None: the current one.
+        base: the snapshot that an update started from. None: a build from nothing, which takes values from the
+            current snapshot and leaves no row in its files.
         choice: the rule by which reports were written; None where they came with an imported graph.
 
     Raises:
@@ -200,7 +202,7 @@ def publish(
         tables |= _letter_tables(datasets.read(parts.rejects), runner.drops)
         entity_ids, chunk_ids = tables["entities"]["entity_id"], tables["chunks"]["chunk_id"]
         graph = parts.graph
-        arrays: dict[str, NDArray[Any]] = {
+        arrays: dict[str, NDArray[Any] | SlottedVectors] = {
             "graph/indptr": graph.indptr,
             "graph/indices": graph.indices,
             "graph/weights": graph.weights,
@@ -232,6 +234,7 @@ def publish(
             | _report_notes(tables, choice)
             | ({} if parts.state is None else {UPDATE: parts.state.note.model_dump()}),
             base=base or _current(runner.store),
+            keeps_rows=base is not None and parts.state is not None and not parts.state.note.documents.get("removed"),
         )
 
 
@@ -252,7 +255,7 @@ def republish(store: Store, snapshot_id: str, drops: Drops) -> Manifest:
         manifest = write_snapshot(
             store,
             tables,
-            {name: before.array(name) for name in (*ARRAYS, *PART_ARRAYS) if name in before.manifest.content},
+            _arrays_of(before, (*ARRAYS, *PART_ARRAYS)),
             embedder=before.manifest.embedder,
             complete=tables["rejects"].num_rows == 0,
             build=before.manifest.build,
@@ -287,8 +290,7 @@ def publish_vectors(
         tables = _tables_of(folder, before) | {"usage": stage_usage(runner.bill.by_stage)}
         tables |= _letter_tables(datasets.read(vectors.rejects), runner.drops)
         entity_ids, chunk_ids = tables["entities"]["entity_id"], tables["chunks"]["chunk_id"]
-        arrays = {name: before.array(name) for name in ARRAYS if name.startswith("graph/")}
-        arrays |= {
+        arrays = _arrays_of(before, [name for name in ARRAYS if name.startswith("graph/")]) | {
             "vectors/entities": _aligned(datasets, folder, vectors.entities, entity_ids, dim),
             "vectors/chunks": _aligned(datasets, folder, vectors.chunks, chunk_ids, dim),
         }
@@ -319,6 +321,16 @@ def _with_read_files(before: Snapshot, written: Manifest) -> Manifest:
     if source != target and before.store.exists(source):
         before.store.copy(source, target)
     return written
+
+
+def _arrays_of(before: Snapshot, names: Sequence[str]) -> dict[str, NDArray[Any] | SlottedVectors]:
+    """Return arrays of a snapshot, as far as it has them, as they were given when it was written."""
+    vectors = {name: table for table, name in VECTORS.items()}
+    return {
+        name: before.vectors(vectors[name]) if name in vectors else before.array(name)
+        for name in names
+        if name in before.manifest.content
+    }
 
 
 def _tables_of(folder: SpillFile, before: Snapshot, names: Sequence[str] = ()) -> dict[str, pa.Table]:
@@ -423,9 +435,12 @@ def _current(store: Store) -> Snapshot | None:
 
 def _aligned(
     datasets: DatasetStore, folder: SpillFile, vectors: Dataset | VectorRows, order: pa.ChunkedArray, dim: int
-) -> NDArray[np.float32]:
+) -> Vectors:
     if isinstance(vectors, VectorRows):
-        matrix = vectors.blocks[0] if len(vectors.blocks) == 1 else folder.matrix(vectors.blocks, dim)
-        return matrix if order.equals(vectors.ids) else folder.ordered(matrix, rows_of(order, vectors.ids))
+        whole = stacked(vectors.blocks, lambda blocks: blocks[0] if len(blocks) == 1 else folder.matrix(blocks, dim))
+        if order.equals(vectors.ids):
+            return whole
+        rows = rows_of(order, vectors.ids)
+        return taken(whole, rows) if isinstance(whole, SlottedVectors) else folder.ordered(whole, rows)
     ids, matrix = vector_blocks(folder, datasets.tables(vectors), dim)
     return folder.ordered(matrix, rows_of(order, ids))

@@ -61,7 +61,12 @@ PARTS: Final = "vectors/parts"  # optional arrays: vectors of entities by label 
 PART_ENTITIES: Final = "vectors/part_entities"
 PART_SETS: Final = "vectors/part_sets"
 PART_ARRAYS: Final = (PARTS, PART_ENTITIES, PART_SETS)
-FORMAT_VERSION: Final = 1
+STORED: Final = "stored_"  # prefix of files that a former snapshot wrote, some of whose rows may be unused
+CHANGED: Final = "changed_"  # prefix of files of the rows that changed since
+SLOTS: Final = {"entities": "entity_slots", "relations": "relation_slots", "chunks": "chunk_slots"}  # serving arrays
+VECTORS: Final = {"entities": "vectors/entities", "chunks": "vectors/chunks"}
+FORMAT_VERSION: Final = 1  # of ids, and of snapshots whose files are all their own
+SLOTTED_VERSION: Final = 2  # of snapshots with files of changed rows
 
 
 def pointer_id(data: bytes) -> str:

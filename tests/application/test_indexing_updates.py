@@ -10,13 +10,15 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from hirag_dist.application.build import read_import, run_add, run_build, run_import, run_refresh
+from hirag_dist.application.build import read_import, run_add, run_build, run_import, run_refresh, run_remove
 from hirag_dist.application.index_result import IndexResult
 from hirag_dist.composition.build_records import last_build
 from hirag_dist.errors import SnapshotError
+from hirag_dist.indexing.changed_documents import DocumentSelection
 from hirag_dist.indexing.stages.read import unit_of
 from hirag_dist.interop.exports import graphrag_tables
 from hirag_dist.storage.layout import CURRENT
+from hirag_dist.storage.serving import kept_rows
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
 from hirag_dist.storage.store import Store
 from tests.refusing_index import TEXTS, RefusingIndex
@@ -69,6 +71,28 @@ def test_an_update_after_a_rollback_starts_from_what_is_current(index: RefusingI
     added = index.add("train.txt")
     assert added.update.base == first.snapshot_id != second.snapshot_id
     assert index.names() == {"engine.txt", "loom.txt", "train.txt"}
+
+
+def test_rows_stay_in_files_of_a_former_snapshot_until_a_document_is_removed(
+    index: RefusingIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("MIN_ROWS", 1), ("MAX_CHANGED", 9.0), ("MAX_UNUSED", 9.0)):
+        monkeypatch.setattr(kept_rows, name, value)
+    (engine,) = index.files("engine.txt")
+    whole = index.build("engine.txt", "loom.txt")
+    added = index.add("bridge.txt")
+    assert (whole.manifest.format_version, added.manifest.format_version) == (1, 2)
+    Path(engine).write_text(TEXTS["engine.txt"].replace(TEXTS["engine.txt"][:40], "A wholly other beginning."))
+    changed = run_add([engine], str(index.store.root), index.config)
+    chunks = open_snapshot(index.store).serving.texts("chunks.arrow")
+    assert changed.manifest.format_version == 2
+    assert not any(TEXTS["engine.txt"][:40] in text for text in chunks.values("text", range(chunks.n_rows)))
+    removed = run_remove(DocumentSelection(sources=("*loom.txt",)), str(index.store.root), index.config)
+    folder = Path(index.store.root) / open_snapshot(index.store).folder
+    assert removed.manifest.format_version == 1
+    files = b"".join(path.read_bytes() for path in sorted(folder.rglob("*.arrow")))
+    gone = (TEXTS["engine.txt"][:40], TEXTS["loom.txt"][:40])
+    assert [text.encode() in files for text in (TEXTS["bridge.txt"][:40], *gone)] == [True, False, False]
 
 
 def test_a_rebuild_is_from_nothing_and_its_retry_too(index: RefusingIndex) -> None:

@@ -70,24 +70,6 @@ def test_a_former_option_or_command_says_what_takes_its_place(
     assert said in capsys.readouterr().err
 
 
-def test_a_paragraph_of_help_is_wrapped_anew() -> None:
-    def function() -> None:
-        """Do it.
-
-        One line
-        and the next.
-        """
-
-    assert _command_line.flattened(function).__doc__ == "Do it.\n\nOne line and the next."
-
-
-@pytest.mark.parametrize("name", _command_line.COMMANDS)
-def test_a_module_registers_its_command(name: str) -> None:
-    app = typer.Typer()
-    _command_line.add_command(app, name)
-    assert [info.name for info in (*app.registered_commands, *app.registered_groups)] == [name]
-
-
 @pytest.mark.parametrize("name", [*_command_line.COMMANDS, "eval judge", "eval retrieval", "serve token"])
 def test_help_fits_a_terminal_of_80_columns(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """No word is cut in a table, and no paragraph is broken where its source is."""

@@ -15,7 +15,6 @@ from hirag_dist.errors import ConfigError
 from hirag_dist.retrieval.engine import QueryEngine
 from hirag_dist.service.callers import Caller
 from hirag_dist.types import Answer, Query
-from hirag_dist.wire.error_status import IndexUnavailable
 from tests.built_in_builds import CONFIG, build
 
 ALL = Caller(reach=None)
@@ -128,23 +127,3 @@ async def test_indexes_share_models_and_nothing_of_their_callers(folder: Path) -
     finally:
         shutil.move(folder / ".acme", folder / "acme")
     await catalogue.close()
-
-
-async def test_a_damaged_snapshot_is_refused_and_the_others_are_served(folder: Path, tmp_path: Path) -> None:
-    shutil.copytree(folder, tmp_path / "all")
-    (damaged,) = (tmp_path / "all" / "acme" / "snapshots").glob("*/entities.parquet")
-    damaged.write_bytes(damaged.read_bytes()[:100])
-    catalogue = make_catalogue(catalogue_config(configured(catalogue=str(tmp_path / "all"))))
-    await catalogue.start()
-    try:
-        for _ in range(2):
-            with pytest.raises(IndexUnavailable, match="index acme cannot be opened") as caught:
-                async with catalogue.find("acme", ALL).lease(lambda: None):
-                    pass
-            assert str(tmp_path) not in str(caught.value)
-            async with catalogue.find("beta", ALL).lease(lambda: None) as engine:
-                answer = await catalogue.runner.run(engine.answer(QUESTION))
-            assert isinstance(answer, Answer)
-            assert "Betason" in answer.retrieval.context
-    finally:
-        await catalogue.close()

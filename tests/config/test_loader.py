@@ -10,9 +10,7 @@ from pydantic import BaseModel
 
 from hirag_dist.config.loader import REMOVED, RENAMED, LoadedConfig, load_config
 from hirag_dist.config.model import Config
-from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.errors import ConfigError
-from hirag_dist.llm.prompt_files import load_prompts
 
 SECRET = "sk-5ecret"
 
@@ -181,30 +179,6 @@ def test_a_file_that_is_not_there_or_not_text(tmp_path: Path) -> None:
 )
 def test_secrets_never_show_in_errors(load: Loader, text: str) -> None:
     assert SECRET not in load.fault(text.replace("KEY", SECRET), {"TOKEN": SECRET})
-
-
-def test_prompts_of_a_folder_replace_the_built_in_ones(tmp_path: Path) -> None:
-    assert load_prompts(None) == Prompts()
-    (tmp_path / "answer.md").write_text("\ufeffAnswer as a pirate.\n", encoding="utf-8")
-    (tmp_path / "extract-graph.examples.md").write_text("Example: …", encoding="utf-8")
-    (tmp_path / "notes.txt").write_text("not read", encoding="utf-8")
-    prompts = load_prompts(str(tmp_path))
-    assert prompts == Prompts({"answer": "Answer as a pirate."}, {"extract-graph": "Example: …"})
-
-
-@pytest.mark.parametrize(
-    ("name", "data", "said"),
-    [
-        ("anser.md", b"x", "no prompt is called 'anser'; there are: extract-graph"),
-        ("extract-graph.md", b"List the entities.", "must hold the placeholder {entity_types}"),
-        ("answer.md", b"\xff", "cannot read"),
-    ],
-)
-def test_a_prompt_file_that_cannot_be_used_is_said(tmp_path: Path, name: str, data: bytes, said: str) -> None:
-    (tmp_path / name).write_bytes(data)
-    with pytest.raises(ConfigError) as caught:
-        load_prompts(str(tmp_path))
-    assert said in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ def test_files_replace_the_prompts_that_they_name(tmp_path: Path) -> None:
     assert load_prompts(None) == Prompts()
     (tmp_path / f"{NAME}.md").write_text(f"\ufeffBe brief. {INSTRUCTIONS[NAME]}\n", encoding="utf-8")
     (tmp_path / f"{NAME}.examples.md").write_text("An example.\n", encoding="utf-8")
+    (tmp_path / "notes.txt").write_text("not read", encoding="utf-8")
     found = load_prompts(str(tmp_path))
     assert found == Prompts({NAME: f"Be brief. {INSTRUCTIONS[NAME]}".strip()}, {NAME: "An example."})
 
@@ -24,7 +25,8 @@ def test_files_replace_the_prompts_that_they_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("extractgraph.md", b"x", "no prompt is called 'extractgraph'"),
+        ("extractgraph.md", b"x", "no prompt is called 'extractgraph'; there are: extract-graph"),
+        (f"{NAME}.md", b"List the entities.", "must hold the placeholder {entity_types}"),
         (f"{NAME}.md", b"\xff", "cannot read"),
         (f"{NAME}.md", b" \n", "is empty"),
     ],

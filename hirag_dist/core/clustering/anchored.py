@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 from hirag_dist.core.arrays import compiled, finite_products
 from hirag_dist.core.clustering.partition_tree import largest_of_row
 from hirag_dist.core.groupby import bounds_of
+from hirag_dist.core.vectors import VectorParts, Vectors, parts_of, vector_of
 from hirag_dist.types import FloatMatrix, FloatVector, IntVector
 
 
-def group_sums(vectors: FloatMatrix, rows: IntVector, bounds: IntVector) -> FloatMatrix:
+def group_sums(vectors: Vectors, rows: IntVector, bounds: IntVector) -> FloatMatrix:
     """Return (n_groups, dim) float32 the sum of the rows of each group, added in their order.
 
     Args:
@@ -29,18 +30,18 @@ def group_sums(vectors: FloatMatrix, rows: IntVector, bounds: IntVector) -> Floa
         rows: (n_entries,) of all groups, one group after the other.
         bounds: (n_groups + 1,) where each begins in `rows`.
     """
-    sums: FloatMatrix = _group_sums(np.ascontiguousarray(vectors, np.float32), rows.astype(np.int64), bounds)
+    sums: FloatMatrix = _group_sums(parts_of(vectors), rows.astype(np.int64), bounds)
     return sums
 
 
 @compiled
-def _group_sums(vectors: FloatMatrix, rows: IntVector, bounds: IntVector) -> Any:
-    sums = np.zeros((len(bounds) - 1, vectors.shape[1]), np.float32)
+def _group_sums(vectors: VectorParts, rows: IntVector, bounds: IntVector) -> Any:
+    sums = np.zeros((len(bounds) - 1, vectors.stored.shape[1]), np.float32)
     for group in range(len(sums)):
         for at in range(bounds[group], bounds[group + 1]):
-            row = rows[at]
-            for dim in range(vectors.shape[1]):
-                sums[group, dim] += vectors[row, dim]
+            vector = vector_of(vectors, rows[at])
+            for dim in range(len(vector)):
+                sums[group, dim] += vector[dim]
     return sums
 
 
@@ -50,7 +51,7 @@ _COSINE_ROWS = 65_536
 
 
 def loose_clusters(
-    vectors: FloatMatrix, labels: IntVector, shadow: IntVector, n_clusters: int, max_loose: int | None = None
+    vectors: Vectors, labels: IntVector, shadow: IntVector, n_clusters: int, max_loose: int | None = None
 ) -> NDArray[np.bool_]:
     """Return the clusters to make again so that a layer is about as compact as one clustered from nothing.
 
@@ -80,7 +81,7 @@ def loose_clusters(
     return loose
 
 
-def row_cosines(vectors: FloatMatrix, labels: IntVector) -> FloatVector:
+def row_cosines(vectors: Vectors, labels: IntVector) -> FloatVector:
     """Return (n,) the cosine of each row and the mean of its cluster's rows.
 
     Args:
@@ -154,7 +155,7 @@ class PreviousClusters:
 
 
 def anchored_clusters(
-    vectors: FloatMatrix,
+    vectors: Vectors,
     before: PreviousClusters,
     moved: NDArray[np.bool_],
     hints: IntVector,
@@ -196,8 +197,8 @@ def anchored_clusters(
     joined, rest = _join(anchors, vectors, rest, hints, sizes, ~dissolved & (sizes > 0), max_size)
     fresh, homeless = _new_clusters(group, rest)
     nearest, homeless = _nearest(anchors, vectors, homeless, sizes, max_size)
-    parts_of = np.array_split(homeless, max(-(-len(homeless) // max_size), 1))
-    fresh += [(part, np.ones(len(part), np.float32)) for part in parts_of if len(part)]
+    groups = np.array_split(homeless, max(-(-len(homeless) // max_size), 1))
+    fresh += [(part, np.ones(len(part), np.float32)) for part in groups if len(part)]
     found = np.concatenate([joined, nearest])
     owners = np.concatenate(
         [clusters, found[:, 0], *(np.full(len(new[0]), before.n_clusters + at) for at, new in enumerate(fresh))]
@@ -219,7 +220,7 @@ class _Anchors:
     """Centroids of clusters, and the similarity from which each accepts a row."""
 
     def __init__(
-        self, vectors: FloatMatrix, clusters: IntVector, rows: IntVector, n_clusters: int, steady: NDArray[np.bool_]
+        self, vectors: Vectors, clusters: IntVector, rows: IntVector, n_clusters: int, steady: NDArray[np.bool_]
     ) -> None:
         self._vectors = vectors
         order = np.lexsort((rows, clusters))
@@ -255,7 +256,7 @@ def _quantiles(similarities: NDArray[np.float32], clusters: IntVector, n_cluster
 
 @finite_products
 def _candidates(
-    anchors: _Anchors, vectors: FloatMatrix, rows: IntVector, open_: NDArray[np.bool_]
+    anchors: _Anchors, vectors: Vectors, rows: IntVector, open_: NDArray[np.bool_]
 ) -> tuple[NDArray[np.float32], IntVector]:
     """Return (len(rows), k) similarities and clusters of the nearest clusters of each row, nearest first."""
     numbers = np.flatnonzero(open_)
@@ -280,7 +281,7 @@ def _candidates(
 
 def _join(
     anchors: _Anchors,
-    vectors: FloatMatrix,
+    vectors: Vectors,
     rows: IntVector,
     hints: IntVector,
     sizes: IntVector,
@@ -333,7 +334,7 @@ def _new_clusters(group: GroupRows, rows: IntVector) -> tuple[list[tuple[IntVect
 
 
 def _nearest(
-    anchors: _Anchors, vectors: FloatMatrix, rows: IntVector, sizes: IntVector, max_size: int
+    anchors: _Anchors, vectors: Vectors, rows: IntVector, sizes: IntVector, max_size: int
 ) -> tuple[NDArray[np.int64], IntVector]:
     """Return the (cluster, row) of rows and the nearest clusters with room, and the rows without one.
 

@@ -19,7 +19,8 @@ from hirag_dist.core.arrays import Steps, all_at_once, compiled
 from hirag_dist.core.graph.shortest_paths import entry_of
 from hirag_dist.core.retrieval.levels import CommunityIndex, filtered_product, keep_best, product
 from hirag_dist.core.retrieval.source_ranking import RelationProvenance
-from hirag_dist.types import AccessFilter, CsrGraph, FloatMatrix, IntVector
+from hirag_dist.core.vectors import VectorParts, Vectors, parts_of, vector_of
+from hirag_dist.types import AccessFilter, CsrGraph, IntVector
 
 _BLOCK = 4096  # members scored in a step
 _JOINED = 8  # relations a node that there is room for at first
@@ -42,7 +43,7 @@ class Parallel:
 def key_entities(
     index: CommunityIndex,
     communities: Sequence[int],
-    vectors: FloatMatrix,
+    vectors: Vectors,
     query: NDArray[np.float32],
     limit: int,
     access: AccessFilter | None = None,
@@ -54,7 +55,7 @@ def key_entities(
 def key_entity_steps(
     index: CommunityIndex,
     communities: Sequence[int],
-    vectors: FloatMatrix,
+    vectors: Vectors,
     query: NDArray[np.float32],
     limit: int,
     access: AccessFilter | None = None,
@@ -69,10 +70,8 @@ def key_entity_steps(
     chosen = np.asarray(communities, np.int64)
     counts = np.zeros(len(chosen), np.int64)
     best, scores = np.empty((len(chosen), limit), np.int64), np.empty((len(chosen), limit), np.float32)
-    position = np.array([0, -1], np.int64)
-    while _keep_best_members(
-        index.indptr, index.members, chosen, vectors, exact, access, best, scores, counts, position
-    ):
+    position, parts = np.array([0, -1], np.int64), parts_of(vectors)
+    while _keep_best_members(index.indptr, index.members, chosen, parts, exact, access, best, scores, counts, position):
         yield
     for count, rows, own in zip(counts.tolist(), best.tolist(), scores.tolist(), strict=True):
         for row, score in zip(rows[:count], own, strict=False):
@@ -85,7 +84,7 @@ def _keep_best_members(
     indptr: IntVector,
     members: NDArray[np.int32],
     communities: IntVector,
-    vectors: FloatMatrix,
+    vectors: VectorParts,
     query: NDArray[np.float64],
     access: AccessFilter | None,
     best: NDArray[np.int64],
@@ -194,7 +193,7 @@ Ranked = list[tuple[int, float]]
 
 def nearest_chunks(
     provenance: RelationProvenance,
-    chunk_vectors: FloatMatrix,
+    chunk_vectors: Vectors,
     rows: IntVector,
     query: NDArray[np.float32],
     visible_chunks: NDArray[np.bool_] | None = None,
@@ -210,14 +209,14 @@ def nearest_chunks(
     """
     mask = np.zeros(0, np.bool_) if visible_chunks is None else visible_chunks
     best = np.zeros(len(rows), np.float32)
-    _fill_nearest(provenance, chunk_vectors, rows, query.astype(np.float64), mask, best)
+    _fill_nearest(provenance, parts_of(chunk_vectors), rows, query.astype(np.float64), mask, best)
     return best
 
 
 @compiled
 def _fill_nearest(
     provenance: RelationProvenance,
-    vectors: FloatMatrix,
+    vectors: VectorParts,
     rows: IntVector,
     query: NDArray[np.float64],
     visible_chunks: NDArray[np.bool_],
@@ -228,7 +227,7 @@ def _fill_nearest(
         stated = False
         for entry in range(indptr[rows[at]], indptr[rows[at] + 1]):
             if len(visible_chunks) == 0 or visible_chunks[chunks[entry]]:
-                score = np.float32(product(vectors[chunks[entry]], query))
+                score = np.float32(product(vector_of(vectors, chunks[entry]), query))
                 best[at] = max(best[at], score) if stated else score
                 stated = True
 

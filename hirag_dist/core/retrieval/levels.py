@@ -15,22 +15,23 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.access import HIDDEN, PARTIAL, visible_rows, visible_scores
 from hirag_dist.core.arrays import compiled
-from hirag_dist.types import AccessFilter, FloatMatrix, IntVector
+from hirag_dist.core.vectors import VectorParts, Vectors, parts_of, products, vector_of
+from hirag_dist.types import AccessFilter, IntVector
 
 AT_ONCE = 20_000  # rows, some two milliseconds' product: a longer one runs in a thread
 _ROUNDING = 2.0**-23  # of a sum in float32, for each number, twice over
 SLACK = 16  # candidates beyond the limit that are scored exactly, so that near-ties at the end are decided there
 
 
-def exact_scores(vectors: FloatMatrix, rows: IntVector, query: NDArray[np.float32]) -> NDArray[np.float32]:
+def exact_scores(vectors: Vectors, rows: IntVector, query: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the similarity of some rows to the question, each by itself: (len(rows),)."""
     scores = np.empty(len(rows), np.float32)
-    _fill_scores(vectors, rows, query.astype(np.float64), scores)
+    _fill_scores(parts_of(vectors), rows, query.astype(np.float64), scores)
     return scores
 
 
 def nearest(
-    vectors: FloatMatrix,
+    vectors: Vectors,
     candidates: IntVector,
     query: NDArray[np.float32],
     limit: int,
@@ -54,7 +55,7 @@ def nearest(
 
 
 def nearest_of_all(
-    vectors: FloatMatrix, query: NDArray[np.float32], limit: int, end: int, access: AccessFilter | None = None
+    vectors: Vectors, query: NDArray[np.float32], limit: int, end: int, access: AccessFilter | None = None
 ) -> tuple[IntVector, NDArray[np.float32]]:
     """Return (rows, similarities) of the best among the first `end` rows, best first, ties by row (paper Eq. 12).
 
@@ -72,7 +73,8 @@ def nearest_of_all(
     if access is not None:
         rows = rows[visible_rows(access, rows)]
     if len(rows) > limit:
-        scores = np.nan_to_num(vectors[:end] @ query, copy=False, nan=-np.inf, posinf=np.inf, neginf=-np.inf)[rows]
+        scores = products(vectors, query, end)[rows]
+        scores = np.nan_to_num(scores, copy=False, nan=-np.inf, posinf=np.inf, neginf=-np.inf)
         if access is not None:  # the product of a partially visible row says nothing of its parts
             partial = access.entity_states[access.entity_patterns[rows]] == PARTIAL
             scores[partial] = np.inf
@@ -108,13 +110,13 @@ def product(row: NDArray[np.float32], query: NDArray[np.float64]) -> Any:
 
 
 @compiled
-def filtered_product(access: AccessFilter | None, vectors: FloatMatrix, row: int, query: NDArray[np.float64]) -> Any:
+def filtered_product(access: AccessFilter | None, vectors: VectorParts, row: int, query: NDArray[np.float64]) -> Any:
     """Return (visible, product with the question) of a row; the product of a partial row is that of its best part."""
     if access is None:
-        return True, product(vectors[row], query)
+        return True, product(vector_of(vectors, row), query)
     state = access.entity_states[access.entity_patterns[row]]
     if state != PARTIAL:
-        return state != HIDDEN, product(vectors[row], query)
+        return state != HIDDEN, product(vector_of(vectors, row), query)
     best = np.float32(-np.inf)
     at = np.searchsorted(access.part_entities, row)
     while at < len(access.part_entities) and access.part_entities[at] == row:
@@ -149,10 +151,10 @@ def keep_best(row: int, score: Any, rows: NDArray[np.int64], scores: NDArray[np.
 
 @compiled
 def _fill_scores(
-    vectors: FloatMatrix, rows: NDArray[np.int64], query: NDArray[np.float64], scores: NDArray[np.float32]
+    vectors: VectorParts, rows: NDArray[np.int64], query: NDArray[np.float64], scores: NDArray[np.float32]
 ) -> None:
     for at in range(len(rows)):
-        scores[at] = product(vectors[rows[at]], query)
+        scores[at] = product(vector_of(vectors, rows[at]), query)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from hirag_dist.core.retrieval.levels import AT_ONCE, nearest_of_all
 from hirag_dist.errors import ConfigError
 from hirag_dist.protocols import VectorIndex
 from hirag_dist.storage.snapshot.reader import Snapshot
-from hirag_dist.types import AccessFilter, FloatMatrix
+from hirag_dist.types import AccessFilter
 
 
 class MemoryVectors:
@@ -22,7 +22,7 @@ class MemoryVectors:
     name = "memory"
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self._vectors: FloatMatrix = snapshot.entity_vectors
+        self._vectors = snapshot.entity_vectors
         layers = snapshot.serving.array("entity_layers")
         self._ends = np.cumsum(np.bincount(layers)) if len(layers) else np.zeros(1, np.int64)
 

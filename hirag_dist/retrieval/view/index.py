@@ -24,6 +24,7 @@ from hirag_dist.core.retrieval.levels import RankedCommunity, exact_scores, near
 from hirag_dist.core.retrieval.lexical import VisibleChunks, best_chunks, visible_chunks
 from hirag_dist.core.text.normalize import shorten
 from hirag_dist.core.text.terms import terms
+from hirag_dist.core.vectors import parts_of
 from hirag_dist.storage.serving.mapped_files import MappedFiles, map_files
 from hirag_dist.storage.serving.mmap_files import as_bytes
 from hirag_dist.storage.serving.renderings import unpacked
@@ -102,7 +103,7 @@ class MappedIndex:
         """Return the bytes of all that is mapped, what questions read most first."""
         graph = self.graph
         arrays: list[NDArray[Any]] = [graph.indptr, graph.indices, graph.weights, graph.relation_rows]
-        arrays += [self.vectors, self.chunk_vectors]
+        arrays += [*parts_of(self.vectors), *parts_of(self.chunk_vectors)]
         return [*map(as_bytes, arrays), *self.files.serving.pages()]
 
     def named(self, rows: Collection[int]) -> Named:

@@ -20,11 +20,10 @@ from hirag_dist.core.access import Flags
 from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.retrieval.lexical import LexicalIndex
 from hirag_dist.core.row_changes import one_array
-from hirag_dist.errors import SnapshotCorrupt
 from hirag_dist.storage.serving.column_arrays import Batches, numbers, rows_of_column
-from hirag_dist.storage.serving.mmap_files import map_array
+from hirag_dist.storage.serving.mmap_files import ServingFiles, damaged, map_array
 from hirag_dist.storage.serving.renderings import Renderings
-from hirag_dist.storage.serving.text_columns import BATCH_ROWS
+from hirag_dist.storage.serving.text_columns import BATCH_ROWS, TextColumns
 from hirag_dist.types import IntVector
 
 Rows = NDArray[np.int32]  # of the base; −1 for a row that it does not have
@@ -57,13 +56,11 @@ _ROWS_OF: Final = {  # an array with a row for each row of a table
     "chunks": "chunk_renderings",
     "communities": "community_renderings",
 }
-_TEXTS: Final = {
-    "entities": ["entity_id", "name", "type", "description"],
-    "relations": ["relation_id", "description"],
-    "chunks": ["chunk_id", "text"],
-    "communities": ["community_id"],
-    "documents": ["title"],
-    "reports": ["title", "text"],
+_TEXTS: Final = ("entities", "relations", "chunks", "communities", "documents", "reports")
+_COLUMNS: Final = {  # columns of the texts of a row, its id aside
+    "entities": ["name", "type", "description"],
+    "relations": ["kind", "description"],
+    "chunks": ["document_id", "text"],
 }
 _MAX_SPREAD: Final = 8  # batches of the base that are compared with one batch
 _OTHER_NAME: Final = -2  # −1 is an unknown entity
@@ -85,18 +82,20 @@ class BaseFiles:
         arrays = [map_array(folder / f"{name}.npy") for name in LEXICAL_ARRAYS] if lexical else []
         self.lexical = LexicalIndex(*arrays) if arrays else None
         self._arrays = {name: map_array(folder / f"{name}.npy") for name in ARRAYS}
-        self._texts = {
-            table: _mapped_texts(folder / f"{table}.arrow", columns, self._n_rows(table))
-            for table, columns in _TEXTS.items()
-        }
+        files = ServingFiles(folder)
+        self._texts = {table: files.texts(f"{table}.arrow") for table in _TEXTS}
+        for table, name in _ROWS_OF.items():
+            n_rows, expected = self._texts[table].n_rows, len(self._arrays[name])
+            if n_rows != expected:
+                raise damaged(folder / f"{table}.arrow", f"expected {expected:,} rows, got {n_rows:,}")
 
-    def _n_rows(self, table: str) -> int | None:
-        name = _ROWS_OF.get(table)
-        return None if name is None else len(self._arrays[name])
-
-    def texts(self, table: str) -> pa.Table:
-        """Return the columns of texts of a table."""
+    def texts(self, table: str) -> TextColumns:
+        """Return the texts of a table."""
         return self._texts[table]
+
+    def ids(self, table: str) -> pa.ChunkedArray:
+        """Return the ids of the rows of a table."""
+        return self._texts[table].table([_IDS[table]]).column(0)
 
     def array(self, name: str) -> NDArray[Any]:
         """Return an array by its name."""
@@ -109,11 +108,11 @@ class BaseFiles:
 
     def rows(self, table: str, batches: Batches) -> Rows:
         """Return the base's row of each row of a table."""
-        return rows_of_column(batches, table, _IDS[table], self._texts[table][_IDS[table]])
+        return rows_of_column(batches, table, _IDS[table], self.ids(table))
 
     def report_rows(self, ids: pa.Array) -> Rows:
         """Return the row of the community of each report."""
-        return rows_of(pa.chunked_array([ids]), self._texts["communities"]["community_id"]).astype(np.int32)
+        return rows_of(pa.chunked_array([ids]), self.ids("communities")).astype(np.int32)
 
 
 class BaseValues:
@@ -127,18 +126,42 @@ class BaseValues:
         """
         self._base = base
         self._named_as: Rows | None = None  # base row of each entity that has the same name there
+        self._rows: dict[str, Rows] = {}
+        self._flags: dict[tuple[str, str], Flags] = {}
+
+    @property
+    def has_base(self) -> bool:
+        """Whether there are values of a base."""
+        return self._base is not None
+
+    def rows(self, batches: Batches, table: str) -> Rows:
+        """Return the base's row of each row of a table, −1 for one that it does not have; a copy."""
+        assert self._base is not None
+        if table not in self._rows:
+            self._rows[table] = self._base.rows(table, batches)
+        return self._rows[table].copy()
+
+    def unchanged(self, batches: Batches, table: str) -> Flags:
+        """Return whether the base has a row of the same id with the same texts: (n_rows,)."""
+        return self._same(batches, table, _COLUMNS[table])
+
+    def slots(self, table: str, rows: Rows) -> tuple[NDArray[np.int32], int]:
+        """Return (n,) slots of rows of the base, any slot at −1, and the number of rows in the base's first file."""
+        assert self._base is not None
+        texts = self._base.texts(table)
+        return (rows.copy() if texts.slots is None else texts.slots[rows]), texts.n_stored
 
     def entity_renderings(self, batches: Batches) -> Renderings:
         """Return (n_entities,) known renderings, −1 elsewhere."""
         layers = numbers(batches, "entities", "layer", np.int32)
         if self._base is None:
             return np.full(len(layers), -1, np.int32)
-        rows = self._base.rows("entities", batches)
+        rows = self.rows(batches, "entities")
         rows[self._base.values("entity_layers", rows) != layers] = -1
-        same = self._same(batches, "entities", ["name"], rows)
-        self._named_as = np.where(same, rows, _OTHER_NAME).astype(np.int32)
+        same = self._same(batches, "entities", ["name"])
+        self._named_as = np.where(same & (rows >= 0), rows, _OTHER_NAME).astype(np.int32)
         rows[~same] = -1
-        return self._taken("entity_renderings", rows, self._same(batches, "entities", ["type", "description"], rows))
+        return self._taken("entity_renderings", rows, self._same(batches, "entities", ["type", "description"]))
 
     def name_keys(self, n_entities: int) -> tuple[NDArray[np.uint64], NDArray[np.int8]]:
         """Return (n_entities,) keys of names, and whether each has one: 1, or 0, or −1 where it is not known.
@@ -163,10 +186,10 @@ class BaseValues:
         """
         if self._base is None or self._named_as is None:
             return np.full(len(ends), -1, np.int32)
-        rows = self._base.rows("relations", batches)
+        rows = self.rows(batches, "relations")
         now = np.append(self._named_as, np.int32(-1))[ends]
         rows[(now != self._base.values("relation_ends", rows)).any(axis=1)] = -1
-        return self._taken("relation_renderings", rows, self._same(batches, "relations", ["description"], rows))
+        return self._taken("relation_renderings", rows, self._same(batches, "relations", ["description"]))
 
     def chunk_renderings(self, batches: Batches, documents: NDArray[np.int32]) -> Renderings:
         """Return (n_chunks,) known renderings, −1 elsewhere.
@@ -177,20 +200,21 @@ class BaseValues:
         """
         if self._base is None:
             return np.full(len(documents), -1, np.int32)
-        rows = self._base.rows("chunks", batches)
+        rows = self.rows(batches, "chunks")
         spans = np.column_stack([numbers(batches, "chunks", name, np.int64) for name in ("start", "end")])
         rows[(spans != self._base.values("chunk_spans", rows)).any(axis=1)] = -1
         titles = pa.chunked_array([batch.column(0) for batch in batches("documents", ["title"])], pa.string())
-        before = _titles(self._base.texts("documents")["title"], self._base.values("chunk_documents", rows))
-        rows[~_equal(_titles(titles, documents), before)] = -1
-        return self._taken("chunk_renderings", rows, self._same(batches, "chunks", ["text"], rows))
+        before = self._base.texts("documents").table(["title"]).column(0)
+        same = _equal(_titles(titles, documents), _titles(before, self._base.values("chunk_documents", rows)))
+        rows[~same] = -1
+        return self._taken("chunk_renderings", rows, self._same(batches, "chunks", ["text"]))
 
     def lexical(self, batches: Batches) -> tuple[LexicalIndex | None, IntVector]:
         """Return the lexical index, and (n_chunks,) the row in it of each chunk with the same text, −1 elsewhere."""
         if self._base is None or self._base.lexical is None:
             return None, np.zeros(0, np.int64)
-        rows = self._base.rows("chunks", batches)
-        rows[~self._same(batches, "chunks", ["text"], rows)] = -1
+        rows = self.rows(batches, "chunks")
+        rows[~self._same(batches, "chunks", ["text"])] = -1
         return self._base.lexical, rows.astype(np.int64)
 
     def report_renderings(
@@ -209,38 +233,32 @@ class BaseValues:
         rows[self._base.values("community_levels", rows) != levels] = -1
         rows[self._base.values("community_ratings", rows) != ratings] = -1
         reports = np.where(rows >= 0, self._base.values("community_reports", rows), -1)
-        return self._taken("community_renderings", rows, _same_texts(texts, self._base.texts("reports"), reports))
+        same: Flags = np.logical_and.reduce(_same_texts(texts, self._base.texts("reports"), reports))
+        return self._taken("community_renderings", rows, same)
 
     def _taken(self, name: str, rows: Rows, same: Flags) -> Renderings:
         assert self._base is not None
         found: Renderings = np.where(same & (rows >= 0), self._base.values(name, rows), -1).astype(np.int32)
         return found
 
-    def _same(self, batches: Batches, table: str, columns: Sequence[str], rows: Rows) -> Flags:
-        """Return (n_rows,) whether the texts of a row are those of its row in the base; False at −1."""
+    def _same(self, batches: Batches, table: str, columns: Sequence[str]) -> Flags:
+        """Return (n_rows,) whether the base has a row of the same id with the same values in some columns of texts."""
         assert self._base is not None
-        before = self._base.texts(table)
-        found, first = [np.zeros(0, np.bool_)], 0
-        for batch in batches(table, columns):
-            found.append(_same_texts(batch, before, rows[first : first + batch.num_rows]))
-            first += batch.num_rows
-        return np.concatenate(found)
+        missing = [name for name in columns if (table, name) not in self._flags]
+        if missing:
+            before, rows = self._base.texts(table), self.rows(batches, table)
+            found, first = [np.zeros((len(missing), 0), np.bool_)], 0
+            for batch in batches(table, missing):
+                found.append(_same_texts(batch, before, rows[first : first + batch.num_rows]))
+                first += batch.num_rows
+            self._flags |= {(table, name): flags for name, flags in zip(missing, np.hstack(found), strict=True)}
+        same: Flags = np.logical_and.reduce([self._flags[table, name] for name in columns])
+        return same
 
 
-def _mapped_texts(path: Path, columns: Sequence[str], n_rows: int | None) -> pa.Table:
-    try:
-        with pa.memory_map(str(path)) as source:
-            table = pa.ipc.open_file(source).read_all().select(columns)
-    except (OSError, pa.ArrowException, KeyError) as error:
-        raise SnapshotCorrupt(f"{path} is damaged or gone: {error}; serve another snapshot") from error
-    if n_rows is not None and table.num_rows != n_rows:
-        raise SnapshotCorrupt(f"{path} has {table.num_rows:,} rows instead of {n_rows:,}; serve another snapshot")
-    return table
-
-
-def _same_texts(batch: pa.RecordBatch, before: pa.Table, rows: Rows) -> Flags:
-    """Return whether each row has the texts of its row in another table; False at −1."""
-    same = np.zeros(len(rows), np.bool_)
+def _same_texts(batch: pa.RecordBatch, before: TextColumns, rows: Rows) -> NDArray[np.bool_]:
+    """Return (n_columns, n_rows) whether each value is that of its row in other columns; False at −1."""
+    same = np.zeros((batch.num_columns, len(rows)), np.bool_)
     known = np.flatnonzero(rows >= 0)
     if not len(known):
         return same
@@ -248,14 +266,12 @@ def _same_texts(batch: pa.RecordBatch, before: pa.Table, rows: Rows) -> Flags:
     low, high = int(at.min()), int(at.max()) + 1
     if high - low > _MAX_SPREAD * BATCH_ROWS:
         return same  # the tables differ too much in their order
-    window = before.slice(low, high - low)
-    equal = np.ones(len(known), np.bool_)
-    for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        one, other = (part.cast(pa.large_string()) for part in (column, one_array(window[name])))
+    window = before.table(batch.schema.names, low, high)
+    for own, column, other in zip(same, batch.columns, window.columns, strict=True):
+        one, other = column.cast(pa.large_string()), one_array(other).cast(pa.large_string())
         one = one if len(known) == len(one) else one.take(pa.array(known))
         in_step = len(at) == len(other) and bool((np.diff(at) == 1).all())
-        equal &= _equal(one, other if in_step else other.take(pa.array(at - low)))
-    same[known] = equal
+        own[known] = _equal(one, other if in_step else other.take(pa.array(at - low)))
     return same
 
 

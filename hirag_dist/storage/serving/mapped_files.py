@@ -14,6 +14,7 @@ from hirag_dist.core.retrieval.entity_linking import NameIndex
 from hirag_dist.core.retrieval.levels import CommunityIndex
 from hirag_dist.core.retrieval.lexical import LexicalIndex
 from hirag_dist.core.retrieval.source_ranking import RelationProvenance
+from hirag_dist.core.vectors import Vectors
 from hirag_dist.storage import layout
 from hirag_dist.storage.metadata_files import MetadataFiles, map_metadata
 from hirag_dist.storage.serving import writer
@@ -24,7 +25,7 @@ from hirag_dist.storage.serving.places import MappedPlaces
 from hirag_dist.storage.serving.renderings import TOKENIZER, Renderings
 from hirag_dist.storage.serving.text_columns import TextColumns
 from hirag_dist.storage.snapshot.reader import Snapshot
-from hirag_dist.types import CsrGraph, FloatMatrix
+from hirag_dist.types import CsrGraph
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +44,8 @@ class MappedFiles:
     snapshot_id: str
     serving: ServingFiles
     graph: CsrGraph
-    vectors: FloatMatrix
-    chunk_vectors: FloatMatrix
+    vectors: Vectors
+    chunk_vectors: Vectors
     layers: NDArray[np.int32]
     ends: NDArray[np.int32]
     weights: NDArray[np.float64]

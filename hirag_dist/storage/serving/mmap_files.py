@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.errors import SnapshotCorrupt
+from hirag_dist.storage.layout import CHANGED, SLOTS, STORED
 from hirag_dist.storage.serving.checks import TEXT_ROWS, array_fault
 from hirag_dist.storage.serving.text_columns import MAX_READ_BYTES, TextColumns
 
@@ -81,8 +82,13 @@ class ServingFiles:
     def texts(self, name: str) -> TextColumns:
         """Return a file of texts by its name."""
         if name not in self._texts:
-            path = self._folder / name
-            self._texts[name] = texts = TextColumns(path)
+            path, slots = self._folder / name, SLOTS.get(Path(name).stem)
+            if slots is None or not self.has(slots):
+                texts = TextColumns(path)
+            else:
+                stored, changed = (self._folder / f"{part}{name}" for part in (STORED, CHANGED))
+                texts = TextColumns(stored, changed, self.array(slots))
+            self._texts[name] = texts
             expected = self.size(TEXT_ROWS[name]) if self._counts is not None and name in TEXT_ROWS else texts.n_rows
             if texts.n_rows != expected:
                 raise damaged(path, f"expected {expected} rows, got {texts.n_rows}")

@@ -1,7 +1,8 @@
 """Memory-mapped columns of text: any value by its row, without decoding the others.
 
 The file is uncompressed Arrow IPC: record batches of `BATCH_ROWS` rows, the last one shorter, strings only, without
-nulls. Values are read from the mapped buffers, without an Arrow object for each.
+nulls. Values are read from the mapped buffers, without an Arrow object for each. Rows may lie in two files: one that a
+former snapshot wrote, and one of the rows that changed since.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hirag_dist.core.arrays import compiled
+from hirag_dist.core.row_changes import one_piece
 from hirag_dist.errors import SnapshotCorrupt
 from hirag_dist.types import IntVector
 
@@ -26,35 +28,46 @@ MAX_READ_BYTES = 64 << 10  # of a file that is read, not mapped: a map takes a d
 
 
 class TextColumns:
-    """The columns of one file, mapped."""
+    """The columns of one file, or of two, mapped.
 
-    def __init__(self, path: Path) -> None:
-        """Map a file; no text is read.
+    Attributes:
+        n_rows: number of values of each column.
+        n_stored: rows of the first file.
+        schema: names and types of the columns.
+        slots: (n_rows,) where each value lies; None: in the first file, in order.
+    """
+
+    def __init__(self, path: Path, changed: Path | None = None, slots: NDArray[np.int32] | None = None) -> None:
+        """Map files; no text is read.
+
+        Args:
+            path: the file, of the rows that a former snapshot wrote where there is another.
+            changed: file of the changed rows.
+            slots: (n,) row of each value in the first file or, from its end on, in the second; None: the first file
+                has all rows in order.
 
         Raises:
-            SnapshotCorrupt: it is no such file.
+            SnapshotCorrupt: one is no such file.
         """
-        try:
-            small = path.stat().st_size <= MAX_READ_BYTES
-            self._map = pa.BufferReader(path.read_bytes()) if small else pa.memory_map(str(path))
-            reader = pa.ipc.open_file(self._map)
-            batches = [reader.get_batch(at) for at in range(reader.num_record_batches)]
-            self._map.seek(0)
-            whole = self._map.read_buffer()
-            _check(batches, whole)
-        except (OSError, ValueError, pa.ArrowException) as error:
-            raise SnapshotCorrupt(f"{path} is damaged: {error}; remove it or serve another snapshot") from error
+        batches, whole, schema = _mapped(path)
+        self.n_rows = self.n_stored = n_stored = sum(batch.num_rows for batch in batches)
+        self._skipped = BATCH_ROWS * len(batches) - n_stored  # positions behind the first file's last row
+        self.slots, self.schema = slots, schema
+        if changed is not None and slots is not None:
+            more, _, own_schema = _mapped(changed)
+            if not own_schema.equals(schema) or not _in_range(slots, n_stored + sum(batch.num_rows for batch in more)):
+                raise SnapshotCorrupt(f"{changed} does not belong to {path}: serve another snapshot")
+            batches, self.n_rows = batches + more, len(slots)
         self._batches = batches
-        self.n_rows = sum(batch.num_rows for batch in batches)
         self._columns: dict[str, list[tuple[memoryview, memoryview]]] = {
-            name: [_buffers(batch.column(at)) for batch in batches] for at, name in enumerate(reader.schema.names)
+            name: [_buffers(batch.column(at)) for batch in batches] for at, name in enumerate(schema.names)
         }
         self._bytes = np.frombuffer(whole, np.uint8)
         self._places = {  # of short texts: long ones take longer to copy than to decode one by one
             field.name: np.array([_places(batch.column(at), whole.address) for batch in batches], np.int64).reshape(
                 -1, 2
             )
-            for at, field in enumerate(reader.schema)
+            for at, field in enumerate(schema)
             if not pa.types.is_large_string(field.type)
         }
 
@@ -64,6 +77,8 @@ class TextColumns:
 
     def value(self, name: str, row: int) -> str:
         """Return one value."""
+        if self.slots is not None:
+            row = int(self._positions(self.slots[row]))
         offsets, data = self._columns[name][row // BATCH_ROWS]
         at = row % BATCH_ROWS
         return str(data[offsets[at] : offsets[at + 1]], "utf-8", "replace")
@@ -71,7 +86,11 @@ class TextColumns:
     def values(self, name: str, rows: Iterable[int]) -> list[str]:
         """Return the values of some rows, in their order."""
         rows = list(rows)
-        if len(rows) >= _MIN_JOINED and name in self._places:
+        is_joined = len(rows) >= _MIN_JOINED and name in self._places
+        if self.slots is not None:
+            rows = self._positions(self.slots[rows]).tolist() if rows else []
+            is_joined = is_joined and max(rows) < self.n_stored
+        if is_joined:
             found = self._joined(self._places[name], np.array(rows, np.int64))
             if len(found) == len(rows):
                 return found
@@ -86,6 +105,11 @@ class TextColumns:
             found.append(str(data[offsets[at] : offsets[at + 1]], "utf-8", "replace"))
         return found
 
+    def _positions(self, slots: NDArray[np.int32]) -> IntVector:
+        """Return positions in the batches of both files, each of `BATCH_ROWS` positions."""
+        positions: IntVector = slots + self._skipped * (slots >= self.n_stored).astype(np.int64)
+        return positions
+
     def _joined(self, places: IntVector, rows: IntVector) -> list[str]:
         """Return the values of some rows, decoded together and split; values with zero bytes make more of them."""
         taken = np.empty(_GUESSED_BYTES * len(rows), np.uint8)
@@ -95,19 +119,41 @@ class TextColumns:
             _join(self._bytes, places, rows, taken)
         return str(taken[: needed - 1].data, "utf-8", "replace").split("\0")
 
+    def table(self, names: Sequence[str], first: int = 0, last: int | None = None) -> pa.Table:
+        """Return some columns of rows from `first` to `last`, by default all; mapped where they lie in one file."""
+        last = self.n_rows if last is None else last
+        whole = pa.Table.from_batches(self._batches, self.schema).select(names)
+        if self.slots is None:
+            return whole.slice(first, last - first)
+        slots = self.slots[first:last]
+        pieces, order = [], []
+        for low, high in ((0, self.n_stored), (self.n_stored, whole.num_rows)):
+            rows = np.flatnonzero((slots >= low) & (slots < high))
+            order.append(rows)
+            if len(rows):
+                at = slots[rows]
+                near = one_piece(whole.slice(int(at.min()), int(at.max() - at.min()) + 1))
+                pieces.append(near.take(pa.array(at - at.min())))
+        back = np.empty(len(slots), np.int64)
+        back[np.concatenate(order)] = np.arange(len(slots))
+        taken = pa.concat_tables([whole.slice(0, 0), *pieces])
+        return one_piece(taken).take(pa.array(back))
+
     def batches(self, name: str) -> Iterator[tuple[NDArray[np.int64], NDArray[np.uint8]]]:
-        """Yield (offsets, bytes) of a column, a batch at a time: (n + 1,) for the n values of the batch, mapped."""
-        left = self.n_rows
-        for offsets, data in self._columns[name]:
-            count = min(left, BATCH_ROWS)
-            left -= count
-            yield np.asarray(offsets[: count + 1]).astype(np.int64, copy=False), np.frombuffer(data, np.uint8)
+        """Yield (offsets, bytes) of a column, a batch at a time: (n + 1,) for the n values of the batch."""
+        for first in range(0, self.n_rows, BATCH_ROWS):
+            last = min(first + BATCH_ROWS, self.n_rows)
+            for column in self.table([name], first, last).column(0).chunks:
+                offsets, data = _buffers(column)
+                own = np.asarray(offsets[column.offset : column.offset + len(column) + 1])
+                yield own.astype(np.int64, copy=False), np.frombuffer(data, np.uint8)
 
     def holding(self, name: str, text: str) -> IntVector:
         """Return the rows whose value has a text in it, in whatever case. All values are read."""
         flags = [pc.match_substring(batch.column(name), text, ignore_case=True) for batch in self._batches]
         found = [np.asarray(part.to_numpy(zero_copy_only=False), np.bool_) for part in flags]
-        return np.flatnonzero(np.concatenate([np.zeros(0, np.bool_), *found]))
+        held = np.concatenate([np.zeros(0, np.bool_), *found])
+        return np.flatnonzero(held if self.slots is None else held[self.slots])
 
     def equal_to(self, name: str, value: str) -> NDArray[np.bool_]:
         """Return, for each row, whether its value is the given one."""
@@ -119,6 +165,29 @@ class TextColumns:
             equal[at] = (data[offsets[at][:, None] + np.arange(len(wanted))] == wanted).all(axis=1)
             found.append(equal)
         return np.concatenate(found)
+
+
+def _in_range(slots: NDArray[np.int32], n_rows: int) -> bool:
+    return bool(slots.min(initial=0) >= 0 and slots.max(initial=-1) < n_rows)
+
+
+def _mapped(path: Path) -> tuple[list[pa.RecordBatch], pa.Buffer, pa.Schema]:
+    """Return the batches, the bytes and the schema of a file; no text is read.
+
+    Raises:
+        SnapshotCorrupt: it is no file of texts.
+    """
+    try:
+        small = path.stat().st_size <= MAX_READ_BYTES
+        source = pa.BufferReader(path.read_bytes()) if small else pa.memory_map(str(path))
+        reader = pa.ipc.open_file(source)
+        batches = [reader.get_batch(at) for at in range(reader.num_record_batches)]
+        source.seek(0)
+        whole = source.read_buffer()
+        _check(batches, whole)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise SnapshotCorrupt(f"{path} is damaged: {error}; remove it or serve another snapshot") from error
+    return batches, whole, reader.schema
 
 
 def _check(batches: Sequence[pa.RecordBatch], whole: pa.Buffer) -> None:

@@ -13,7 +13,8 @@ derived when it is opened (`storage.snapshot.cache`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -27,9 +28,9 @@ from hirag_dist.core.reports.material import report_text
 from hirag_dist.core.retrieval.entity_linking import name_keys, sorted_names
 from hirag_dist.core.retrieval.levels import invert
 from hirag_dist.storage.label_files import LABEL_SETS, LabelProvenanceTables, write_labels
-from hirag_dist.storage.layout import ALIASES
+from hirag_dist.storage.layout import ALIASES, CHANGED, SLOTS
 from hirag_dist.storage.metadata_files import write_metadata
-from hirag_dist.storage.serving.base_values import BaseFiles, BaseValues
+from hirag_dist.storage.serving.base_values import BaseValues
 from hirag_dist.storage.serving.claims import write_claims
 from hirag_dist.storage.serving.column_arrays import (
     Batches,
@@ -43,6 +44,7 @@ from hirag_dist.storage.serving.column_arrays import (
     rows_in_lists,
     rows_of_column,
 )
+from hirag_dist.storage.serving.kept_rows import KeptRows
 from hirag_dist.storage.serving.lexical import write_lexical
 from hirag_dist.storage.serving.places import write_places
 from hirag_dist.storage.serving.renderings import (
@@ -109,8 +111,9 @@ def write_serving(
     batches: Batches,
     n_entities: int,
     create: Create,
-    base: BaseFiles | None = None,
+    values: BaseValues | None = None,
     copied: Callable[[str, Sequence[str]], bool] = lambda name, parts: False,
+    kept: Mapping[str, KeptRows] = MappingProxyType({}),
 ) -> None:
     """Write every serving file.
 
@@ -122,18 +125,22 @@ def write_serving(
             nothing of an absent optional table.
         n_entities: rows of the table of entities.
         create: file name → that file, open for writing.
-        base: serving files of another snapshot, from which values of the same rows are taken; the files written are
-            the same without it.
+        values: of the rows that another snapshot has too; what is written is the same without them.
         copied: (file name, tables and arrays that it is derived from) → whether the file is there already.
+        kept: table → its rows that are there already.
     """
-    values = BaseValues(base)
+    values = values or BaseValues(None)
 
     def save(name: str, array: NDArray[Any]) -> None:
         with create(f"{name}.npy") as file:
             np.save(file, array, allow_pickle=False)
 
     for file_name, (table, schema) in _TEXTS.items():
-        if not copied(file_name, (table,)):
+        if table in kept:
+            save(SLOTS[table], kept[table].slots)
+            with create(f"{CHANGED}{file_name}") as file:
+                write_texts(file, schema, kept[table].written(batches(table, schema.names)))
+        elif not copied(file_name, (table,)):
             with create(file_name) as file:
                 write_texts(file, schema, batches(table, schema.names))
     chunk_ids = ids_of(batches, "chunks", "chunk_id")

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from hirag_dist.errors import SnapshotCorrupt, StoreError
 from hirag_dist.storage.file_locks import FileLock, lock_file
-from hirag_dist.storage.layout import CACHE, snapshot_path
+from hirag_dist.storage.layout import CACHE, STORED, snapshot_path
 from hirag_dist.storage.serving.mmap_files import map_array
 from hirag_dist.storage.serving.text_columns import BATCH_ROWS
 from hirag_dist.storage.serving.writer import FILES, SERVING, write_serving
@@ -96,17 +96,18 @@ class SnapshotCache:
 
     def published_serving(self) -> Path | None:
         """Return the folder of the serving files that were published with the snapshot, None where there are none."""
-        if not all(f"{SERVING}/{name}" in self._manifest.files for name in FILES):
-            return None
         published = [name for name in self._manifest.files if name.startswith(f"{SERVING}/")]
+        if not {*FILES} <= {name.removeprefix(f"{SERVING}/").removeprefix(STORED) for name in published}:
+            return None
         return [self.path(name) for name in published][-1].parent
 
     def _copy(self, name: str, entry: FileEntry, target: Path) -> None:
-        self._make_room(entry.bytes)
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = target.with_name(f"{_TEMPORARY}{target.name}-{uuid.uuid4().hex[:8]}")
         try:
-            self._store.fetch(f"{self._folder}/{name}", temporary)
+            if not self._link(name, entry, temporary):
+                self._make_room(entry.bytes)
+                self._store.fetch(f"{self._folder}/{name}", temporary)
             if not _is_whole(temporary, entry):
                 raise SnapshotCorrupt(
                     f"{self._store.uri}/{self._folder}/{name} was altered after it was published; build again or "
@@ -117,6 +118,23 @@ class SnapshotCache:
             raise _unwritable(target.parent, error) from error
         finally:
             temporary.unlink(missing_ok=True)
+
+    def _link(self, name: str, entry: FileEntry, target: Path) -> bool:
+        """Link the same file of another snapshot in the cache; return whether there is one.
+
+        Args:
+            entry: of the file.
+        """
+        cached = self._cached().parent
+        for other in [*cached.glob(f"*/{name}"), *cached.glob(f"*/{name.replace(STORED, '')}")]:
+            with suppress(OSError):  # another process removes a snapshot that was long unused
+                if entry.bytes > HASHED_BYTES and other.stat().st_size == entry.bytes:
+                    with other.open("rb") as file:
+                        same = hashlib.file_digest(file, "sha256").hexdigest() == entry.sha256
+                    if same:
+                        target.hardlink_to(other)
+                        return True
+        return False
 
     def _derive(self, n_entities: int, target: Path) -> None:
         started = time.perf_counter()
@@ -281,12 +299,14 @@ def _lock(folder: Path, *, wait: bool = True) -> FileLock | None:
 
 
 def _bytes_of(folder: Path) -> int:
-    """Return the total size of the files of a folder."""
-    total = 0
+    """Return the total size of the files of a folder; one with several names counts once."""
+    sizes = {}
     for path in folder.rglob("*"):
         with suppress(FileNotFoundError):  # removed meanwhile
-            total += path.lstat().st_size if not path.is_dir() else 0
-    return total
+            status = path.lstat()
+            if not path.is_dir():
+                sizes[status.st_ino] = status.st_size
+    return sum(sizes.values())
 
 
 def _sweep(used: Path, *, max_snapshots: int = _MAX_SNAPSHOTS, min_age_s: float = _MIN_AGE_S) -> None:

@@ -1,7 +1,8 @@
 """Files of a snapshot that is being written: encoded, or copied from a base that has the same content.
 
-A file is a function of the content that it holds, whatever the base: a table is written in row groups that depend on
-its rows only, not on how it lies in memory. So a copy is what would be written.
+A Parquet table is a function of its rows, whatever the base: it is written in row groups that depend on its rows only,
+not on how it lies in memory. So a copy is what would be written. Of texts and vectors the files depend on the base
+(`storage.serving.kept_rows`), and what is read from them does not.
 """
 
 from __future__ import annotations
@@ -21,10 +22,13 @@ from numpy.typing import NDArray
 
 from hirag_dist._version import __version__
 from hirag_dist.core.row_changes import one_piece
+from hirag_dist.core.vectors import SlottedVectors
 from hirag_dist.errors import HiragError
 from hirag_dist.storage.digest import HashingFile
-from hirag_dist.storage.layout import CONTENT_TABLES, OPTIONAL_CONTENT
-from hirag_dist.storage.serving.base_values import ARRAYS, LEXICAL_ARRAYS, BaseFiles
+from hirag_dist.storage.layout import CHANGED, CONTENT_TABLES, OPTIONAL_CONTENT, SLOTS, STORED, VECTORS
+from hirag_dist.storage.serving.base_values import ARRAYS, LEXICAL_ARRAYS, BaseFiles, BaseValues
+from hirag_dist.storage.serving.column_arrays import Batches
+from hirag_dist.storage.serving.kept_rows import KeptRows, kept_rows
 from hirag_dist.storage.serving.writer import SERVING
 from hirag_dist.storage.snapshot.manifest import FileEntry
 from hirag_dist.storage.snapshot.reader import Snapshot
@@ -35,6 +39,7 @@ _GROUP_BYTES: Final = 64 << 20  # of the content of a row group, about
 _DOCUMENT_BYTES: Final = 1 << 20  # the same of documents, whose texts are read one at a time
 _MAX_GROUPS: Final = 1024  # about; their descriptions are read with each document
 _MAX_GROUP_ROWS: Final = 1 << 18
+_BLOCK_ROWS: Final = 1 << 15  # rows of vectors that are written at a time
 _REPEATED: Final = ["kind", "type", "sources.list.element"]  # columns of few distinct values, for dictionaries
 _WHOLE: Final = frozenset((*CONTENT_TABLES, *OPTIONAL_CONTENT))  # tables whose digest covers every column
 
@@ -69,12 +74,36 @@ class SnapshotFiles:
             with self.create(file_name) as file:
                 write_parquet(table, file, _DOCUMENT_BYTES if name == "documents" else _GROUP_BYTES)
 
-    def array(self, name: str, array: NDArray[Any]) -> None:
-        """Write an array."""
-        file_name = f"{name}.npy"
-        if not self.copied(file_name, (name,)):
-            with self.create(file_name) as file:
-                np.save(file, array, allow_pickle=False)
+    def array(self, name: str, array: NDArray[Any] | SlottedVectors, kept: Mapping[str, KeptRows]) -> None:
+        """Write an array.
+
+        Args:
+            kept: table → its rows that are there already.
+        """
+        table = name.removeprefix("vectors/")
+        if name in VECTORS.values() and table in kept:
+            with self.create(f"vectors/{CHANGED}{table}.npy") as file:
+                np.save(file, array[np.flatnonzero(kept[table].changed)], allow_pickle=False)
+        elif not self.copied(f"{name}.npy", (name,)):
+            with self.create(f"{name}.npy") as file:
+                write_array(array, file)
+
+    def kept_rows(
+        self, values: BaseValues, batches: Batches, arrays: Mapping[str, NDArray[Any] | SlottedVectors]
+    ) -> dict[str, KeptRows]:
+        """Return the rows of tables that stay in files of the base; these files are copied."""
+        if self._base is None or not values.has_base:
+            return {}
+        found = {}
+        for table in SLOTS:
+            vectors = arrays.get(VECTORS.get(table, ""))
+            before = self._base.entity_vectors if table == "entities" else self._base.chunk_vectors
+            kept = kept_rows(values, batches, table, None if vectors is None else (vectors, before))
+            if kept is not None:
+                names = [(SERVING, f"{table}.arrow"), *([] if vectors is None else [("vectors", f"{table}.npy")])]
+                if all(self._stored(*name) for name in names):
+                    found[table] = kept
+        return found
 
     @contextmanager
     def create(self, name: str) -> Iterator[BinaryIO]:
@@ -98,7 +127,22 @@ class SnapshotFiles:
         before = self._base.manifest
         if any(self._content.get(part) is None or self._content[part] != before.content.get(part) for part in parts):
             return False
-        entry, target = before.files[name], f"{self._folder}/{name}"
+        return self._linked(name)
+
+    def _stored(self, folder: str, name: str) -> bool:
+        """Copy the file of rows that the base, or a snapshot before it, wrote."""
+        assert self._base is not None
+        target = f"{folder}/{STORED}{name}"
+        return self._linked(target if target in self._base.manifest.files else f"{folder}/{name}", target)
+
+    def _linked(self, name: str, new_name: str = "") -> bool:
+        """Copy a file of the base, unless it was altered or removed.
+
+        Args:
+            new_name: in the new snapshot; empty: the same.
+        """
+        assert self._base is not None
+        entry, target = self._base.manifest.files[name], f"{self._folder}/{new_name or name}"
         try:
             self._store.copy(f"{self._base.folder}/{name}", target, durable=False)
             is_local = self._store.local is not None  # an object store checks what it copies
@@ -109,7 +153,7 @@ class SnapshotFiles:
         except HiragError as error:
             logger.info("%s is written again: %s", name, error)
             return False
-        self.entries[name] = entry
+        self.entries[new_name or name] = entry
         return True
 
     def base_values(self) -> BaseFiles | None:
@@ -139,6 +183,17 @@ class SnapshotFiles:
         if not whole:
             logger.warning("%s of %s was altered; no value is taken from it", name, self._base.folder)
         return whole
+
+
+def write_array(array: NDArray[Any] | SlottedVectors, file: Any) -> None:
+    """Write an array as `numpy.save` does; of vectors in two matrices a block is in memory."""
+    if not isinstance(array, SlottedVectors):
+        np.save(file, array, allow_pickle=False)
+        return
+    header = {"descr": array.dtype.str, "fortran_order": False, "shape": array.shape}
+    np.lib.format.write_array_header_1_0(file, header)
+    for first in range(0, len(array), _BLOCK_ROWS):
+        file.write(array[first : first + _BLOCK_ROWS].data)
 
 
 def write_parquet(table: pa.Table, file: Any, group_bytes: int = _GROUP_BYTES) -> None:

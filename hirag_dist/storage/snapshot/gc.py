@@ -63,7 +63,8 @@ class ExpiredSnapshot:
 
     Attributes:
         retired_at: seconds since the epoch; None for an incomplete folder.
-        size_bytes: of its files, its late reports, and the files derived from it in the index's cache.
+        size_bytes: that its removal frees: of its files and of those derived from it in the index's cache. One that
+            several snapshots have counts for the last of them to be removed, not at all if one stays.
     """
 
     snapshot_id: str
@@ -129,8 +130,10 @@ def plan_gc(store: Store, rule: RetentionPolicy, now: float) -> GcPlan:
                 retired.append((at, snapshot_id))
     retired.sort()
     candidates = retired[: max(len(retired) - rule.keep, 0)]
-    old = [ExpiredSnapshot(name, at, _size(store, name)) for at, name in candidates if now - at >= rule.older_than_s]
-    expired = [*old, *(ExpiredSnapshot(name, None, _size(store, name)) for name in unfinished if name not in needed)]
+    due: list[tuple[float | None, str]] = [(at, name) for at, name in candidates if now - at >= rule.older_than_s]
+    due += [(None, name) for name in unfinished if name not in needed]
+    links: dict[int, int] = {}
+    expired = [ExpiredSnapshot(name, at, _size(store, name, links)) for at, name in due]
     removed = {snapshot.snapshot_id for snapshot in expired}
     orphans = tuple(name for name in sorted(store.names(CACHE)) if not name.startswith(".") and name not in names)
     return GcPlan(tuple(expired), tuple(name for name in names if name not in removed), orphans)
@@ -206,13 +209,19 @@ def _remove_derived(store: Store, snapshot_id: str) -> None:
     store.delete(f"{CACHE}/.{snapshot_id}.lock")
 
 
-def _size(store: Store, snapshot_id: str) -> int:
+def _size(store: Store, snapshot_id: str, links: dict[int, int]) -> int:
+    """Return the bytes that are free when a snapshot is removed after others.
+
+    Args:
+        links: inode of a local file → its names that are left when the others are removed; changed here.
+    """
     folders = (snapshot_path(snapshot_id), f"{CACHE}/{snapshot_id}")
-    return sum(_folder_size(store, folder) for folder in folders)
-
-
-def _folder_size(store: Store, folder: str) -> int:
-    files = store.entries(folder)
-    folders = (name for name in store.names(folder) if name not in files)
-    nested = sum(_folder_size(store, f"{folder}/{name}") for name in folders)
-    return nested + sum(entry.size for entry in files.values())
+    paths = [path for folder in folders for path in store.walk(folder)]
+    if store.local is None:
+        return sum(store.size(path) or 0 for path in paths)
+    freed = 0
+    for path in paths:
+        status = (store.local / path).stat()
+        links[status.st_ino] = links.get(status.st_ino, status.st_nlink) - 1
+        freed += status.st_size if links[status.st_ino] == 0 else 0
+    return freed

@@ -10,7 +10,7 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from hirag_dist.errors import SnapshotCorrupt, SnapshotTooNew
-from hirag_dist.storage.layout import FORMAT_VERSION
+from hirag_dist.storage.layout import FORMAT_VERSION, SLOTTED_VERSION
 
 MISSING_REPORTS_COUNT: Final = "missing_reports"  # among the counts of an index
 UPDATE: Final = "update"  # note: UpdateNote
@@ -148,9 +148,9 @@ def parse_manifest(data: bytes, where: str) -> Manifest:
     """
     try:
         loose = _Version.model_validate_json(data)
-        if loose.format_version > FORMAT_VERSION:
+        if loose.format_version > SLOTTED_VERSION:
             raise SnapshotTooNew(
-                f"{where} has format {loose.format_version}, this hirag_dist reads up to {FORMAT_VERSION}: upgrade it"
+                f"{where} has format {loose.format_version}, this hirag_dist reads up to {SLOTTED_VERSION}: upgrade it"
             )
         return Manifest.model_validate_json(data)
     except ValidationError as error:

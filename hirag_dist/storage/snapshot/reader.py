@@ -19,10 +19,12 @@ from numpy.typing import NDArray
 from hirag_dist import schemas
 from hirag_dist.core.graph.communities import membership
 from hirag_dist.core.text.normalize import count_noun
+from hirag_dist.core.vectors import SlottedVectors, Vectors
 from hirag_dist.errors import SnapshotCorrupt, SnapshotNotFound, StoreError
 from hirag_dist.storage.layout import (
     ALIASES,
     BUILD,
+    CHANGED,
     CLAIMS,
     CURRENT,
     DOCUMENT_METADATA,
@@ -37,19 +39,23 @@ from hirag_dist.storage.layout import (
     PLACES,
     RELATION_MENTIONS,
     REPORT_INPUTS,
+    SLOTS,
     STATEMENTS,
+    STORED,
     SUMMARIES,
     SUMMARY_SOURCES,
+    VECTORS,
     pointer_id,
     snapshot_path,
 )
 from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.serving.checks import array_fault
 from hirag_dist.storage.serving.mmap_files import ServingFiles, damaged, map_array
+from hirag_dist.storage.serving.writer import SERVING
 from hirag_dist.storage.snapshot.cache import HASHED_BYTES, SnapshotCache
 from hirag_dist.storage.snapshot.manifest import MISSING_REPORTS_COUNT, Manifest, parse_manifest
 from hirag_dist.storage.store import Store
-from hirag_dist.types import CsrGraph, FloatMatrix, IndexInfo
+from hirag_dist.types import CsrGraph, IndexInfo
 
 _SCHEMAS: dict[str, pa.Schema] = {
     "documents": schemas.DOCUMENTS,
@@ -79,7 +85,7 @@ _SCHEMAS: dict[str, pa.Schema] = {
 }
 logger = logging.getLogger(__name__)
 _PIECE_BYTES = 1 << 22
-_VECTORS = ("vectors/entities", "vectors/chunks", PARTS)
+_VECTORS = (*(f"vectors/{part}{table}" for part in ("", STORED, CHANGED) for table in VECTORS), PARTS)
 _THREADS = 2  # that hash files; on an object store each waits for its own
 _ADDED = {"documents": ("source_ids",)}  # list columns that the first snapshots lack: empty there
 
@@ -242,6 +248,16 @@ class Snapshot:
             raise damaged(f"{self.folder}/{name}.npy", fault)
         return array
 
+    def vectors(self, table: str) -> Vectors:
+        """Return (n_rows, dim) vectors of the rows of a table, `entities` or `chunks`, mapped and checked."""
+        if f"{SERVING}/{SLOTS[table]}.npy" not in self.manifest.files:
+            return self.array(f"vectors/{table}")
+        stored, changed = (self.array(f"vectors/{part}{table}") for part in (STORED, CHANGED))
+        slots = self.serving.array(SLOTS[table])
+        if slots.min(initial=0) < 0 or slots.max(initial=-1) >= len(stored) + len(changed):
+            raise damaged(f"{self.folder}/{SERVING}/{SLOTS[table]}.npy", "expected numbers of rows")
+        return SlottedVectors(stored, changed, slots)
+
     def _size(self, name: str) -> int:
         """Return the rows of a table, of an array or of a file of texts."""
         if name in self.manifest.counts:
@@ -273,14 +289,14 @@ class Snapshot:
         return CsrGraph(*(self.array(f"graph/{part}") for part in ("indptr", "indices", "weights", "relation_rows")))
 
     @cached_property
-    def entity_vectors(self) -> FloatMatrix:
+    def entity_vectors(self) -> Vectors:
         """(n_entities, dim)."""
-        return self.array("vectors/entities")
+        return self.vectors("entities")
 
     @cached_property
-    def chunk_vectors(self) -> FloatMatrix:
+    def chunk_vectors(self) -> Vectors:
         """(n_chunks, dim)."""
-        return self.array("vectors/chunks")
+        return self.vectors("chunks")
 
     @cached_property
     def has_labels(self) -> bool:

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,18 +16,26 @@ from numpy.typing import NDArray
 
 from hirag_dist._version import __version__
 from hirag_dist.core.row_changes import one_piece
+from hirag_dist.core.vectors import SlottedVectors
 from hirag_dist.errors import IndexBusy, SnapshotCorrupt
 from hirag_dist.storage.digest import table_digest
 from hirag_dist.storage.layout import (
+    CHANGED,
     CONTENT_TABLES,
     CURRENT,
     DROPPED,
     FORMAT_VERSION,
     MANIFEST,
     OPTIONAL_CONTENT,
+    SLOTS,
+    SLOTTED_VERSION,
+    STORED,
+    VECTORS,
     snapshot_path,
 )
-from hirag_dist.storage.serving.text_columns import BATCH_ROWS
+from hirag_dist.storage.serving.base_values import BaseValues
+from hirag_dist.storage.serving.kept_rows import KeptRows
+from hirag_dist.storage.serving.text_columns import BATCH_ROWS, write_texts
 from hirag_dist.storage.serving.writer import SERVING, write_serving
 from hirag_dist.storage.snapshot.files import SnapshotFiles
 from hirag_dist.storage.snapshot.history import record_current
@@ -36,18 +45,22 @@ from hirag_dist.storage.store import Store
 
 logger = logging.getLogger(__name__)
 _THREADS = 2  # files written at the same time; each has a piece of a table in memory
+_KINDS = ((SERVING, "arrow"), ("vectors", "npy"))
+_DIGEST_ROWS = 1 << 15  # rows of an array that are hashed at a time
+Array = NDArray[Any] | SlottedVectors
 
 
 def write_snapshot(
     store: Store,
     tables: Mapping[str, pa.Table],
-    arrays: Mapping[str, NDArray[Any]],
+    arrays: Mapping[str, Array],
     *,
     embedder: str,
     complete: bool,
     build: Mapping[str, Any],
     notes: Mapping[str, Any],
     base: Snapshot | None = None,
+    keeps_rows: bool = True,
 ) -> Manifest:
     """Write a snapshot and return its manifest; an existing one with the same id is left unchanged if it is whole.
 
@@ -57,8 +70,10 @@ def write_snapshot(
         tables: every table of `layout.TABLES`, and the optional ones that apply: `dropped` for accepted losses,
             `aliases` for resolved names, `claims`, and `layout.LABEL_TABLES` for documents with labels.
         arrays: path without ending ("graph/indptr", "vectors/entities") → array.
-        base: a snapshot of the same index, which saves work where its content is the same; the files written are the
-            same without it.
+        base: a snapshot of the same index, which saves work where its content is the same; what is read from the
+            files is the same without it.
+        keeps_rows: whether texts and vectors may stay in files of the base, beside others that the new snapshot does
+            not have. False where a document was removed: no trace of it may be left.
     """
     with ThreadPoolExecutor(_THREADS) as pool:
         content = _digests(pool, tables, arrays)
@@ -69,10 +84,12 @@ def write_snapshot(
         if existing is not None:
             return existing
         files = SnapshotFiles(store, folder, content, base)
-        _write_files(pool, files, tables, arrays)
+        values = BaseValues(files.base_values())
+        kept = files.kept_rows(values, partial(_batches, tables), arrays) if keeps_rows else {}
+        _write_files(pool, files, tables, arrays, values, kept)
     files.sync()  # before the manifest, which vouches for them
     manifest = Manifest(
-        format_version=FORMAT_VERSION,
+        format_version=SLOTTED_VERSION if kept else FORMAT_VERSION,
         snapshot_id=snapshot_id,
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         hirag_dist=__version__,
@@ -87,6 +104,42 @@ def write_snapshot(
     )
     store.write_bytes(f"{folder}/{MANIFEST}", manifest.model_dump_json(indent=1).encode())
     return manifest
+
+
+def write_whole(store: Store, snapshot_id: str) -> list[str]:
+    """Give a snapshot files of its own in the place of those with rows that are not part of it.
+
+    The new files have other names than the former ones, and the manifest names them from one moment to the next: a kill
+    leaves the snapshot whole, and what has mapped former files keeps them.
+
+    Returns:
+        The names of the files that were removed; none where the snapshot has no such files.
+    """
+    snapshot = open_snapshot(store, snapshot_id)
+    manifest = snapshot.manifest
+    if manifest.format_version != SLOTTED_VERSION:
+        return []
+    files = SnapshotFiles(store, snapshot.folder, {}, None)
+    gone: set[str] = set()
+    for table, slots in SLOTS.items():
+        if f"{SERVING}/{slots}.npy" not in manifest.files:
+            continue
+        names = {f"{folder}/{part}{table}.{kind}" for folder, kind in _KINDS for part in (STORED, CHANGED)}
+        gone |= {f"{SERVING}/{slots}.npy", *names} & manifest.files.keys()
+        texts = snapshot.serving.texts(f"{table}.arrow")
+        blocks = (texts.table(texts.schema.names, at, at + BATCH_ROWS) for at in range(0, texts.n_rows, BATCH_ROWS))
+        with files.create(f"{SERVING}/{table}.arrow") as file:
+            write_texts(file, texts.schema, (batch for block in blocks for batch in block.to_batches()))
+        if table in VECTORS:
+            files.array(VECTORS[table], snapshot.vectors(table), {})
+    files.sync()
+    entries = {name: entry for name, entry in manifest.files.items() if name not in gone} | files.entries
+    changes = {"format_version": FORMAT_VERSION, "files": {name: entries[name] for name in sorted(entries)}}
+    data = manifest.model_copy(update=changes).model_dump_json(indent=1).encode()
+    store.write_bytes(f"{snapshot.folder}/{MANIFEST}", data)
+    for name in sorted(gone):
+        store.delete(f"{snapshot.folder}/{name}")
+    return sorted(gone)
 
 
 def _whole(store: Store, snapshot_id: str) -> Manifest | None:
@@ -120,15 +173,14 @@ def make_current(store: Store, snapshot_id: str, before: CurrentPointer | None =
     record_current(store, made=True)
 
 
-def _batches(table: pa.Table | None, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _batches(tables: Mapping[str, pa.Table], name: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    table = tables.get(name)
     if table is not None:
         for first in range(0, table.num_rows, BATCH_ROWS):
             yield from one_piece(table.select(columns).slice(first, BATCH_ROWS)).to_batches()
 
 
-def _digests(
-    pool: ThreadPoolExecutor, tables: Mapping[str, pa.Table], arrays: Mapping[str, NDArray[Any]]
-) -> dict[str, str]:
+def _digests(pool: ThreadPoolExecutor, tables: Mapping[str, pa.Table], arrays: Mapping[str, Array]) -> dict[str, str]:
     """Return the digest of each table and array that is content."""
     whole = [*CONTENT_TABLES, *(name for name in OPTIONAL_CONTENT if name in tables)]
     letters = [name for name in ("rejects", DROPPED) if name in tables]  # missing units are content too
@@ -143,11 +195,22 @@ def _write_files(
     pool: ThreadPoolExecutor,
     files: SnapshotFiles,
     tables: Mapping[str, pa.Table],
-    arrays: Mapping[str, NDArray[Any]],
+    arrays: Mapping[str, Array],
+    values: BaseValues,
+    kept: Mapping[str, KeptRows],
 ) -> None:
     """Write all files but the manifest, several at a time."""
-    jobs = [pool.submit(_write_serving, files, tables, arrays)]
-    jobs += [pool.submit(files.array, name, array) for name, array in arrays.items()]
+    serving = partial(
+        write_serving,
+        partial(_batches, tables),
+        len(arrays["vectors/entities"]),
+        lambda name: files.create(f"{SERVING}/{name}"),
+        values,
+        lambda name, parts: files.copied(f"{SERVING}/{name}", parts),
+        kept,
+    )
+    jobs = [pool.submit(serving)]
+    jobs += [pool.submit(files.array, name, array, kept) for name, array in arrays.items()]
     jobs += [pool.submit(files.table, name, table) for name, table in tables.items()]
     try:
         for job in as_completed(jobs):
@@ -157,17 +220,8 @@ def _write_files(
         raise
 
 
-def _write_serving(files: SnapshotFiles, tables: Mapping[str, pa.Table], arrays: Mapping[str, NDArray[Any]]) -> None:
-    write_serving(
-        lambda name, columns: _batches(tables.get(name), columns),
-        len(arrays["vectors/entities"]),
-        lambda name: files.create(f"{SERVING}/{name}"),
-        base=files.base_values(),
-        copied=lambda name, parts: files.copied(f"{SERVING}/{name}", parts),
-    )
-
-
-def _array_digest(array: NDArray[Any]) -> str:
+def _array_digest(array: Array) -> str:
     digest = hashlib.sha256(f"{array.dtype.str}{array.shape}".encode())
-    digest.update(np.ascontiguousarray(array).data)
+    for first in range(0, len(array), _DIGEST_ROWS):
+        digest.update(np.ascontiguousarray(array[first : first + _DIGEST_ROWS]).data)
     return digest.hexdigest()

@@ -14,7 +14,7 @@ import pytest
 
 from hirag_dist import schemas
 from hirag_dist.errors import SnapshotCorrupt
-from hirag_dist.storage.serving.base_values import BaseFiles
+from hirag_dist.storage.serving.base_values import BaseFiles, BaseValues
 from hirag_dist.storage.serving.writer import write_serving
 from hirag_dist.storage.store import Store
 from tests.storage.serving.test_writer import random_tables
@@ -28,7 +28,7 @@ def written(folder: Path, tables: dict[str, pa.Table], base: Path | None = None)
             yield from tables[name].select(columns).to_batches(max_chunksize=3)
 
     files = None if base is None else BaseFiles(base, lexical=True)
-    write_serving(batches, tables["entities"].num_rows, Store(str(folder)).create, base=files)
+    write_serving(batches, tables["entities"].num_rows, Store(str(folder)).create, values=BaseValues(files))
     return folder
 
 

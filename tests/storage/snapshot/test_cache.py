@@ -19,6 +19,7 @@ from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.storage.layout import snapshot_path
 from hirag_dist.storage.serving.base_values import LEXICAL_ARRAYS
 from hirag_dist.storage.serving.writer import FILES, SERVING
+from hirag_dist.storage.snapshot import cache
 from hirag_dist.storage.snapshot.cache import SnapshotCache, user_cache
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.store import Store
@@ -167,6 +168,33 @@ def test_files_of_an_object_store_are_copied_once_and_mapped(remote: Store, tmp_
     again = Snapshot(remote, snapshot.manifest, str(tmp_path / "cache"))
     assert names(again) == NAMES
     assert MappedIndex.open(again).graph.indices.tolist() == snapshot.graph.indices.tolist()
+
+
+def test_a_file_that_the_snapshot_before_has_too_is_linked(
+    remote: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache, "HASHED_BYTES", 10)
+    before = open_snapshot(remote).manifest
+    after = before.model_copy(update={"snapshot_id": "after"})
+    names(Snapshot(remote, before, str(tmp_path)))
+    first, second = (tmp_path.glob(f"*/{manifest.snapshot_id}") for manifest in (before, after))
+    (folder,) = first
+    (folder / "graph/indices.npy").write_bytes(b"altered")
+    fs.copy_files(
+        f"{remote.root}/{snapshot_path(before.snapshot_id)}",
+        f"{remote.root}/{snapshot_path('after')}",
+        remote._fs,
+        remote._fs,
+    )
+    for name in (f"{SERVING}/entities.arrow", "vectors/entities.npy"):
+        remote.delete(f"{snapshot_path('after')}/{name}")  # it need not be read
+    opened = Snapshot(remote, after, str(tmp_path))
+    assert names(opened) == NAMES
+    assert MappedIndex.open(opened).graph.indices.tolist() == open_snapshot(remote).graph.indices.tolist()
+    (other,) = second
+    for name, is_same in ((f"{SERVING}/entities.arrow", True), ("graph/indices.npy", False)):
+        assert (folder / name).samefile(other / name) == is_same
+    assert cache._bytes_of(tmp_path) < _held(tmp_path)
 
 
 def test_a_copy_that_was_altered_is_made_again(remote: Store, tmp_path: Path) -> None:

@@ -17,10 +17,11 @@ from pyarrow import fs
 
 from hirag_dist import schemas
 from hirag_dist.errors import SnapshotNotFound, StoreError
+from hirag_dist.storage.serving import kept_rows
 from hirag_dist.storage.snapshot.files import SnapshotFiles, write_parquet
 from hirag_dist.storage.snapshot.manifest import Manifest
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
-from hirag_dist.storage.snapshot.writer import write_snapshot
+from hirag_dist.storage.snapshot.writer import write_snapshot, write_whole
 from hirag_dist.storage.store import Store
 from tests.storage import snapshots
 
@@ -94,10 +95,10 @@ def test_a_failure_in_one_file_leaves_no_manifest(store: Store, monkeypatch: pyt
     base = open_snapshot(store, write(store, "").snapshot_id)
     written = SnapshotFiles.array
 
-    def full(self: SnapshotFiles, name: str, array: Any) -> None:
+    def full(self: SnapshotFiles, name: str, array: Any, kept: Any) -> None:
         if name == "vectors/chunks":
             raise StoreError("the disk is full")
-        written(self, name, array)
+        written(self, name, array, kept)
 
     with monkeypatch.context() as patch:
         patch.setattr(SnapshotFiles, "array", full)
@@ -145,3 +146,91 @@ def test_a_table_has_the_same_bytes_however_it_lies_in_memory(tmp_path: Path) ->
     assert pq.read_table(tmp_path / "pieces").equals(whole)
     write_parquet(whole.slice(0, 0), str(tmp_path / "none"))
     assert pq.read_table(tmp_path / "none").equals(whole.schema.empty_table())
+
+
+def large(seed: int, n_rows: int = 60) -> tuple[dict[str, pa.Table], dict[str, Any]]:
+    """Tables and arrays of a snapshot; those of another seed differ in a few rows."""
+    draw, rng = random.Random(seed), np.random.default_rng(seed)
+    tables, arrays = contents("")
+    numbers = sorted({*range(n_rows), *(draw.randrange(n_rows, 2 * n_rows) for _ in range(3))} - {draw.randrange(60)})
+    other = {draw.choice(numbers) for _ in range(3)}
+    texts = {number: f"text {number}" + (f" of {seed}" if number in other else "") for number in numbers}
+    entity, relation = tables["entities"].to_pylist()[0], tables["relations"].to_pylist()[0]
+    entities = [entity | {"entity_id": f"{number:024}", "description": texts[number]} for number in numbers]
+    ends = {"source_id": entities[0]["entity_id"], "target_id": entities[1]["entity_id"]}
+    relations = [relation | ends | {"relation_id": f"{number:024}", "description": texts[number]} for number in numbers]
+    vectors = np.random.default_rng(0).standard_normal((2 * n_rows, 4)).astype(np.float32)
+    vectors[rng.integers(2 * n_rows)] += 1
+    tables["entities"] = pa.Table.from_pylist(entities, schemas.ENTITIES)
+    tables["relations"] = pa.Table.from_pylist(relations, schemas.RELATIONS)
+    return tables, arrays | {"graph/indptr": np.zeros(len(numbers) + 1, np.int64), "vectors/entities": vectors[numbers]}
+
+
+def write_large(store: Store, seed: int, base: Snapshot | None = None, **options: Any) -> Snapshot:
+    manifest = write_snapshot(
+        store, *large(seed), embedder="e", complete=True, build={}, notes={}, base=base, **options
+    )
+    return open_snapshot(store, manifest.snapshot_id, full_check=True)
+
+
+def readings(snapshot: Snapshot) -> list[Any]:
+    """What readers get of texts and vectors."""
+    columns = {"entities": "description", "relations": "description", "chunks": "text"}
+    texts = [(snapshot.serving.texts(f"{table}.arrow"), name) for table, name in columns.items()]
+    values = [own.values(name, range(own.n_rows)) for own, name in texts]
+    return [*values, *(np.asarray(matrix).tolist() for matrix in (snapshot.entity_vectors, snapshot.chunk_vectors))]
+
+
+def test_rows_that_did_not_change_stay_in_files_of_the_base(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_rows, "MIN_ROWS", 50)
+    monkeypatch.setattr(kept_rows, "MAX_CHANGED", 1.0)
+    monkeypatch.setattr(kept_rows, "MAX_UNUSED", 1.0)
+    before = first = write_large(store, 0)
+    for seed in range(1, 5):
+        now = write_large(store, seed, before)
+        alone = write_large(Store(str(tmp_path / f"{seed}")), seed)
+        assert now.manifest.snapshot_id == alone.manifest.snapshot_id
+        assert (now.manifest.format_version, alone.manifest.format_version) == (2, 1)
+        assert readings(now) == readings(alone)
+        for folder, name in (
+            ("serving-2", "entities.arrow"),
+            ("serving-2", "relations.arrow"),
+            ("vectors", "entities.npy"),
+        ):
+            stored = inode(store, now.manifest.snapshot_id, f"{folder}/stored_{name}")
+            assert stored == inode(store, first.manifest.snapshot_id, f"{folder}/{name}")
+        before = now
+    store.delete(first.folder)
+    assert readings(open_snapshot(store, before.manifest.snapshot_id, full_check=True)) == readings(alone)
+    former = [*before.manifest.files]
+    gone = write_whole(store, before.manifest.snapshot_id)
+    own = open_snapshot(store, before.manifest.snapshot_id, full_check=True)
+    assert (readings(own), own.manifest.format_version) == (readings(alone), 1)
+    assert dict(own.manifest.files) == dict(alone.manifest.files)
+    assert {*former} - {*own.manifest.files} == {*gone}
+    assert not any(store.exists(f"{own.folder}/{name}") for name in gone)
+    assert write_whole(store, before.manifest.snapshot_id) == []
+    whole = write_large(store, 9, before, keeps_rows=False)
+    assert whole.manifest.format_version == 1
+    assert readings(whole) == readings(write_large(Store(str(tmp_path / "9")), 9))
+
+
+@pytest.mark.parametrize(
+    "name", ["serving-2/stored_entities.arrow", "vectors/stored_entities.npy", "serving-2/changed_entities.arrow"]
+)
+def test_an_altered_file_of_the_base_is_not_kept(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(kept_rows, "MIN_ROWS", 50)
+    monkeypatch.setattr(kept_rows, "MAX_CHANGED", 1.0)
+    monkeypatch.setattr(kept_rows, "MAX_UNUSED", 1.0)
+    base = write_large(store, 1, write_large(store, 0))
+    file = Path(store.root) / base.folder / name
+    data = bytearray(file.read_bytes())
+    data[-20 if name.endswith("npy") else data.rindex(b"text 5")] ^= 1
+    os.unlink(file)
+    file.write_bytes(data)
+    now = write_large(store, 2, base)
+    assert readings(now) == readings(write_large(Store(str(tmp_path / "alone")), 2))

@@ -144,3 +144,14 @@ def test_one_that_goes_live_meanwhile_stays(store: Store, ids: list[str]) -> Non
         carry_out(store, plan, shelf)
     assert open_snapshot(store, full_check=True).manifest.snapshot_id == ids[0]
     assert shelf.names
+
+
+def test_a_file_that_snapshots_share_is_freed_with_the_last_of_them(store: Store, ids: list[str]) -> None:
+    folders = [Path(store.root) / snapshot_path(own) for own in ids]
+    sizes = [sum(file.stat().st_size for file in folder.rglob("*.*")) for folder in folders]
+    for name, last in (("shared-1", 3), ("shared-2", 5)):  # by the first three, and by all
+        (folders[0] / name).write_bytes(b"0" * 1000)
+        for folder in folders[1:last]:
+            os.link(folders[0] / name, folder / name)
+    plan = plan_gc(store, RetentionPolicy(keep=0, older_than_s=0), BEGIN + 9 * DAY)
+    assert [one.size_bytes for one in plan.snapshots] == [sizes[0], sizes[1], sizes[2] + 1000, sizes[3]]

@@ -25,6 +25,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from hirag_dist.core.vectors import by_row
 from hirag_dist.retrieval.vector_index.milvus.labels import PART, PATTERN, TENANT, TENANT_BYTES, LabelledRows
 from hirag_dist.retrieval.vector_index.milvus.row_keys import (
     KeyedRows,
@@ -151,7 +152,7 @@ class SnapshotRows(KeyedRows):
         tenants = None if labelled is None else labelled.tenants()
         if tenants is not None:
             self._columns.append(np.array(tenants, object))
-        vectors = np.concatenate([hashes_of_vectors(part) for part in self._vectors])
+        vectors = np.concatenate([by_row(part, hashes_of_vectors) for part in self._vectors])
         super().__init__(combined_keys([hashed, vectors, *columns]))
 
     def records(self, rows: IntVector) -> list[dict[str, Any]]:

@@ -1,0 +1,163 @@
+"""Vectors in two matrices: the rows that a former snapshot wrote, and those that changed since."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hirag_dist.core.arrays import compiled, finite_products, read_only
+from hirag_dist.types import FloatMatrix, IntVector
+
+
+class VectorParts(NamedTuple):
+    """Vectors as compiled code reads them, by `vector_of`.
+
+    Attributes:
+        stored: (n_stored, dim).
+        changed: (n_changed, dim).
+        slots: (n,) row of each vector in `stored` or, from `n_stored` on, in `changed`; empty where the vectors are
+            the rows of `stored`.
+    """
+
+    stored: FloatMatrix
+    changed: FloatMatrix
+    slots: NDArray[np.int32]
+
+
+class SlottedVectors:
+    """(n, dim) vectors that lie in two mapped matrices, with the part of an array's interface that readers use."""
+
+    ndim = 2
+
+    def __init__(self, stored: FloatMatrix, changed: FloatMatrix, slots: NDArray[np.int32]) -> None:
+        """Put matrices together; nothing is copied.
+
+        Args:
+            stored, changed, slots: see `VectorParts`.
+        """
+        self.parts = VectorParts(read_only(stored), read_only(changed), read_only(slots))
+        self.shape = (len(slots), stored.shape[1])
+        self.dtype = stored.dtype
+
+    def __len__(self) -> int:
+        """Number of vectors."""
+        return self.shape[0]
+
+    def __getitem__(self, rows: Any) -> FloatMatrix:
+        """Return a copy of some vectors, by a row, a slice or an array of rows."""
+        slots = self.parts.slots[rows]
+        if np.ndim(slots) == 0:
+            one: FloatMatrix = self[np.array([rows])][0]
+            return one
+        found = np.empty((len(slots), self.shape[1]), self.dtype)
+        n_stored = len(self.parts.stored)
+        is_stored = slots < n_stored
+        found[is_stored] = self.parts.stored[slots[is_stored]]
+        found[~is_stored] = self.parts.changed[slots[~is_stored] - n_stored]
+        return found
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """Return all vectors in memory."""
+        return self[:].astype(dtype or self.dtype, copy=False)
+
+
+Vectors = FloatMatrix | SlottedVectors
+
+
+def taken(vectors: Vectors, rows: IntVector) -> SlottedVectors:
+    """Return some of the vectors, in the order of `rows`; nothing is copied but slots."""
+    stored, changed, slots = parts_of(vectors)
+    return SlottedVectors(stored, changed, slots[rows] if len(slots) else rows.astype(np.int32))
+
+
+def with_replaced(vectors: Vectors, rows: IntVector, places: IntVector, others: FloatMatrix) -> SlottedVectors:
+    """Return some of the vectors with others in a few places; large matrices are not copied.
+
+    Args:
+        rows: (n,) rows of the vectors; −1 for a vector of zeros.
+        places: (n_others,) places in the result of other vectors.
+        others: (n_others, dim) these vectors.
+
+    >>> sevens = np.full((1, 2), 7, np.float32)
+    >>> with_replaced(np.eye(2, dtype=np.float32), np.array([1, 1, -1]), np.array([0]), sevens)[:]
+    array([[7., 7.],
+           [0., 1.],
+           [0., 0.]], dtype=float32)
+    """
+    stored, changed, slots = parts_of(vectors)
+    first = len(stored) + len(changed)
+    now = np.where(rows >= 0, slots[rows] if len(slots) else rows, first).astype(np.int32)
+    now[places] = first + 1 + np.arange(len(others))
+    zeros = np.zeros((1, stored.shape[1]), np.float32)
+    return SlottedVectors(stored, np.concatenate([changed, zeros, others]), now)
+
+
+def stacked(blocks: Sequence[Vectors], join: Callable[[list[FloatMatrix]], FloatMatrix]) -> Vectors:
+    """Return vectors one after another.
+
+    Args:
+        blocks: of these, those in two matrices have the same first one, which is not copied.
+        join: returns matrices as one.
+    """
+    slotted = [block for block in blocks if isinstance(block, SlottedVectors)]
+    if not slotted:
+        return join([block for block in blocks if not isinstance(block, SlottedVectors)])
+    stored = slotted[0].parts.stored
+    slots, changed, first = [], [], len(stored)
+    for block in blocks:
+        if isinstance(block, SlottedVectors):
+            own = block.parts.slots.astype(np.int64)
+            slots.append(np.where(own < len(stored), own, own - len(stored) + first))
+            changed.append(block.parts.changed)
+        else:
+            slots.append(first + np.arange(len(block)))
+            changed.append(block)
+        first += len(changed[-1])
+    return SlottedVectors(stored, join(changed), np.concatenate(slots).astype(np.int32))
+
+
+def parts_of(vectors: Vectors) -> VectorParts:
+    """Return vectors as compiled code reads them.
+
+    >>> parts_of(np.ones((2, 3), np.float32)).stored.shape
+    (2, 3)
+    """
+    if isinstance(vectors, SlottedVectors):
+        return vectors.parts
+    return VectorParts(read_only(vectors), read_only(vectors[:0]), read_only(np.zeros(0, np.int32)))
+
+
+@compiled
+def vector_of(parts: VectorParts, row: int) -> Any:
+    """Return the vector of a row."""
+    if len(parts.slots) == 0:
+        return parts.stored[row]
+    slot = parts.slots[row]
+    if slot < len(parts.stored):
+        return parts.stored[slot]
+    return parts.changed[slot - len(parts.stored)]
+
+
+def by_row(vectors: Vectors, values: Any) -> NDArray[Any]:
+    """Return values of each vector, computed on whole matrices.
+
+    Args:
+        values: function of a matrix that returns an array with a value for each of its rows.
+    """
+    if not isinstance(vectors, SlottedVectors):
+        found: NDArray[Any] = values(vectors)
+        return found
+    stored, changed, slots = vectors.parts
+    return np.concatenate([values(stored), values(changed)])[slots]
+
+
+@finite_products
+def products(vectors: Vectors, query: NDArray[np.float32], end: int) -> NDArray[np.float32]:
+    """Return the products of the first `end` vectors with a question, in float32: (end,)."""
+    if isinstance(vectors, SlottedVectors):
+        return by_row(vectors, lambda matrix: matrix @ query)[:end]
+    found: NDArray[np.float32] = vectors[:end] @ query
+    return found
