@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from hirag_dist.cli._command_line import run
+from hirag_dist.storage.lock import BuildLock
+from hirag_dist.storage.store import Store
 from tests.scripted_endpoint import Endpoint, run_command, write_config
 from tests.toy_builds import Bench
 
@@ -45,3 +48,13 @@ def test_a_spending_limit_does_not_promise_that_replies_are_kept(
     assert f"stopped before the limit of {named} was passed" in said["error"]
     assert said["error"].endswith("raise it and ask again; replies to a question are not kept")
     assert model.asked == []
+
+
+def test_an_index_whose_first_build_runs_names_the_command_that_shows_its_progress(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    index = str(tmp_path / "index")
+    with BuildLock(Store(index)):
+        assert run(["query", "What is beta?", "--index", index]) == 1
+    said = " ".join(capfd.readouterr().err.split())
+    assert f"a build is under way; `hirag-dist status --index {index}` shows its progress" in said
