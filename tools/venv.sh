@@ -35,17 +35,17 @@ else # none, half made, or moved here from elsewhere
 fi
 
 # The lock is complete, so nothing is resolved (--no-deps); bytecode is compiled on first import, not for every file.
-# uv takes an eighth of the time of pip. It reads no settings of pip: indexes are handed on, and where it fails, as with
-# a setting that it lacks, pip installs.
+# uv takes an eighth of the time of pip. It reads no settings of pip: indexes and folders of wheels are handed on, and
+# where it fails, pip installs and says what is wrong.
 pip=(.venv/bin/python -m pip --disable-pip-version-check)
 setting() { "${pip[@]}" config list 2>/dev/null | sed -n "s/^[^=]*\\.$1='\\(.*\\)'\$/\\1/p" | head -n 1; }
 by_uv() {
-    local index more
-    index=$(setting index-url) more=$(setting extra-index-url)
+    local index more links
+    index=$(setting index-url) more=$(setting extra-index-url) links=$(setting find-links)
     sed -n '/^uv==/,/[^\\]$/p' requirements/dev.txt >.venv/uv.txt
     "${pip[@]}" install -qq --no-compile --no-deps --progress-bar off --require-hashes -r .venv/uv.txt &&
         env UV_SYSTEM_CERTS=1 ${index:+UV_DEFAULT_INDEX="$index"} ${more:+UV_INDEX="$more" UV_INDEX_STRATEGY=unsafe-best-match} \
-            .venv/bin/uv pip install -qq --no-config --no-deps --python .venv/bin/python "$@"
+            ${links:+UV_FIND_LINKS="$links"} .venv/bin/uv pip install -qq --no-config --no-deps --python .venv/bin/python "$@"
 }
 install() { by_uv "$@" 2>/dev/null || "${pip[@]}" install -qq --no-compile --no-deps --progress-bar off "$@"; }
 install --require-hashes -r "requirements/$1.txt"

@@ -19,6 +19,7 @@ from hirag_dist.composition.models import cut_as_index
 from hirag_dist.config.model import Config
 from hirag_dist.core.text.ids import entity_id, text_key, text_keys
 from hirag_dist.core.text.terms import Joints, Passage, Passages, shingles, words
+from hirag_dist.core.vectors import Vectors, by_row
 from hirag_dist.indexing.changed_documents import DocumentSelection, selected_documents
 from hirag_dist.indexing.context import ResolvedModels
 from hirag_dist.indexing.documents import read_documents
@@ -27,7 +28,7 @@ from hirag_dist.schemas import CHUNKS
 from hirag_dist.storage.layout import CLAIMS, FORGET, MANIFEST, MENTIONS, RELATION_MENTIONS, snapshot_path
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
 from hirag_dist.storage.store import Store
-from hirag_dist.types import FloatMatrix, IntVector
+from hirag_dist.types import IntVector
 
 
 @dataclass(frozen=True, slots=True)
@@ -453,15 +454,15 @@ def _share_layer_0(
         (served.entity_vectors, rows),
         (served.chunk_vectors, pc.indices_nonzero(remains).to_pylist()),
     ):
-        shared = np.intersect1d(equal_rows(np.asarray(vectors), traces.vectors), kept)
+        shared = np.intersect1d(equal_rows(vectors, traces.vectors), kept)
         traces.vectors -= {np.ascontiguousarray(vectors[row], "<f4").tobytes() for row in shared}
 
 
-def equal_rows(matrix: FloatMatrix, vectors: Collection[bytes]) -> IntVector:
+def equal_rows(matrix: Vectors, vectors: Collection[bytes]) -> IntVector:
     """Return the numbers of the rows of (n, dim) that are one of these vectors, float32 as bytes."""
-    if not vectors or not matrix.size:
+    if not vectors or 0 in matrix.shape:
         return np.zeros(0, np.int64)
     firsts = np.array([np.frombuffer(vector, "<f4", 1)[0] for vector in vectors])
-    candidates = np.flatnonzero(np.isin(matrix[:, 0], firsts))
+    candidates = np.flatnonzero(np.isin(by_row(matrix, lambda part: part[:, 0]), firsts))
     found = [row for row in candidates if np.ascontiguousarray(matrix[row], "<f4").tobytes() in vectors]
     return np.array(found, np.int64)

@@ -34,7 +34,7 @@ from hirag_dist.retrieval.vector_index.milvus import MilvusCollections, lite_col
 from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.snapshot import gc
 from hirag_dist.storage.snapshot.gc import GcPlan, RetentionPolicy, collections_of, plan_gc, served
-from hirag_dist.storage.snapshot.reader import current_id, no_index
+from hirag_dist.storage.snapshot.reader import current_id, no_index, open_snapshot
 from hirag_dist.storage.store import Store
 
 
@@ -324,18 +324,24 @@ def verify(
         _show(result, "the current snapshot" if snapshot_only else store.uri)
         if result.findings:
             is_begun = pending is not None and not removed.ids.isdisjoint(pending.documents)
-            out.print(_next_step(store, snapshot_only, is_begun), markup=False)
+            is_served = snapshot_only and not removed.ids.isdisjoint(_served_ids(store))
+            out.print(_next_step(store, is_served, is_begun), markup=False)
     if not result.clean:
         raise typer.Exit(FOUND_CODE)
 
 
-def _next_step(store: Store, snapshot_only: bool, is_begun: bool) -> str:
+def _served_ids(store: Store) -> set[str]:
+    return set(open_snapshot(store).table("documents", ["document_id"])["document_id"].to_pylist())
+
+
+def _next_step(store: Store, is_served: bool, is_begun: bool) -> str:
     """Return the command that removes what a verification found.
 
     Args:
+        is_served: whether the current snapshot has one of the documents, and it alone was searched.
         is_begun: whether the documents are being forgotten already, so that their ids need not be given again.
     """
-    if snapshot_only:
+    if is_served:
         return f"Next: `hirag-dist remove ID… --index {store.uri}` publishes a snapshot without the documents."
     ids = "" if is_begun else "ID… "
     return (

@@ -55,7 +55,7 @@ from hirag_dist.storage.layout import DROPPED, PLACES, read_files_path
 from hirag_dist.storage.snapshot.history import rolled_back_to
 from hirag_dist.storage.snapshot.manifest import Manifest
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot, read_current
-from hirag_dist.storage.snapshot.writer import make_current
+from hirag_dist.storage.snapshot.writer import make_current, write_whole
 from hirag_dist.storage.spill import SpillFile
 
 logger = logging.getLogger(__name__)
@@ -361,7 +361,8 @@ class Build:
             return self._unchanged(base)
         if not request.refresh and not self.context.runner.retry and (former := self._former(base, changed)):
             logger.info("the documents are those of snapshot %s, which is the result", former.snapshot_id)
-            result = self._go_live(former.snapshot.manifest)
+            write_whole(self.context.runner.store, former.snapshot_id)  # former texts of documents do not come back
+            result = self._go_live(open_snapshot(self.context.runner.store, former.snapshot_id).manifest)
             summary = returning_summary(base, former, changed.counts)
             return replace(result, update=summary, fallback=base.snapshot.fallback)
         result = self._written(base, changed, request)

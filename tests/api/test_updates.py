@@ -48,5 +48,5 @@ def test_wrong_arguments(index: str, tmp_path: Path) -> None:
         hd.remove_documents(["x"], index, config=CONFIG)
     with pytest.raises(hd.ConfigError, match="cannot be turned into tokens"):
         hd.refresh_index(index, config=CONFIG, max_usd=1)
-    with pytest.raises(hd.SnapshotNotFound, match="no index to update"):
+    with pytest.raises(hd.SnapshotNotFound, match="holds no index; build one with"):
         hd.refresh_index(tmp_path / "none", config=CONFIG)

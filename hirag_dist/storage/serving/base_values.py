@@ -7,7 +7,7 @@ the value is derived from are: what is taken equals what would be derived.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -69,12 +69,13 @@ _OTHER_NAME: Final = -2  # −1 is an unknown entity
 class BaseFiles:
     """The serving files of a base that values are taken from, mapped: they stay readable when the base is pruned."""
 
-    def __init__(self, folder: Path, *, lexical: bool = False) -> None:
+    def __init__(self, folder: Path, *, lexical: bool = False, slotted: Collection[str] = ()) -> None:
         """Map the files.
 
         Args:
             folder: of the files.
             lexical: whether there is a lexical index: older snapshots have none.
+            slotted: tables whose texts lie in two files.
 
         Raises:
             SnapshotCorrupt: a file is damaged or gone.
@@ -82,7 +83,7 @@ class BaseFiles:
         arrays = [map_array(folder / f"{name}.npy") for name in LEXICAL_ARRAYS] if lexical else []
         self.lexical = LexicalIndex(*arrays) if arrays else None
         self._arrays = {name: map_array(folder / f"{name}.npy") for name in ARRAYS}
-        files = ServingFiles(folder)
+        files = ServingFiles(folder, slotted=slotted)
         self._texts = {table: files.texts(f"{table}.arrow") for table in _TEXTS}
         for table, name in _ROWS_OF.items():
             n_rows, expected = self._texts[table].n_rows, len(self._arrays[name])
@@ -94,8 +95,12 @@ class BaseFiles:
         return self._texts[table]
 
     def ids(self, table: str) -> pa.ChunkedArray:
-        """Return the ids of the rows of a table."""
-        return self._texts[table].table([_IDS[table]]).column(0)
+        """Return the ids of the rows of a table: mapped, or where they lie in two files in memory."""
+        texts, name = self._texts[table], _IDS[table]
+        if texts.slots is None:
+            return texts.table([name]).column(0)
+        blocks = (texts.table([name], at, at + BATCH_ROWS).column(0) for at in range(0, texts.n_rows, BATCH_ROWS))
+        return pa.chunked_array([chunk for block in blocks for chunk in block.chunks], pa.string())
 
     def array(self, name: str) -> NDArray[Any]:
         """Return an array by its name."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,13 +45,15 @@ def map_array(path: Path) -> NDArray[Any]:
 class ServingFiles:
     """The serving files of one snapshot (`storage.serving.writer`), each checked when it is mapped."""
 
-    def __init__(self, folder: Path, counts: Mapping[str, int] | None = None) -> None:
+    def __init__(self, folder: Path, counts: Mapping[str, int] | None = None, slotted: Collection[str] = ()) -> None:
         """Map nothing yet.
 
         Args:
             folder: folder of the files.
             counts: table → its rows, by which files are checked; None: they were written by this process.
+            slotted: tables whose texts lie in two files, as the manifest says: a kill may have left files.
         """
+        self._slotted = slotted
         self._folder = folder
         self._counts = counts
         # Not `functools.cache` on methods: a cycle would keep the files mapped until the garbage is collected.
@@ -82,12 +84,12 @@ class ServingFiles:
     def texts(self, name: str) -> TextColumns:
         """Return a file of texts by its name."""
         if name not in self._texts:
-            path, slots = self._folder / name, SLOTS.get(Path(name).stem)
-            if slots is None or not self.has(slots):
-                texts = TextColumns(path)
-            else:
+            path, table = self._folder / name, Path(name).stem
+            if table in self._slotted:
                 stored, changed = (self._folder / f"{part}{name}" for part in (STORED, CHANGED))
-                texts = TextColumns(stored, changed, self.array(slots))
+                texts = TextColumns(stored, changed, self.array(SLOTS[table]))
+            else:
+                texts = TextColumns(path)
             self._texts[name] = texts
             expected = self.size(TEXT_ROWS[name]) if self._counts is not None and name in TEXT_ROWS else texts.n_rows
             if texts.n_rows != expected:

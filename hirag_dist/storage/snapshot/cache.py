@@ -8,6 +8,7 @@ folder of the index, if it is writable.
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import os
 import shutil
@@ -24,7 +25,6 @@ import pyarrow as pa
 from hirag_dist.errors import SnapshotCorrupt, StoreError
 from hirag_dist.storage.file_locks import FileLock, lock_file
 from hirag_dist.storage.layout import CACHE, STORED, snapshot_path
-from hirag_dist.storage.serving.mmap_files import map_array
 from hirag_dist.storage.serving.text_columns import BATCH_ROWS
 from hirag_dist.storage.serving.writer import FILES, SERVING, write_serving
 from hirag_dist.storage.snapshot.manifest import FileEntry, Manifest
@@ -88,7 +88,7 @@ class SnapshotCache:
             return published
         derived = self._cached() / SERVING
         if not _has_all(derived):
-            n_entities = len(map_array(self.path("vectors/entities.npy")))
+            n_entities = self._manifest.counts["entities"]
             with _locked(self._cached()):
                 if not _has_all(derived):
                     self._derive(n_entities, derived)
@@ -127,13 +127,13 @@ class SnapshotCache:
         """
         cached = self._cached().parent
         for other in [*cached.glob(f"*/{name}"), *cached.glob(f"*/{name.replace(STORED, '')}")]:
-            with suppress(OSError):  # another process removes a snapshot that was long unused
+            with suppress(OSError):  # another process removes it, or there are no links on this filesystem
                 if entry.bytes > HASHED_BYTES and other.stat().st_size == entry.bytes:
-                    with other.open("rb") as file:
-                        same = hashlib.file_digest(file, "sha256").hexdigest() == entry.sha256
-                    if same:
-                        target.hardlink_to(other)
-                        return True
+                    target.hardlink_to(other)
+                    with target.open("rb") as file:
+                        if hashlib.file_digest(file, "sha256").hexdigest() == entry.sha256:
+                            return True
+                    target.unlink()
         return False
 
     def _derive(self, n_entities: int, target: Path) -> None:
@@ -199,6 +199,9 @@ class SnapshotCache:
                 "the next"
             )
 
+    def _hashes(self) -> Iterator[str]:
+        return (entry.sha256 for entry in self._manifest.files.values())
+
     def _cache_folder(self) -> Path:
         if self._cache_dir is not None:
             roots = [Path(self._cache_dir) / _key(self._store.uri)]
@@ -207,8 +210,11 @@ class SnapshotCache:
             if self._store.local is not None:
                 roots.insert(0, self._store.local / CACHE)
         failed: OSError | None = None
+        own = self._manifest.snapshot_id
+        if self._manifest.slotted:  # its files depend on its base, which may be another one when it is published again
+            own += f"-{hashlib.sha256(json.dumps(sorted(self._hashes())).encode()).hexdigest()[:8]}"
         for root in roots:
-            folder = root / self._manifest.snapshot_id
+            folder = root / own
             try:
                 folder.mkdir(parents=True, exist_ok=True)
                 with tempfile.TemporaryFile(dir=folder):
@@ -243,7 +249,7 @@ def cached_folders(store: Store, snapshot_id: str, cache_dir: str | None = None)
         cache_dir: as of `SnapshotCache`.
     """
     roots = [Path(tempfile.gettempdir()) / f"hirag-dist-{os.getuid()}", *([Path(cache_dir)] if cache_dir else [])]
-    folders = [root / _key(store.uri) / snapshot_id for root in roots]
+    folders = [folder for root in roots for folder in (root / _key(store.uri)).glob(f"{snapshot_id}*")]
     return [folder for folder in folders if folder.is_dir()]
 
 

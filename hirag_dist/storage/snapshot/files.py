@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from hirag_dist._version import __version__
 from hirag_dist.core.row_changes import one_piece
 from hirag_dist.core.vectors import SlottedVectors
-from hirag_dist.errors import HiragError
+from hirag_dist.errors import HiragError, SnapshotCorrupt
 from hirag_dist.storage.digest import HashingFile
 from hirag_dist.storage.layout import CHANGED, CONTENT_TABLES, OPTIONAL_CONTENT, SLOTS, STORED, VECTORS
 from hirag_dist.storage.serving.base_values import ARRAYS, LEXICAL_ARRAYS, BaseFiles, BaseValues
@@ -96,14 +96,34 @@ class SnapshotFiles:
             return {}
         found = {}
         for table in SLOTS:
-            vectors = arrays.get(VECTORS.get(table, ""))
-            before = self._base.entity_vectors if table == "entities" else self._base.chunk_vectors
-            kept = kept_rows(values, batches, table, None if vectors is None else (vectors, before))
-            if kept is not None:
-                names = [(SERVING, f"{table}.arrow"), *([] if vectors is None else [("vectors", f"{table}.npy")])]
-                if all(self._stored(*name) for name in names):
-                    found[table] = kept
+            parts = [table, *([VECTORS[table]] if table in VECTORS else [])]
+            if table not in self._base.manifest.slotted and self._has_same(parts):
+                continue  # the files are copied as they are
+            try:
+                vectors = None
+                if table in VECTORS:
+                    before = self._base.entity_vectors if table == "entities" else self._base.chunk_vectors
+                    vectors = (arrays[VECTORS[table]], before)
+                kept = kept_rows(values, batches, table, vectors)
+            except SnapshotCorrupt as error:
+                logger.info("%s are written again: %s", table, error)
+                continue
+            if kept is not None and self._keep(table):
+                found[table] = kept
         return found
+
+    def _keep(self, table: str) -> bool:
+        """Copy the files of a table that the base, or a snapshot before it, wrote: all, or none if one is damaged."""
+        assert self._base is not None
+        names = [f"{SERVING}/{table}.arrow", *([f"vectors/{table}.npy"] if table in VECTORS else [])]
+        stored = [name.replace("/", f"/{STORED}") for name in names]
+        sources = stored if table in self._base.manifest.slotted else names
+        if all(self._linked(*pair) for pair in zip(sources, stored, strict=True)):
+            return True
+        for name in stored:
+            if self.entries.pop(name, None) is not None:
+                self._store.delete(f"{self._folder}/{name}")
+        return False
 
     @contextmanager
     def create(self, name: str) -> Iterator[BinaryIO]:
@@ -124,16 +144,13 @@ class SnapshotFiles:
         """
         if self._base is None or name not in self._base.manifest.files:
             return False
-        before = self._base.manifest
-        if any(self._content.get(part) is None or self._content[part] != before.content.get(part) for part in parts):
-            return False
-        return self._linked(name)
+        return self._has_same(parts) and self._linked(name)
 
-    def _stored(self, folder: str, name: str) -> bool:
-        """Copy the file of rows that the base, or a snapshot before it, wrote."""
+    def _has_same(self, parts: Sequence[str]) -> bool:
+        """Return whether tables and arrays have the same content in the base."""
         assert self._base is not None
-        target = f"{folder}/{STORED}{name}"
-        return self._linked(target if target in self._base.manifest.files else f"{folder}/{name}", target)
+        before = self._base.manifest.content
+        return all(part in self._content and self._content[part] == before.get(part) for part in parts)
 
     def _linked(self, name: str, new_name: str = "") -> bool:
         """Copy a file of the base, unless it was altered or removed.
@@ -165,7 +182,7 @@ class SnapshotFiles:
             if folder is None or not all(self._is_whole(f"{SERVING}/{name}.npy", folder) for name in ARRAYS):
                 return None
             lexical = all(self._is_whole(f"{SERVING}/{name}.npy", folder) for name in LEXICAL_ARRAYS)
-            return BaseFiles(folder, lexical=lexical)
+            return BaseFiles(folder, lexical=lexical, slotted=self._base.manifest.slotted)
         except HiragError as error:
             logger.info("serving files are derived without those of %s: %s", self._base.folder, error)
             return None

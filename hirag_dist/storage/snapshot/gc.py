@@ -221,7 +221,8 @@ def _size(store: Store, snapshot_id: str, links: dict[int, int]) -> int:
         return sum(store.size(path) or 0 for path in paths)
     freed = 0
     for path in paths:
-        status = (store.local / path).stat()
-        links[status.st_ino] = links.get(status.st_ino, status.st_nlink) - 1
-        freed += status.st_size if links[status.st_ino] == 0 else 0
+        with suppress(FileNotFoundError):  # another process cleans the cache
+            status = (store.local / path).stat()
+            links[status.st_ino] = links.get(status.st_ino, status.st_nlink) - 1
+            freed += status.st_size if links[status.st_ino] == 0 else 0
     return freed

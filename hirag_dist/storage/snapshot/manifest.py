@@ -10,7 +10,7 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from hirag_dist.errors import SnapshotCorrupt, SnapshotTooNew
-from hirag_dist.storage.layout import FORMAT_VERSION, SLOTTED_VERSION
+from hirag_dist.storage.layout import FORMAT_VERSION, SLOTS, SLOTTED_VERSION
 
 MISSING_REPORTS_COUNT: Final = "missing_reports"  # among the counts of an index
 UPDATE: Final = "update"  # note: UpdateNote
@@ -123,6 +123,12 @@ class Manifest(BaseModel):
             return None if note is None else UpdateNote.model_validate(note)
         except ValidationError:
             return None
+
+    @property
+    def slotted(self) -> frozenset[str]:
+        """Tables whose rows lie in files of a former snapshot and in files of changed rows."""
+        names = {name.rpartition("/")[2] for name in self.files}
+        return frozenset(table for table, slots in SLOTS.items() if f"{slots}.npy" in names)
 
     @property
     def missing_reports(self) -> int:

@@ -40,6 +40,7 @@ from hirag_dist.storage.layout import (
     RELATION_MENTIONS,
     REPORT_INPUTS,
     SLOTS,
+    SNAPSHOTS,
     STATEMENTS,
     STORED,
     SUMMARIES,
@@ -250,12 +251,16 @@ class Snapshot:
 
     def vectors(self, table: str) -> Vectors:
         """Return (n_rows, dim) vectors of the rows of a table, `entities` or `chunks`, mapped and checked."""
-        if f"{SERVING}/{SLOTS[table]}.npy" not in self.manifest.files:
+        if table not in self.manifest.slotted:
             return self.array(f"vectors/{table}")
         stored, changed = (self.array(f"vectors/{part}{table}") for part in (STORED, CHANGED))
-        slots = self.serving.array(SLOTS[table])
-        if slots.min(initial=0) < 0 or slots.max(initial=-1) >= len(stored) + len(changed):
-            raise damaged(f"{self.folder}/{SERVING}/{SLOTS[table]}.npy", "expected numbers of rows")
+        name = f"{SERVING}/{SLOTS[table]}.npy"  # published with the vectors, even where other serving files are derived
+        slots = map_array(self._cache.path(name))
+        fault = array_fault(SLOTS[table], slots, self._size)
+        if not fault and (slots.min(initial=0) < 0 or slots.max(initial=-1) >= len(stored) + len(changed)):
+            fault = "expected numbers of rows"
+        if fault:
+            raise damaged(f"{self.folder}/{name}", fault)
         return SlottedVectors(stored, changed, slots)
 
     def _size(self, name: str) -> int:
@@ -272,6 +277,9 @@ class Snapshot:
             SnapshotCorrupt: a table that they are derived from cannot be read.
             StoreError: there is no room for them.
         """
+        published = self._cache.published_serving()
+        if published is not None:
+            return ServingFiles(published, self.manifest.counts, self.manifest.slotted)
         return ServingFiles(self._cache.serving(), self.manifest.counts)
 
     def published_serving(self) -> Path | None:
@@ -332,7 +340,7 @@ def no_index(store: Store) -> SnapshotNotFound:
             f"holds no index yet: a build is under way; `hirag-dist status --index {store.uri}` shows its progress "
             "once its first stage has begun"
         )
-    elif store.exists(BUILD):
+    elif store.exists(BUILD) and not store.names(SNAPSHOTS):
         state = (
             f"holds no index yet: its first build did not finish; `hirag-dist status --index {store.uri}` shows why, "
             "and the same `hirag-dist index` command continues it"

@@ -31,6 +31,7 @@ from hirag_dist.storage.layout import (
     SLOTTED_VERSION,
     STORED,
     VECTORS,
+    read_files_path,
     snapshot_path,
 )
 from hirag_dist.storage.serving.base_values import BaseValues
@@ -40,12 +41,11 @@ from hirag_dist.storage.serving.writer import SERVING, write_serving
 from hirag_dist.storage.snapshot.files import SnapshotFiles
 from hirag_dist.storage.snapshot.history import record_current
 from hirag_dist.storage.snapshot.manifest import Manifest, compute_snapshot_id
-from hirag_dist.storage.snapshot.reader import CurrentPointer, Snapshot, open_snapshot, read_current
+from hirag_dist.storage.snapshot.reader import CurrentPointer, Snapshot, current_id, open_snapshot, read_current
 from hirag_dist.storage.store import Store
 
 logger = logging.getLogger(__name__)
 _THREADS = 2  # files written at the same time; each has a piece of a table in memory
-_KINDS = ((SERVING, "arrow"), ("vectors", "npy"))
 _DIGEST_ROWS = 1 << 15  # rows of an array that are hashed at a time
 Array = NDArray[Any] | SlottedVectors
 
@@ -82,6 +82,9 @@ def write_snapshot(
         folder = snapshot_path(snapshot_id)
         existing = _whole(store, snapshot_id)
         if existing is not None:
+            if existing.slotted and snapshot_id != current_id(store):
+                write_whole(store, snapshot_id)  # no former text of a document comes back with it
+                return open_snapshot(store, snapshot_id).manifest
             return existing
         files = SnapshotFiles(store, folder, content, base)
         values = BaseValues(files.base_values())
@@ -103,43 +106,57 @@ def write_snapshot(
         files={name: files.entries[name] for name in sorted(files.entries)},
     )
     store.write_bytes(f"{folder}/{MANIFEST}", manifest.model_dump_json(indent=1).encode())
+    _remove_unlisted(store, manifest)
     return manifest
+
+
+def _remove_unlisted(store: Store, manifest: Manifest) -> list[str]:
+    """Remove files in the folder of a snapshot that its manifest does not list, and return their names.
+
+    Earlier files of the same snapshot are among them: of a write that was killed, or of another base.
+    """
+    folder = snapshot_path(manifest.snapshot_id)
+    known = {f"{folder}/{name}" for name in manifest.files}
+    known |= {f"{folder}/{MANIFEST}", read_files_path(manifest.snapshot_id)}
+    gone = [path for path in store.walk(folder) if path not in known]
+    for path in gone:
+        store.delete(path)
+    return [path.removeprefix(f"{folder}/") for path in gone]
 
 
 def write_whole(store: Store, snapshot_id: str) -> list[str]:
     """Give a snapshot files of its own in the place of those with rows that are not part of it.
 
     The new files have other names than the former ones, and the manifest names them from one moment to the next: a kill
-    leaves the snapshot whole, and what has mapped former files keeps them.
+    leaves the snapshot whole, and what has mapped former files keeps them. Files that an earlier, killed run left are
+    removed too.
 
     Returns:
-        The names of the files that were removed; none where the snapshot has no such files.
+        The names of the files that were removed.
     """
     snapshot = open_snapshot(store, snapshot_id)
     manifest = snapshot.manifest
-    if manifest.format_version != SLOTTED_VERSION:
-        return []
-    files = SnapshotFiles(store, snapshot.folder, {}, None)
-    gone: set[str] = set()
-    for table, slots in SLOTS.items():
-        if f"{SERVING}/{slots}.npy" not in manifest.files:
-            continue
-        names = {f"{folder}/{part}{table}.{kind}" for folder, kind in _KINDS for part in (STORED, CHANGED)}
-        gone |= {f"{SERVING}/{slots}.npy", *names} & manifest.files.keys()
-        texts = snapshot.serving.texts(f"{table}.arrow")
-        blocks = (texts.table(texts.schema.names, at, at + BATCH_ROWS) for at in range(0, texts.n_rows, BATCH_ROWS))
-        with files.create(f"{SERVING}/{table}.arrow") as file:
-            write_texts(file, texts.schema, (batch for block in blocks for batch in block.to_batches()))
-        if table in VECTORS:
-            files.array(VECTORS[table], snapshot.vectors(table), {})
-    files.sync()
-    entries = {name: entry for name, entry in manifest.files.items() if name not in gone} | files.entries
-    changes = {"format_version": FORMAT_VERSION, "files": {name: entries[name] for name in sorted(entries)}}
-    data = manifest.model_copy(update=changes).model_dump_json(indent=1).encode()
-    store.write_bytes(f"{snapshot.folder}/{MANIFEST}", data)
-    for name in sorted(gone):
-        store.delete(f"{snapshot.folder}/{name}")
-    return sorted(gone)
+    if manifest.slotted:
+        files = SnapshotFiles(store, snapshot.folder, {}, None)
+        for table in manifest.slotted:
+            texts = snapshot.serving.texts(f"{table}.arrow")
+            blocks = (texts.table(texts.schema.names, at, at + BATCH_ROWS) for at in range(0, texts.n_rows, BATCH_ROWS))
+            with files.create(f"{SERVING}/{table}.arrow") as file:
+                write_texts(file, texts.schema, (batch for block in blocks for batch in block.to_batches()))
+            if table in VECTORS:
+                files.array(VECTORS[table], snapshot.vectors(table), {})
+        files.sync()
+        entries = {name: entry for name, entry in manifest.files.items() if not _is_slotted(name)} | files.entries
+        changes = {"format_version": FORMAT_VERSION, "files": {name: entries[name] for name in sorted(entries)}}
+        manifest = manifest.model_copy(update=changes)
+        store.write_bytes(f"{snapshot.folder}/{MANIFEST}", manifest.model_dump_json(indent=1).encode())
+    return _remove_unlisted(store, manifest)
+
+
+def _is_slotted(name: str) -> bool:
+    """Return whether a file holds slots, or rows that slots name."""
+    own = name.rpartition("/")[2]
+    return own.startswith((STORED, CHANGED)) or own.removesuffix(".npy") in SLOTS.values()
 
 
 def _whole(store: Store, snapshot_id: str) -> Manifest | None:

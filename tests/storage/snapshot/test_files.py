@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import random
@@ -18,11 +19,13 @@ from pyarrow import fs
 from hirag_dist import schemas
 from hirag_dist.errors import SnapshotNotFound, StoreError
 from hirag_dist.storage.serving import kept_rows
+from hirag_dist.storage.snapshot import cache
 from hirag_dist.storage.snapshot.files import SnapshotFiles, write_parquet
 from hirag_dist.storage.snapshot.manifest import Manifest
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.snapshot.writer import write_snapshot, write_whole
 from hirag_dist.storage.store import Store
+from tests.mortal_store import Killed, MortalStore
 from tests.storage import snapshots
 
 
@@ -234,3 +237,82 @@ def test_an_altered_file_of_the_base_is_not_kept(
     file.write_bytes(data)
     now = write_large(store, 2, base)
     assert readings(now) == readings(write_large(Store(str(tmp_path / "alone")), 2))
+
+
+@pytest.fixture
+def of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_rows, "MIN_ROWS", 50)
+    monkeypatch.setattr(kept_rows, "MAX_CHANGED", 1.0)
+    monkeypatch.setattr(kept_rows, "MAX_UNUSED", 1.0)
+
+
+@pytest.mark.usefixtures("of_any_size")
+def test_all_files_of_a_table_are_kept_or_none(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = write_large(store, 0)
+    copy = Store.copy
+
+    def refuse(self: Store, source: str, target: str, **options: Any) -> None:
+        if target.endswith("stored_entities.npy"):
+            raise StoreError("503")
+        copy(self, source, target, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "copy", refuse)
+        second = write_large(store, 1, first)
+    assert second.manifest.slotted == {"relations"}
+    assert not store.exists(f"{second.folder}/serving-2/stored_entities.arrow")
+    third = write_large(store, 2, second)
+    for number, snapshot in ((1, second), (2, third)):
+        assert readings(snapshot) == readings(write_large(Store(str(tmp_path / f"{number}")), number))
+
+
+@pytest.mark.usefixtures("of_any_size")
+def test_tables_of_equal_content_are_links_without_slots(store: Store) -> None:
+    before = write_large(store, 0)
+    tables, arrays = large(0)
+    tables["documents"] = snapshots.tiny_tables(" More.")["documents"]
+    now = write_snapshot(store, tables, arrays, embedder="e", complete=True, build={}, notes={}, base=before)
+    assert (now.format_version, now.slotted) == (1, frozenset())
+    for name in ("serving-2/entities.arrow", "vectors/entities.npy"):
+        assert inode(store, now.snapshot_id, name) == inode(store, before.manifest.snapshot_id, name)
+
+
+@pytest.mark.usefixtures("of_any_size")
+def test_a_kill_while_a_snapshot_is_written_whole_leaves_it_readable(store: Store, tmp_path: Path) -> None:
+    first = write_large(store, 0)
+    second = write_large(store, 1, first)
+    expected = readings(write_large(Store(str(tmp_path / "1")), 1))
+    after = readings(write_large(Store(str(tmp_path / "2")), 2))
+    for dies_at in itertools.count(1):
+        folder = tmp_path / f"killed-{dies_at}"
+        shutil.copytree(store.root, folder)
+        own = Store(str(folder))
+        try:
+            write_whole(MortalStore(str(folder), dies_at), second.manifest.snapshot_id)
+            break
+        except Killed:
+            left = open_snapshot(own, second.manifest.snapshot_id, full_check=True)
+            assert readings(left) == expected, dies_at
+            assert readings(write_large(own, 2, left)) == after, dies_at
+        write_whole(own, second.manifest.snapshot_id)
+        found = open_snapshot(own, second.manifest.snapshot_id, full_check=True)
+        assert readings(found) == expected
+        assert not any(part in path for path in own.walk(found.folder) for part in ("stored_", "changed_", "_slots"))
+    assert dies_at > 10
+
+
+@pytest.mark.usefixtures("of_any_size")
+def test_a_snapshot_that_is_published_again_from_another_base_is_read_from_its_own_files(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The caches of services that had the former files may still be there."""
+    monkeypatch.setattr(cache, "HASHED_BYTES", 600)
+    expected = readings(write_large(Store(str(tmp_path / "alone")), 5))
+    for base in (0, 7):
+        snapshot = write_large(store, 5, write_large(store, base))
+        remote = Store("mock:///index")
+        fs.copy_files(store.root, remote.root, fs.LocalFileSystem(), remote._fs)
+        cached = Snapshot(remote, snapshot.manifest, str(tmp_path / "cache"))
+        assert readings(cached) == expected
+        assert snapshot.manifest.slotted
+        store.delete(snapshot.folder)
