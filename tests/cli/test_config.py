@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -31,11 +32,11 @@ def test_show_names_the_origin_of_a_value_and_masks_secrets(
     file.write_text("llm: {endpoints: {main: {base_url: 'http://h/v1', model: m, api_key: '${MY_KEY}'}}}\n")
     monkeypatch.setenv("MY_KEY", SECRET)
     monkeypatch.setenv("HIRAG__SEED", "7")
-    monkeypatch.setenv("COLUMNS", "300")
     assert run(["config", "show", "--config", str(file)]) == 0
-    said = capsys.readouterr().out
-    assert SECRET not in said
-    lines = {line.split()[0]: line for line in said.splitlines() if line.strip()}
-    assert "environment HIRAG__SEED" in lines["seed"]
-    assert "***" in lines["llm.endpoints.main.api_key"]
-    assert str(file) in lines["llm.endpoints.main.model"]
+    assert SECRET not in capsys.readouterr().out
+    assert run(["config", "show", "--config", str(file), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert "***" in found["config"]["llm"]["endpoints"]["main"]["api_key"]
+    assert SECRET not in json.dumps(found)
+    assert found["origins"]["seed"] == "environment HIRAG__SEED"
+    assert found["origins"]["llm.endpoints.main.model"] == str(file)
