@@ -26,16 +26,16 @@ def test_init_writes_a_valid_configuration_once(tmp_path: Path, capsys: pytest.C
 
 
 def test_show_names_the_origin_of_a_value_and_masks_secrets(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "hirag.yaml"
     file.write_text("llm: {endpoints: {main: {base_url: 'http://h/v1', model: m, api_key: '${MY_KEY}'}}}\n")
     monkeypatch.setenv("MY_KEY", SECRET)
     monkeypatch.setenv("HIRAG__SEED", "7")
     assert run(["config", "show", "--config", str(file)]) == 0
-    assert SECRET not in capsys.readouterr().out
+    assert SECRET not in capfd.readouterr().out
     assert run(["config", "show", "--config", str(file), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(capfd.readouterr().out)
     assert "***" in found["config"]["llm"]["endpoints"]["main"]["api_key"]
     assert SECRET not in json.dumps(found)
     assert found["origins"]["seed"] == "environment HIRAG__SEED"
