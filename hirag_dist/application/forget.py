@@ -272,6 +272,12 @@ def forget(
         result = verify_removed(store, config, removed, without=pending.snapshots, with_collections=False)
         findings = result.findings
         problems += result.problems
+        if _derives(current, removed):
+            problems.append(
+                "the current snapshot has summaries or reports that derive from a former text of a document: "
+                f"`hirag-dist refresh --set update.staleness=0 --index {store.uri}` writes them anew; then run this "
+                "command again"
+            )
         pending = _note(store, lock, replace(pending, verified=result.clean and not problems))
     collections: list[str] = []
     waiting = list(pending.snapshots)
@@ -326,11 +332,22 @@ def _begin(
             with lock.fenced():
                 store.delete(FORGET)
         return None, removed
-    snapshots = [name for name in removed.snapshots if name != current.manifest.snapshot_id]
+    own = current.manifest.snapshot_id
+    snapshots = [
+        name
+        for name in finished_snapshots(store)
+        if name != own and (name in removed.snapshots or _derives(open_snapshot(store, name), removed))
+    ]
     with lock.fenced():
         return note_forget(
             store, {*removed.ids, *removed.unknown}, removed.chunks["chunk_id"].to_pylist(), snapshots
         ), removed
+
+
+def _derives(snapshot: Snapshot, removed: RemovedDocuments) -> bool:
+    """Return whether summaries or reports of a snapshot derive from removed texts: former ones of changed documents."""
+    note = snapshot.manifest.update
+    return note is not None and any(not removed.text_keys.isdisjoint(keys) for keys in note.replaced.values())
 
 
 def _note(store: Store, lock: BuildLock, pending: PendingForget) -> PendingForget:

@@ -263,15 +263,18 @@ def check_embedder(snapshot: Snapshot, decisive: Mapping[str, Any]) -> None:
     """Refuse the update of a snapshot whose vectors are another embedder's: they could not be compared with new ones.
 
     Args:
-        decisive: what decides the content of the index now (`Build.decisive`). If more than the embedder differs, the
-            snapshot is no base of an update, and nothing is refused.
+        decisive: what decides the content of the index now (`Build.decisive`). More than the embedder may differ, as
+            where the configuration was forgotten: an index must not be built from nothing by that.
 
     Raises:
         ConfigError: the message names both ways on.
     """
-    base, _ = _as_base(snapshot, decisive)
+    note = snapshot.manifest.update
+    if note is None or not note.decisive:
+        return
+    base = UpdateBase(snapshot, note)
     embedder, dim = decisive["embedder"], decisive["dim"]
-    if base is None or base.embedder == (embedder, dim):
+    if base.embedder == (embedder, dim):
         return
     uri = snapshot.store.uri
     raise ConfigError(

@@ -80,7 +80,8 @@ def former_snapshot(
 ) -> UpdateBase | None:
     """Return the nearest snapshot that the base was made from which has the wanted documents; None without one.
 
-    A snapshot with dead letters does not count, nor one with more debt than the base or with another embedder.
+    A snapshot with dead letters does not count, nor one with more debt than the base or with another embedder, nor one
+    whose summaries or reports derive from a former text of a document: that text may have been removed since.
 
     Args:
         opened: returns a snapshot as the base of an update, None where it cannot be one.
@@ -91,7 +92,7 @@ def former_snapshot(
         if manifest is None or manifest.update is None:
             return None
         note = manifest.update
-        is_usable = manifest.complete and note.debt_tokens <= limit
+        is_usable = manifest.complete and not note.replaced and note.debt_tokens <= limit
         if is_usable and manifest.counts["documents"] == wanted.count:
             found = opened(manifest.snapshot_id)
             if found is not None and found.embedder == base.embedder and wanted.same(found):
