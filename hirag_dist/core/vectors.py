@@ -99,7 +99,7 @@ def stacked(blocks: Sequence[Vectors], join: Callable[[list[FloatMatrix]], Float
     """Return vectors one after another.
 
     Args:
-        blocks: of these, those in two matrices have the same first one, which is not copied.
+        blocks: vectors; all that lie in two matrices have the same first one, which is not copied.
         join: returns matrices as one.
     """
     slotted = [block for block in blocks if isinstance(block, SlottedVectors)]

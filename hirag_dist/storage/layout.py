@@ -65,8 +65,8 @@ STORED: Final = "stored_"  # prefix of files that a former snapshot wrote, some 
 CHANGED: Final = "changed_"  # prefix of files of the rows that changed since
 SLOTS: Final = {"entities": "entity_slots", "relations": "relation_slots", "chunks": "chunk_slots"}  # serving arrays
 VECTORS: Final = {"entities": "vectors/entities", "chunks": "vectors/chunks"}
-FORMAT_VERSION: Final = 1  # of ids, and of snapshots whose files are all their own
-SLOTTED_VERSION: Final = 2  # of snapshots with files of changed rows
+FORMAT_VERSION: Final = 1  # format of ids, and of snapshots whose files hold their own rows only
+SLOTTED_VERSION: Final = 2  # format of snapshots with files of changed rows
 
 
 def pointer_id(data: bytes) -> str:

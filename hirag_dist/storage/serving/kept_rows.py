@@ -23,10 +23,10 @@ from hirag_dist.core.vectors import Vectors, parts_of
 from hirag_dist.storage.serving.base_values import BaseValues
 from hirag_dist.storage.serving.column_arrays import Batches
 
-MIN_ROWS: Final = 1 << 12  # of a table whose rows are kept: small files are written in milliseconds
-MAX_CHANGED: Final = 0.1  # share of the rows
-MAX_UNUSED: Final = 0.25  # rows of the first file that no row of the table uses, as a share of the table's
-_BLOCK_ROWS: Final = 1 << 15  # vectors that are compared at a time
+MIN_ROWS: Final = 1 << 12  # minimum rows of a table whose rows are kept; small files are written in milliseconds
+MAX_CHANGED: Final = 0.1  # maximum share of rows in the second file
+MAX_UNUSED: Final = 0.25  # maximum unused rows of the first file, as a share of the table's rows
+_BLOCK_ROWS: Final = 1 << 15  # number of vectors compared at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +54,11 @@ def kept_rows(
 ) -> KeptRows | None:
     """Return where the rows of a table lie; None where the whole table is to be written.
 
-    Memory: a few numbers a row, and a block of texts and vectors.
+    Memory: a few numbers a row, a block of texts and vectors, and the ids of a base whose rows lie in two files.
 
     Args:
-        values: of the base.
-        batches: as of `storage.serving.writer.write_serving`.
+        values: values of the base's rows.
+        batches: see `storage.serving.writer.write_serving`.
         table: entities, relations or chunks.
         vectors: (n_rows, dim) of the rows, and (n_base_rows, dim) of the base's; None: the table has none.
     """

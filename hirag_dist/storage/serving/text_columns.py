@@ -41,7 +41,7 @@ class TextColumns:
         """Map files; no text is read.
 
         Args:
-            path: the file, of the rows that a former snapshot wrote where there is another.
+            path: file of all rows, or of those that a former snapshot wrote.
             changed: file of the changed rows.
             slots: (n,) row of each value in the first file or, from its end on, in the second; None: the first file
                 has all rows in order.
@@ -55,7 +55,7 @@ class TextColumns:
         self.slots, self.schema = slots, schema
         if changed is not None and slots is not None:
             more, _, own_schema = _mapped(changed)
-            if not own_schema.equals(schema) or not _in_range(slots, n_stored + sum(batch.num_rows for batch in more)):
+            if not own_schema.equals(schema) or not are_rows(slots, n_stored + sum(batch.num_rows for batch in more)):
                 raise SnapshotCorrupt(f"{changed} does not belong to {path}: serve another snapshot")
             batches, self.n_rows = batches + more, len(slots)
         self._batches = batches
@@ -167,7 +167,8 @@ class TextColumns:
         return np.concatenate(found)
 
 
-def _in_range(slots: NDArray[np.int32], n_rows: int) -> bool:
+def are_rows(slots: NDArray[np.int32], n_rows: int) -> bool:
+    """Return whether every slot is the number of one of `n_rows` rows."""
     return bool(slots.min(initial=0) >= 0 and slots.max(initial=-1) < n_rows)
 
 

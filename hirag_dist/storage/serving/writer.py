@@ -125,7 +125,7 @@ def write_serving(
             nothing of an absent optional table.
         n_entities: rows of the table of entities.
         create: file name → that file, open for writing.
-        values: of the rows that another snapshot has too; what is written is the same without them.
+        values: values of rows that another snapshot has too; what is written is the same without them.
         copied: (file name, tables and arrays that it is derived from) → whether the file is there already.
         kept: table → its rows that are there already.
     """

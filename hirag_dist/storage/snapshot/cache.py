@@ -8,7 +8,6 @@ folder of the index, if it is writable.
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import os
 import shutil
@@ -123,7 +122,7 @@ class SnapshotCache:
         """Link the same file of another snapshot in the cache; return whether there is one.
 
         Args:
-            entry: of the file.
+            entry: size and hash of the file.
         """
         cached = self._cached().parent
         for other in [*cached.glob(f"*/{name}"), *cached.glob(f"*/{name.replace(STORED, '')}")]:
@@ -199,9 +198,6 @@ class SnapshotCache:
                 "the next"
             )
 
-    def _hashes(self) -> Iterator[str]:
-        return (entry.sha256 for entry in self._manifest.files.values())
-
     def _cache_folder(self) -> Path:
         if self._cache_dir is not None:
             roots = [Path(self._cache_dir) / _key(self._store.uri)]
@@ -212,7 +208,8 @@ class SnapshotCache:
         failed: OSError | None = None
         own = self._manifest.snapshot_id
         if self._manifest.slotted:  # its files depend on its base, which may be another one when it is published again
-            own += f"-{hashlib.sha256(json.dumps(sorted(self._hashes())).encode()).hexdigest()[:8]}"
+            hashes = "".join(entry.sha256 for _, entry in sorted(self._manifest.files.items()))
+            own += f"-{hashlib.sha256(hashes.encode()).hexdigest()[:8]}"
         for root in roots:
             folder = root / own
             try:

@@ -156,7 +156,7 @@ class SnapshotFiles:
         """Copy a file of the base, unless it was altered or removed.
 
         Args:
-            new_name: in the new snapshot; empty: the same.
+            new_name: name of the file in the new snapshot; empty: the same name.
         """
         assert self._base is not None
         entry, target = self._base.manifest.files[name], f"{self._folder}/{new_name or name}"

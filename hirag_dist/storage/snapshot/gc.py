@@ -63,7 +63,7 @@ class ExpiredSnapshot:
 
     Attributes:
         retired_at: seconds since the epoch; None for an incomplete folder.
-        size_bytes: that its removal frees: of its files and of those derived from it in the index's cache. One that
+        size_bytes: bytes that its removal frees, in its folder and in the index's cache. A file that
             several snapshots have counts for the last of them to be removed, not at all if one stays.
     """
 

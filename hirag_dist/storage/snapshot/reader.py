@@ -52,6 +52,7 @@ from hirag_dist.storage.layout import (
 from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.serving.checks import array_fault
 from hirag_dist.storage.serving.mmap_files import ServingFiles, damaged, map_array
+from hirag_dist.storage.serving.text_columns import are_rows
 from hirag_dist.storage.serving.writer import SERVING
 from hirag_dist.storage.snapshot.cache import HASHED_BYTES, SnapshotCache
 from hirag_dist.storage.snapshot.manifest import MISSING_REPORTS_COUNT, Manifest, parse_manifest
@@ -257,7 +258,7 @@ class Snapshot:
         name = f"{SERVING}/{SLOTS[table]}.npy"  # published with the vectors, even where other serving files are derived
         slots = map_array(self._cache.path(name))
         fault = array_fault(SLOTS[table], slots, self._size)
-        if not fault and (slots.min(initial=0) < 0 or slots.max(initial=-1) >= len(stored) + len(changed)):
+        if not fault and not are_rows(slots, len(stored) + len(changed)):
             fault = "expected numbers of rows"
         if fault:
             raise damaged(f"{self.folder}/{name}", fault)
@@ -277,10 +278,8 @@ class Snapshot:
             SnapshotCorrupt: a table that they are derived from cannot be read.
             StoreError: there is no room for them.
         """
-        published = self._cache.published_serving()
-        if published is not None:
-            return ServingFiles(published, self.manifest.counts, self.manifest.slotted)
-        return ServingFiles(self._cache.serving(), self.manifest.counts)
+        slotted = frozenset[str]() if self._cache.published_serving() is None else self.manifest.slotted
+        return ServingFiles(self._cache.serving(), self.manifest.counts, slotted)
 
     def published_serving(self) -> Path | None:
         """Return the folder of the serving files that were published with the snapshot, None where there are none.
