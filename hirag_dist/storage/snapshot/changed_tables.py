@@ -31,7 +31,7 @@ from hirag_dist.storage.layout import (
     SUMMARIES,
     UNUSED,
 )
-from hirag_dist.storage.serving.kept_rows import MAX_CHANGED, MAX_UNUSED
+from hirag_dist.storage.serving.kept_rows import is_too_much, max_changed
 from hirag_dist.storage.store import Store
 from hirag_dist.types import IntVector
 
@@ -52,6 +52,16 @@ MIN_BYTES: Final = 1 << 20  # minimum size of the files of a table whose rows ar
 _BATCH_ROWS: Final = 1 << 13  # rows of a table whose keys are hashed at a time
 _MAX_AHEAD: Final = 1 << 12  # maximum run of rows that came or went between two that stay
 _PRIME: Final = np.uint64(0x100000001B3)  # of the hash FNV-1a
+
+
+def may_be_divided(name: str, n_bytes: int) -> bool:
+    """Return whether rows of a table are kept.
+
+    Args:
+        name: name of the table.
+        n_bytes: size of its files.
+    """
+    return name in KEYS and n_bytes >= MIN_BYTES
 
 
 def table_files(name: str) -> tuple[str, str, str]:
@@ -184,7 +194,7 @@ def find_changes(
     n_rows, slots = table.num_rows, division.slots()
     rows = _rows_before(name, table, keys)
     rows[rows >= 0] = np.where(slots[rows[rows >= 0]] < division.n_stored, rows[rows >= 0], -1)
-    if _is_too_much(int((rows < 0).sum()), division.n_stored, n_rows):
+    if is_too_much(int((rows < 0).sum()), division.n_stored, n_rows):
         return None
     same = np.zeros(n_rows, np.bool_)
     known = np.flatnonzero(rows >= 0)
@@ -195,15 +205,11 @@ def find_changes(
             own = known[low:high]
             same[own] = _same_rows(table, own, piece, rows_known[low:high] - first)
         first += piece.num_rows
-    if _is_too_much(int((~same).sum()), division.n_stored, n_rows):
+    if is_too_much(int((~same).sum()), division.n_stored, n_rows):
         return None
     is_unused = np.ones(division.n_stored, np.bool_)
     is_unused[slots[rows[same]]] = False
     return ChangedTable(division.n_stored, np.flatnonzero(is_unused), np.flatnonzero(~same))
-
-
-def _is_too_much(n_changed: int, n_stored: int, n_rows: int) -> bool:
-    return n_changed > MAX_CHANGED * n_rows or n_stored - (n_rows - n_changed) > MAX_UNUSED * n_rows
 
 
 def _rows_before(name: str, table: pa.Table, keys: Iterable[pa.Table]) -> IntVector:
@@ -213,7 +219,7 @@ def _rows_before(name: str, table: pa.Table, keys: Iterable[pa.Table]) -> IntVec
     """
     now = _key_hashes(name, table)
     then = np.concatenate([np.zeros(0, np.uint64), *(_key_hashes(name, piece) for piece in keys)])
-    return _common_rows(now, then, int(MAX_CHANGED * len(now)))
+    return _common_rows(now, then, max_changed(len(now)))
 
 
 def _same_rows(table: pa.Table, rows: IntVector, before: pa.Table, rows_before: IntVector) -> Flags:

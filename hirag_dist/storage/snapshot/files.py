@@ -30,7 +30,7 @@ from hirag_dist.storage.serving.base_values import ARRAYS, LEXICAL_ARRAYS, BaseF
 from hirag_dist.storage.serving.column_arrays import Batches
 from hirag_dist.storage.serving.kept_rows import KeptRows, kept_rows
 from hirag_dist.storage.serving.writer import SERVING
-from hirag_dist.storage.snapshot.changed_tables import KEYS, MIN_BYTES, ROW, find_changes, table_files
+from hirag_dist.storage.snapshot.changed_tables import KEYS, ROW, find_changes, may_be_divided, table_files
 from hirag_dist.storage.snapshot.manifest import FileEntry
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.storage.store import Store
@@ -89,13 +89,13 @@ class SnapshotFiles:
         Args:
             stored: the file's name in the base.
         """
-        if self._base is None or name not in KEYS or self._base.manifest.table_bytes(name) < MIN_BYTES:
+        if self._base is None or not may_be_divided(name, self._base.manifest.table_bytes(name)):
             return False
         try:
             before = self._base.division(name)
             keys = self._base.pieces(name, KEYS[name])
             found = find_changes(name, table, keys, self._base.pieces(name), before)
-        except SnapshotCorrupt as error:
+        except HiragError as error:
             logger.info("%s is written again: %s", name, error)
             return False
         stored_file, changed_file, unused_file = table_files(name)
