@@ -107,7 +107,7 @@ def update_state(snapshot: Snapshot) -> UpdateStaleness | None:
     Memory: the texts of all summaries and reports.
     """
     note = snapshot.manifest.update
-    if note is None or not snapshot.manifest.files.keys() & {f"{SUMMARIES}.parquet", f"{REPORT_INPUTS}.parquet"}:
+    if note is None or not snapshot.manifest.counts.keys() & {SUMMARIES, REPORT_INPUTS}:
         return None
     staleness = ["stale_share", "stale_since"]
     inputs = snapshot.table(REPORT_INPUTS, ["community_id", *staleness])

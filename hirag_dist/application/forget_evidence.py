@@ -296,13 +296,13 @@ def _add_snapshot(traces: _Traces, snapshot: Snapshot, removed: set[str]) -> Non
     of_removed = pc.is_in(chunks["document_id"], pa.array(sorted(removed), pa.string()))
     _add_chunks(traces, chunks.filter(of_removed))
     own = pa.array(sorted(traces.chunks), pa.string())
-    files = snapshot.manifest.files
-    if f"{MENTIONS}.parquet" in files:
+    tables = snapshot.manifest.counts
+    if MENTIONS in tables:
         mentions = _rows(snapshot, MENTIONS, ["name_key", "chunk_id", "name", "description"], own)
         traces.names |= dict(zip(mentions["name_key"].to_pylist(), mentions["name"].to_pylist(), strict=True))
         _add_passages(traces, mentions["description"])
         _add_passages(traces, _rows(snapshot, RELATION_MENTIONS, ["chunk_id", "description"], own)["description"])
-    if f"{CLAIMS}.parquet" in files:
+    if CLAIMS in tables:
         claims = _rows(snapshot, CLAIMS, ["claim_id", "chunk_id", "description"], own)
         traces.values.update(claims["claim_id"].to_pylist())
         _add_passages(traces, claims["description"])
@@ -315,7 +315,7 @@ def _add_snapshot(traces: _Traces, snapshot: Snapshot, removed: set[str]) -> Non
     ]
     _add_vectors(traces, snapshot.entity_vectors, rows)
     traces.values.update(entities["entity_id"].take(rows).to_pylist())
-    if f"{MENTIONS}.parquet" not in files:
+    if MENTIONS not in tables:
         traces.names |= {name: name for name in entities["name"].take(rows).to_pylist()}
 
 
@@ -439,7 +439,7 @@ def _share_layer_0(
     for name in entities["name"].take(rows).to_pylist():
         names.discard_within(name)
         joints.add(name)
-    if f"{MENTIONS}.parquet" in served.manifest.files:
+    if MENTIONS in served.manifest.counts:
         mentions = _rows(served, MENTIONS, ["name_key", "chunk_id", "name", "description"], pa.array(sorted(remaining)))
         traces.values.difference_update(entity_id(0, key) for key in mentions["name_key"].unique().to_pylist())
         links = _rows(served, RELATION_MENTIONS, ["chunk_id", "description"], pa.array(sorted(remaining)))

@@ -60,7 +60,7 @@ COMMANDS = {  # command → "module" or "module.function" in this package, and i
     "config": ("config", "Show or validate the effective configuration, or print its JSON Schema."),
     "doctor": ("doctor", "Check the installation, the configuration and the endpoints it names."),
 }
-FORMER_OPTIONS = {  # option of an earlier version → what takes its place
+FORMER_OPTIONS = {  # option of an earlier version, of all commands or of the named one → what takes its place
     "--all": "`hirag-dist status` shows the last build",
     "--answer-field": "name the field of --answers answer, response or prediction",
     "--answer-id-field": "name the field of --answers question_id",
@@ -84,6 +84,8 @@ FORMER_OPTIONS = {  # option of an earlier version → what takes its place
     "--storm-rate": "--rpm and --max-concurrent refuse calls with 429",
     "--system-field": "name the field of --answers method, system or mode",
     "--texts": "the page of `inspect --html` has no documents; that of `serve --http` has",
+    "eval questions --questions": "--per-task is the number of questions of each task",
+    "serve --verify": "--check-files checks the checksum of every file",
     "--unanswerable-types": "the field answerable of --questions says which questions have no answer",
 }
 FORMER_COMMANDS = {  # command of an earlier version → what does the same
@@ -243,11 +245,12 @@ def _explain_usage(error: typer.TyperException) -> int:
         print(error.format_message())
         return 2
     option = getattr(error, "option_name", "")
-    if option in FORMER_OPTIONS:
-        emit_error(f"{option} is gone: {FORMER_OPTIONS[option]}")
-        return 2
     context = getattr(error, "ctx", None)  # typer does not export the class that has it
     path = getattr(context, "command_path", "hirag-dist")
+    for former, instead in FORMER_OPTIONS.items():
+        if option and f"{path} {option}".endswith(f" {former}"):
+            emit_error(f"{option} is gone: {instead}")
+            return 2
     emit_error(f"{error.format_message().rstrip('.')} (see `{path} --help`)")
     return 2
 

@@ -22,17 +22,26 @@ SetOption = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="Set one configuration key, such as retrieval.top_n=30."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, and nothing else.")]
-IndexOption = Annotated[
-    str, typer.Option("--index", "-i", metavar="URI", help="Folder of the index: a path, or s3://…")
-]
-OptionalIndexOption = Annotated[
-    str | None, typer.Option("--index", "-i", metavar="URI", help="Folder of the index: a path, or s3://…")
-]
+_INDEX = typer.Option("--index", "-i", metavar="URI", help="Folder of the index: a path, or s3://…")
+IndexOption = Annotated[str, _INDEX]
+OptionalIndexOption = Annotated[str | None, _INDEX]
 ServerOption = Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Ask a running service instead.")]
 InputsArgument = Annotated[list[str], typer.Argument(metavar="INPUT…", help="Files, folders, globs, s3://… .")]
 OptionalInputsArgument = Annotated[
     list[str] | None,
     typer.Argument(metavar="INPUT…", help="Files, folders, globs, s3://… ; none with --reembed."),
+]
+ReembedOption = Annotated[
+    bool, typer.Option("--reembed", help="Only new vectors, by the configured embedder: all else stays. No INPUT.")
+]
+SourceOption = Annotated[
+    list[str] | None,
+    typer.Option("--source", metavar="GLOB", help="Documents whose path matches, such as 'reports/2019/*'."),
+]
+LISTEN = typer.Option("--listen", metavar="HOST:PORT", help="Address to listen on; port 0 takes a free one.")
+HttpOption = Annotated[
+    str | None,
+    typer.Option("--http", metavar="HOST:PORT", help="Address to serve HTTP on; port 0 takes a free one."),
 ]
 ExecutorOption = Annotated[
     str | None, typer.Option(help="Engine of the build: ray, inline (this process), or auto (by size).")

@@ -48,11 +48,14 @@ from hirag_dist.readers import clean_text
 OutOption = Annotated[
     str, typer.Option("--out", "-o", metavar="DIR", help="Folder of the evaluation; run again with it to go on.")
 ]
-QuestionsOption = Annotated[
-    str, typer.Option("--questions", "-q", metavar="FILE", help="JSONL, JSON, CSV or Parquet with a question a record.")
-]
-ModesOption = Annotated[str, typer.Option("--modes", metavar="MODE,…", help="Modes to compare, by commas.")]
-_RETRIEVAL_MODES = "hirag,local,global,bridge,nobridge,naive,flat"
+_QUESTIONS = typer.Option(
+    "--questions", "-q", metavar="FILE", help="JSONL, JSON, CSV or Parquet with a question a record."
+)
+QuestionsOption = Annotated[str, _QUESTIONS]
+_MODES = typer.Option("--modes", metavar="MODE,…", help="Retrieval modes to compare, by commas.")
+ModesOption = Annotated[str, _MODES]
+_ANSWERS = "File of recorded answers to evaluate."
+_RETRIEVAL_MODES = "hirag, local, global, bridge, nobridge, naive, flat"
 VariantOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -121,16 +124,11 @@ class AnswerOptions(EvalOptions):
 
     answers: Annotated[
         list[str] | None,
-        typer.Option("--answers", "-a", metavar="[NAME=]FILE", help="Recorded answers; one option for each file."),
+        typer.Option("--answers", "-a", metavar="[NAME=]FILE", help=_ANSWERS),
     ] = None
-    questions: Annotated[
-        str | None,
-        typer.Option("--questions", "-q", metavar="FILE", help="JSONL, JSON, CSV or Parquet with a question a record."),
-    ] = None
+    questions: Annotated[str | None, _QUESTIONS] = None
     index: OptionalIndexOption = None
-    modes: Annotated[
-        str | None, typer.Option("--modes", metavar="MODE,…", help="Modes of the index that answer, by commas.")
-    ] = None
+    modes: Annotated[str | None, _MODES] = None
     variant: VariantOption = None
     question_field: QuestionFieldOption = None
     question_id_field: IdFieldOption = None
@@ -239,15 +237,7 @@ def retrieval(
     options: EvalOptions,
     index: IndexOption,
     questions: QuestionsOption,
-    modes: Annotated[
-        str,
-        typer.Option(
-            "--modes",
-            metavar="MODE,…",
-            show_default=_RETRIEVAL_MODES.replace(",", ", "),
-            help="Modes to compare, by commas.",
-        ),
-    ] = _RETRIEVAL_MODES,
+    modes: ModesOption = _RETRIEVAL_MODES,
     k: Annotated[str, typer.Option("--k", metavar="K,…", help="Sources that count, by commas.")] = "2,5,10",
     variant: VariantOption = None,
     question_field: QuestionFieldOption = None,
@@ -279,9 +269,7 @@ def qa(
     questions: QuestionsOption,
     index: OptionalIndexOption = None,
     modes: ModesOption = "hirag,naive",
-    answers: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Score recorded answers instead of asking an index.")
-    ] = None,
+    answers: Annotated[str | None, typer.Option(metavar="FILE", help=_ANSWERS)] = None,
     metric: Annotated[
         str, typer.Option(metavar="NAME", help=f"Definition of EM and F1: {', '.join(DEFINITIONS)}.")
     ] = "hotpotqa",
@@ -297,7 +285,10 @@ def qa(
     gold_answer_field: Annotated[str | None, typer.Option(help="Field with the gold answer, or answers.")] = None,
     aliases_field: Annotated[str | None, typer.Option(help="Field with other right answers.")] = None,
 ) -> None:
-    """Score short answers by exact match and F1, with intervals, paired differences and costs."""
+    """Score short answers by exact match and F1, with intervals, paired differences and costs.
+
+    An index answers (--index), or the answers are recorded (--answers).
+    """
     if (index is None) == (answers is None):
         raise ConfigError("eval qa asks an index (--index URI) or scores a file (--answers FILE): give one of the two")
     if metric not in DEFINITIONS:
@@ -331,7 +322,10 @@ def judge(
         str | None, typer.Option(metavar="METHOD", help="Compare all with this one, not each with each.")
     ] = None,
 ) -> None:
-    """Compare answers two by two, in both orders: win rates, and how far the position of an answer decides."""
+    """Compare answers two by two, in both orders: win rates, and how far the position of an answer decides.
+
+    An index answers in each mode of --modes, or the answers are recorded: --answers may be repeated, or both be given.
+    """
     loaded = options.load()
     material = options.material("compare")
     judging = JudgingOptions(criteria_of(criteria), replicates, against)
@@ -341,7 +335,10 @@ def judge(
 
 
 def claims(options: AnswerOptions) -> None:
-    """Count the factual claims of answers, and the clusters that they make."""
+    """Count the factual claims of answers, and the clusters that they make.
+
+    An index answers in each mode of --modes, or the answers are recorded: --answers may be repeated, or both be given.
+    """
     loaded = options.load()
     material = options.material("take apart")
     require_llm("claims", loaded)
@@ -358,7 +355,7 @@ def questions(
     ] = None,
     personas: Annotated[int, typer.Option(min=1, max=100, help="Users of the corpus.")] = 5,
     tasks: Annotated[int, typer.Option(min=1, max=100, help="Tasks of each user.")] = 5,
-    per_task: Annotated[int, typer.Option("--questions", min=1, max=100, help="Questions of each task.")] = 5,
+    per_task: Annotated[int, typer.Option(min=1, max=100, help="Questions of each task.")] = 5,
 ) -> None:
     """Make questions that need an understanding of the whole corpus."""
     loaded = options.load()

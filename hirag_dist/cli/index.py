@@ -34,7 +34,9 @@ from hirag_dist.cli._options import (
     IndexOption,
     InputsArgument,
     MaxUsdOption,
+    OptionalIndexOption,
     OptionalInputsArgument,
+    ReembedOption,
     TextFieldOption,
     WriteOptions,
     refuse_idle,
@@ -65,23 +67,21 @@ def plan(
             help="Tokens per second of an endpoint's replies, all calls together; default: as the index was built.",
         ),
     ] = None,
-    index: Annotated[
-        str | None,
-        typer.Option("--index", "-i", metavar="URI", help="Index that exists: estimate its update to INPUT."),
-    ] = None,
+    index: OptionalIndexOption = None,
     add: Annotated[
         bool, typer.Option("--add", help="With --index: estimate `add`; the documents of the index stay.")
     ] = False,
-    reembed: Annotated[
-        bool, typer.Option("--reembed", help="With --index, without INPUT: estimate `index --reembed`.")
-    ] = False,
+    reembed: ReembedOption = False,
 ) -> None:
-    """Estimate calls, tokens, cost and time of an index, or of the update of one with --index. Calls no model.
+    """Estimate calls, tokens, cost and time of an index; with --index, of the update of that index to INPUT.
+
+    No model is called.
 
     Servers are asked for the context windows of their models, to which chunks and prompts are cut.
 
     With --index, documents that would be added, changed and removed, and the chunks to extract, are exact; summaries
-    and reports are estimated from averages of the index.
+    and reports are estimated from averages of the index. With --index and --reembed, without INPUT, the new vectors of
+    `index --reembed` are estimated.
     """
     if add and index is None:
         raise ConfigError("--add estimates an addition to an index: give --index URI with it")
@@ -199,10 +199,7 @@ def index(
         typer.Option("--rebuild", help="Build an index that exists from nothing; stored replies are not paid again."),
     ] = False,
     fresh: FreshOption = False,
-    reembed: Annotated[
-        bool,
-        typer.Option("--reembed", help="Make new vectors with the configured embedder and keep everything else."),
-    ] = False,
+    reembed: ReembedOption = False,
 ) -> None:
     """Build an index of INPUT and publish it; after an interruption, the same command continues.
 

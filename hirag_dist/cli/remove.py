@@ -23,7 +23,7 @@ from hirag_dist.application.forget_evidence import (
 )
 from hirag_dist.application.forget_verification import VerificationResult, verify_removed
 from hirag_dist.cli._build import show
-from hirag_dist.cli._options import ConfigOptions, IndexOption, WaitOption, WriteOptions
+from hirag_dist.cli._options import ConfigOptions, IndexOption, SourceOption, WaitOption, WriteOptions
 from hirag_dist.cli._output import emit, err, out, seconds, table
 from hirag_dist.cli._progress import ProgressBars
 from hirag_dist.composition.build_records import last_build
@@ -168,10 +168,7 @@ def remove(
     ids: Annotated[
         list[str] | None, typer.Argument(metavar="[ID…]", help="Document ids, or the source ids of their owner.")
     ] = None,
-    source: Annotated[
-        list[str] | None,
-        typer.Option("--source", metavar="GLOB", help="Documents whose path matches, such as 'reports/2019/*'."),
-    ] = None,
+    source: SourceOption = None,
     input_file: Annotated[
         Path | None, typer.Option("--input-file", metavar="FILE", help="File with ids, one a line; - for stdin.")
     ] = None,

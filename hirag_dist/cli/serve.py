@@ -17,9 +17,11 @@ import typer
 
 from hirag_dist.cli._command_line import flattened
 from hirag_dist.cli._options import (
+    LISTEN,
     AsLabelOption,
     ConfigOption,
     ConnectionOptions,
+    HttpOption,
     JsonOption,
     LabelOption,
     MaxTokensOption,
@@ -50,27 +52,22 @@ def _serve(
         str | None,
         typer.Option(metavar="URI", help="Folder whose sub-folders are indexes, served by their names; or s3://…"),
     ] = None,
-    listen: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Address of the gRPC service; port 0 takes a free one.")
-    ] = None,
+    listen: Annotated[str | None, LISTEN] = None,
     processes: Annotated[
         int | None, typer.Option(min=0, metavar="N", help="Processes that share the port; 0 is one per core.")
     ] = None,
-    http: Annotated[
-        str | None,
-        typer.Option(
-            metavar="HOST:PORT",
-            help="Address of a browser page, of all methods as JSON, and of an OpenAI-compatible API; port 0 takes a "
-            "free one.",
-        ),
-    ] = None,
+    http: HttpOption = None,
     config: ConfigOption = None,
     settings: SetOption = None,
-    verify: Annotated[
-        bool, typer.Option("--verify", help="Check the checksum of every file of the snapshot first.")
+    check_files: Annotated[
+        bool, typer.Option("--check-files", help="Check the checksum of every file of the snapshot first.")
     ] = False,
 ) -> None:
-    """Serve the current snapshot of an index, or of many, over gRPC; switch to each new one when it is published."""
+    """Serve the current snapshot of an index, or of many, over gRPC; switch to each new one when it is published.
+
+    --listen is the address of the gRPC service. At the address of --http are a browser page, all methods as JSON, and
+    an OpenAI-compatible API.
+    """
     if context.invoked_subcommand is not None:
         return
     from hirag_dist.composition import serving
@@ -85,8 +82,8 @@ def _serve(
     service = loaded.service
     if index is None and not (service.catalogue or service.indexes):
         raise ConfigError("give --index URI for one index, or --catalogue URI for all indexes in a folder")
-    if verify and index is None:
-        raise ConfigError("--verify is for --index; `hirag-dist doctor` opens every index of a catalogue")
+    if check_files and index is None:
+        raise ConfigError("--check-files is for --index; `hirag-dist doctor` opens every index of a catalogue")
     late = threading.Timer(_LATE_S, err.print, (COMPILING,))
     late.daemon = True
     late.start()
@@ -96,7 +93,7 @@ def _serve(
         _announce(address, url, page=service.http_page)
 
     try:
-        if not serving.serve(loaded, index or "", announce, verify=verify):
+        if not serving.serve(loaded, index or "", announce, verify=check_files):
             raise typer.Exit(1)
     finally:
         late.cancel()
@@ -144,9 +141,7 @@ def _rate(help: str) -> Any:
 
 
 def simulate(
-    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Address to listen on; port 0 takes a free one.")] = (
-        "127.0.0.1:8000"
-    ),
+    listen: Annotated[str, LISTEN] = "127.0.0.1:8000",
     seed: Annotated[int, typer.Option(help="Seed of all random choices.")] = 0,
     dim: Annotated[int, typer.Option(help="Size of the embedding vectors.")] = 384,
     rpm: Annotated[float | None, typer.Option(help="Requests per minute before 429.", rich_help_panel=_LIMITS)] = None,
@@ -187,10 +182,6 @@ def _announce_model(base_url: str) -> None:
 
 _OPEN_S = 5.0  # for an index to open before clients are served; an error in this time ends the command
 TOKEN = "HIRAG_TOKEN"  # environment variable with the token of a server over stdio
-_HttpOption = Annotated[
-    str | None,
-    typer.Option(metavar="HOST:PORT", help="Serve streamable HTTP at /mcp of this address, instead of stdio."),
-]
 _HttpNameOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -205,7 +196,7 @@ def mcp(
     connection: ConnectionOptions,
     index: OptionalIndexOption = None,
     server: ServerOption = None,
-    http: _HttpOption = None,
+    http: HttpOption = None,
     http_names: _HttpNameOption = None,
     tls_cert: _TlsCertOption = None,
     tls_key: _TlsKeyOption = None,
@@ -220,8 +211,8 @@ def mcp(
 ) -> None:
     """Serve an index to agents by the Model Context Protocol (MCP).
 
-    The token for a service is that of --token-file, or of the environment variable HIRAG_TOKEN. With --http each
-    request has its caller's own.
+    It speaks over stdio, or with --http over streamable HTTP at the path /mcp. The token for a service is that of
+    --token-file, or of the environment variable HIRAG_TOKEN. With --http each request has its caller's own.
     """
     if find_spec("mcp") is None:
         raise ConfigError("this needs the extra mcp: run `pip install 'hirag-dist[mcp]'`")

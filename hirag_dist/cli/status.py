@@ -23,7 +23,7 @@ from hirag_dist.cli._bill import (
     update_line,
 )
 from hirag_dist.cli._build import group_line
-from hirag_dist.cli._options import IndexOption, JsonOption, SnapshotOption
+from hirag_dist.cli._options import IndexOption, JsonOption, SnapshotOption, SourceOption
 from hirag_dist.cli._output import conclude_reading, emit, out, short, table
 from hirag_dist.composition.build_records import (
     IN_SHORT,
@@ -120,10 +120,7 @@ def status(
     documents: Annotated[
         bool, typer.Option("--documents", help="List the documents with their ids and what came of them.")
     ] = False,
-    source: Annotated[
-        list[str] | None,
-        typer.Option("--source", metavar="GLOB", help="With --documents: only documents whose path matches."),
-    ] = None,
+    source: SourceOption = None,
     cost: Annotated[bool, typer.Option("--cost", help="Show only the bill: tokens and cost of each stage.")] = False,
     snapshot: SnapshotOption = None,
     json: JsonOption = False,
@@ -132,6 +129,8 @@ def status(
     store = Store(index)
     build = last_build(store)
     current = current_id(store)
+    if source and not documents:
+        raise ConfigError("--source selects documents: give --documents with it")
     if cost and build is not None and current is None and snapshot is None:
         _show_bill_so_far(build, json)
         return

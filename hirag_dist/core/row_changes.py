@@ -38,6 +38,33 @@ def one_piece(table: pa.Table) -> pa.Table:
     return pa.Table.from_arrays([one_array(column) for column in table.columns], schema=table.schema)
 
 
+def same_values(one: pa.Array, other: pa.Array) -> NDArray[np.bool_]:
+    """Return (n,) whether the values of two arrays of one type are equal, row by row; a null equals a null.
+
+    >>> same_values(pa.array([["a"], ["b", "c"]]), pa.array([["a"], ["b"]])).tolist()
+    [True, False]
+    """
+    kind = one.type
+    if one.equals(other):
+        return np.ones(len(one), np.bool_)
+    if pa.types.is_list(kind):
+        lengths, others = (
+            pc.fill_null(each.value_lengths(), -1).to_numpy(zero_copy_only=False) for each in (one, other)
+        )
+        same: NDArray[np.bool_] = lengths == others
+        rows, counts = pa.array(np.flatnonzero(same)), np.maximum(lengths[same], 0)
+        is_other = ~same_values(one.take(rows).flatten(), other.take(rows).flatten())
+        same[same] = np.bincount(np.repeat(np.arange(len(counts)), counts)[is_other], minlength=len(counts)) == 0
+        return same
+    same = pc.equal(one.is_valid(), other.is_valid()).to_numpy(zero_copy_only=False)
+    if pa.types.is_struct(kind):
+        for pair in zip(one.flatten(), other.flatten(), strict=True):
+            same &= same_values(*pair)
+    else:
+        same &= pc.fill_null(pc.equal(one, other), True).to_numpy(zero_copy_only=False)
+    return same
+
+
 def rows_of_table(table: pa.Table, rows: IntVector) -> pa.Table:
     """Return rows of a table as a table in memory, each column one array; long runs of rows are copied at once."""
     starts = np.flatnonzero(np.diff(rows, prepend=-2) != 1)

@@ -105,8 +105,7 @@ class UpdateBase:
         """Return whether a table is mapped, because there is a folder for it and it would take much memory."""
         if self.spill is None:
             return False
-        file = self.snapshot.manifest.files.get(f"{name}.parquet")
-        return file is not None and file.bytes * _COMPRESSION > _MAX_BYTES
+        return self.snapshot.manifest.table_bytes(name) * _COMPRESSION > _MAX_BYTES
 
     def _read_mapped(self, name: str) -> pa.Table:
         assert self.spill is not None
@@ -171,11 +170,13 @@ class UpdateBase:
         found = changed_rows(before, gone, pa.concat_tables([schema.empty_table(), *new]), by, self.rows)
         return ChangedRows(found.table, *self.mapped_arrays(found.origin))
 
-    def dataset(self, name: str, schema: pa.Schema) -> Dataset:
-        """Return a table of the snapshot as a dataset, read where it lies."""
+    def dataset(self, datasets: DatasetStore, name: str, schema: pa.Schema) -> Dataset:
+        """Return a table of the snapshot as a dataset, read where it lies; a copy where its rows lie in two files."""
         if self.opened is None:
             return Dataset(schema)
         manifest = self.snapshot.manifest
+        if name in manifest.changed_tables:
+            return datasets.put(f"base_{name}", self.table(name).cast(schema))
         rows = manifest.counts.get(name, 0)
         path = f"{self.snapshot.folder}/{name}.parquet"
         sha256 = manifest.files[f"{name}.parquet"].sha256 if rows else ""

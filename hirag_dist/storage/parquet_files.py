@@ -56,13 +56,14 @@ def rows_of_file(file: pq.ParquetFile, start: int, stop: int, columns: Sequence[
     return file.read_row_groups(groups, columns, use_threads=False).slice(start - first, stop - start)
 
 
-def pieces_of_file(file: pq.ParquetFile) -> Iterator[pa.Table]:
-    """Yield a file in small pieces, one at a time in memory; an empty file as one piece."""
+def pieces_of_file(file: pq.ParquetFile, columns: Sequence[str] | None) -> Iterator[pa.Table]:
+    """Yield a file, or some of its columns, in small pieces, one at a time in memory; an empty file as one piece."""
     n_bytes = sum(file.metadata.row_group(at).total_byte_size for at in range(file.num_row_groups))
     rows = max(min(_PIECE_BYTES * file.metadata.num_rows // max(n_bytes, 1), _PIECE_ROWS), 1)
     is_empty = True
-    for batch in file.iter_batches(rows, use_threads=False):
+    for batch in file.iter_batches(rows, columns=columns, use_threads=False):
         is_empty = False
-        yield pa.Table.from_batches([batch])
+        yield pa.Table.from_batches([batch if columns is None else batch.select(columns)])
     if is_empty:
-        yield file.schema_arrow.empty_table()
+        schema = file.schema_arrow
+        yield (schema if columns is None else pa.schema([schema.field(name) for name in columns])).empty_table()

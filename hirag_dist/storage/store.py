@@ -157,10 +157,10 @@ class Store:
         with self._errors("read", path), open_parquet(self._full(path), self._fs) as file:
             yield from file.iter_batches(n_rows, columns=None if columns is None else list(columns))
 
-    def pieces(self, path: str) -> Iterator[pa.Table]:
-        """Yield a Parquet file in small pieces, one at a time in memory; an empty file as one piece."""
+    def pieces(self, path: str, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """Yield a Parquet file, or some columns, in small pieces, one in memory; an empty one as one piece."""
         with self._errors("read", path), open_parquet(self._full(path), self._fs) as file:
-            yield from pieces_of_file(file)
+            yield from pieces_of_file(file, columns)
 
     def sha256(self, path: str) -> str:
         """Return the SHA-256 (hex) of a file, read a piece at a time."""

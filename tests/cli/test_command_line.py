@@ -7,12 +7,14 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
+import typer.main
 
 from hirag_dist.cli import _command_line, main
 from tests.scripted_endpoint import write_config
@@ -48,6 +50,26 @@ def test_there_are_at_most_twenty_commands() -> None:
     assert len(_command_line.COMMANDS) <= 20
 
 
+def options_of(command: Any) -> Iterator[tuple[str, str | None]]:
+    """Yield each option of a command and of the commands below it: a name, and its help text."""
+    for parameter in command.params:
+        if parameter.param_type_name == "option":
+            yield from ((name, parameter.help) for name in (*parameter.opts, *parameter.secondary_opts))
+    for below in getattr(command, "commands", {}).values():
+        yield from options_of(below)
+
+
+def test_an_option_has_one_help_text_in_all_commands() -> None:
+    app = typer.Typer()
+    for name in _command_line.COMMANDS:
+        _command_line.add_command(app, name)
+    texts: dict[str, set[str | None]] = {}
+    for name, text in options_of(typer.main.get_command(app)):
+        texts.setdefault(name, set()).add(text)
+    assert {name: differing for name, differing in texts.items() if len(differing) > 1} == {}
+    assert len(texts) > 100
+
+
 def test_the_value_of_a_common_option_names_no_command() -> None:
     app = typer.Typer()
     _command_line.add_commands(app, ["--log-format", "json", "status", "--index", "i"])
@@ -60,6 +82,8 @@ def test_the_value_of_a_common_option_names_no_command() -> None:
         (["status", "--index", "i", "--all"], "--all is gone: `hirag-dist status` shows the last build"),
         (["simulate-llm", "--prompt-cache"], "--prompt-cache is gone: no prompt counts as cached"),
         (["eval", "judge", "--out", "o", "--judge", "m"], "--set llm.roles.judge=ENDPOINT names the judge"),
+        (["eval", "questions", "--out", "o", "--questions", "5"], "--per-task is the number of questions of each"),
+        (["serve", "--index", "i", "--verify"], "--verify is gone: --check-files"),
         (["token"], "`hirag-dist token` is now `hirag-dist serve token NAME`"),
     ],
 )

@@ -48,7 +48,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_
     write_config(tmp_path / "hirag.yaml", {"big": model.url}, {"judge": "big"})
 
     def run(*arguments: object, sizes: tuple[int, int, int] = (2, 3, 2)) -> tuple[int, Any]:
-        counts = [part for pair in zip(("--personas", "--tasks", "--questions"), sizes, strict=True) for part in pair]
+        counts = [part for pair in zip(("--personas", "--tasks", "--per-task"), sizes, strict=True) for part in pair]
         return run_command(["eval", "questions", "--out", "out", *counts, *arguments], monkeypatch, capfd)
 
     return run

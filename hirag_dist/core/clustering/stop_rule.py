@@ -37,6 +37,7 @@ def cluster_sparsity(sizes: IntVector, n_entities: int) -> float:
 
 
 StopRule = Literal["compression", "paper"]
+PAPER_LAYERS = 50  # maximum of summary layers of Algorithm 1 in the code of its authors
 
 
 def change_rate(before: float, now: float) -> float:
@@ -54,7 +55,7 @@ class StopLimits:
     """Limits of the stop rule.
 
     Attributes:
-        rule: "compression" continues while clusters group entities; "paper" is Algorithm 1.
+        rule: "compression" continues while clusters group entities; "paper" is Algorithm 1, with k ≤ 50 layers.
         min_change_rate: ε of Algorithm 1.
         target_cluster_size: a layer no larger than this is not grouped again.
         max_layers: summary layers at most.
@@ -76,6 +77,8 @@ def stop_before_clustering(layer: int, n_entities: int, n_below: int | None, lim
     """
     if layer >= limits.max_layers:
         return f"max_layers {limits.max_layers} reached"
+    if limits.rule == "paper" and layer >= PAPER_LAYERS:
+        return f"{PAPER_LAYERS} layers, the most of Algorithm 1, reached"
     if n_entities < 2:
         return "nothing left to group"
     if limits.rule == "compression":

@@ -30,6 +30,7 @@ from hirag_dist.storage.serving.base_values import ARRAYS, LEXICAL_ARRAYS, BaseF
 from hirag_dist.storage.serving.column_arrays import Batches
 from hirag_dist.storage.serving.kept_rows import KeptRows, kept_rows
 from hirag_dist.storage.serving.writer import SERVING
+from hirag_dist.storage.snapshot.changed_tables import KEYS, ROW, find_changes, may_be_divided, table_files
 from hirag_dist.storage.snapshot.manifest import FileEntry
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.storage.store import Store
@@ -67,12 +68,46 @@ class SnapshotFiles:
         usable = base is not None and base.store.uri == store.uri
         self._base = base if usable and base and base.manifest.hirag_dist == __version__ else None
 
-    def table(self, name: str, table: pa.Table) -> None:
-        """Write a table."""
-        file_name = f"{name}.parquet"
-        if name not in _WHOLE or not self.copied(file_name, (name,)):
-            with self.create(file_name) as file:
+    def table(self, name: str, table: pa.Table, *, keeps_rows: bool) -> None:
+        """Write a table: all of its rows, or those that the base's file lacks.
+
+        Args:
+            keeps_rows: whether rows may stay in the file that the base, or a snapshot before it, wrote.
+        """
+        before = self._base.manifest.changed_tables if self._base is not None else frozenset[str]()
+        names = table_files(name) if name in before else [f"{name}.parquet"]
+        may_copy = name in _WHOLE and (keeps_rows or name not in before) and self._has_same([name])
+        if may_copy and self._all_linked(names, names):
+            return
+        if not keeps_rows or not self._changed_rows(name, table, names[0]):
+            with self.create(f"{name}.parquet") as file:
                 write_parquet(table, file, _DOCUMENT_BYTES if name == "documents" else _GROUP_BYTES)
+
+    def _changed_rows(self, name: str, table: pa.Table, stored: str) -> bool:
+        """Write the rows of a table that the base's file lacks, and copy that file; return whether that was possible.
+
+        Args:
+            stored: the file's name in the base.
+        """
+        if self._base is None or not may_be_divided(name, self._base.manifest.table_bytes(name)):
+            return False
+        try:
+            before = self._base.division(name)
+            keys = self._base.pieces(name, KEYS[name])
+            found = find_changes(name, table, keys, self._base.pieces(name), before)
+        except HiragError as error:
+            logger.info("%s is written again: %s", name, error)
+            return False
+        stored_file, changed_file, unused_file = table_files(name)
+        if found is None or not self._linked(stored, stored_file):
+            return False
+        is_changed = np.zeros(table.num_rows, np.bool_)
+        is_changed[found.changed] = True
+        changed = table.filter(pa.array(is_changed)).append_column(ROW, pa.array(found.changed))
+        for file_name, rows in ((changed_file, changed), (unused_file, pa.table({ROW: found.unused}))):
+            with self.create(file_name) as file:
+                write_parquet(rows, file)
+        return True
 
     def array(self, name: str, array: NDArray[Any] | SlottedVectors, kept: Mapping[str, KeptRows]) -> None:
         """Write an array.
@@ -118,12 +153,7 @@ class SnapshotFiles:
         names = [f"{SERVING}/{table}.arrow", *([f"vectors/{table}.npy"] if table in VECTORS else [])]
         stored = [name.replace("/", f"/{STORED}") for name in names]
         sources = stored if table in self._base.manifest.slotted else names
-        if all(self._linked(*pair) for pair in zip(sources, stored, strict=True)):
-            return True
-        for name in stored:
-            if self.entries.pop(name, None) is not None:
-                self._store.delete(f"{self._folder}/{name}")
-        return False
+        return self._all_linked(sources, stored)
 
     @contextmanager
     def create(self, name: str) -> Iterator[BinaryIO]:
@@ -148,7 +178,8 @@ class SnapshotFiles:
 
     def _has_same(self, parts: Sequence[str]) -> bool:
         """Return whether tables and arrays have the same content in the base."""
-        assert self._base is not None
+        if self._base is None:
+            return False
         before = self._base.manifest.content
         return all(part in self._content and self._content[part] == before.get(part) for part in parts)
 
@@ -172,6 +203,15 @@ class SnapshotFiles:
             return False
         self.entries[new_name or name] = entry
         return True
+
+    def _all_linked(self, names: Sequence[str], new_names: Sequence[str]) -> bool:
+        """Copy files of the base: all, or none if one was altered or removed."""
+        if all(self._linked(*pair) for pair in zip(names, new_names, strict=True)):
+            return True
+        for name in new_names:
+            if self.entries.pop(name, None) is not None:
+                self._store.delete(f"{self._folder}/{name}")
+        return False
 
     def base_values(self) -> BaseFiles | None:
         """Return the serving files of the base; None where there are none, or they cannot be read."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from hirag_dist.errors import SnapshotCorrupt, SnapshotTooNew
-from hirag_dist.storage.layout import FORMAT_VERSION, SLOTS, SLOTTED_VERSION
+from hirag_dist.storage.layout import CHANGED, FORMAT_VERSION, SLOTS, SLOTTED_VERSION, STORED, UNUSED
 
 MISSING_REPORTS_COUNT: Final = "missing_reports"  # among the counts of an index
 UPDATE: Final = "update"  # note: UpdateNote
@@ -129,6 +129,17 @@ class Manifest(BaseModel):
         """Tables whose rows lie in files of a former snapshot and in files of changed rows."""
         names = {name.rpartition("/")[2] for name in self.files}
         return frozenset(table for table, slots in SLOTS.items() if f"{slots}.npy" in names)
+
+    @property
+    def changed_tables(self) -> frozenset[str]:
+        """Tables of which most rows lie in the file of a former snapshot (`storage.snapshot.changed_tables`)."""
+        return frozenset(name for name in self.counts if f"{CHANGED}{name}.parquet" in self.files)
+
+    def table_bytes(self, name: str) -> int:
+        """Return the size of the files of a table, 0 for a table that the snapshot does not have."""
+        prefixes = (STORED, CHANGED, UNUSED) if name in self.changed_tables else ("",)
+        files = [self.files.get(f"{prefix}{name}.parquet") for prefix in prefixes]
+        return sum(file.bytes for file in files if file is not None)
 
     @property
     def missing_reports(self) -> int:

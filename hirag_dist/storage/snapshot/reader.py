@@ -55,6 +55,7 @@ from hirag_dist.storage.serving.mmap_files import ServingFiles, damaged, map_arr
 from hirag_dist.storage.serving.text_columns import are_rows
 from hirag_dist.storage.serving.writer import SERVING
 from hirag_dist.storage.snapshot.cache import HASHED_BYTES, SnapshotCache
+from hirag_dist.storage.snapshot.changed_tables import ChangedTable, read_division, scan_table
 from hirag_dist.storage.snapshot.manifest import MISSING_REPORTS_COUNT, Manifest, parse_manifest
 from hirag_dist.storage.store import Store
 from hirag_dist.types import CsrGraph, IndexInfo
@@ -188,7 +189,7 @@ class Snapshot:
         expected = _SCHEMAS[name]
         if columns is not None:
             expected = pa.schema([expected.field(column) for column in columns])
-        if name in OPTIONAL_TABLES and f"{name}.parquet" not in self.manifest.files:
+        if name in OPTIONAL_TABLES and name not in self.manifest.counts:
             return expected.empty_table()
         path = f"{self.folder}/{name}.parquet"
         new = [column for column in expected.names if column in _ADDED.get(name, ())]
@@ -196,6 +197,8 @@ class Snapshot:
             if new:
                 present = self.store.read_rows(path, 0, 0).schema.names
                 new = [column for column in new if column not in present]
+            if name in self.manifest.changed_tables:
+                return pa.Table.from_batches(self._scan(name, expected.names), expected)
             kept = [column for column in expected.names if column not in new]
             table = self.store.read_table(path, kept)
         except StoreError as error:
@@ -214,14 +217,30 @@ class Snapshot:
             raise SnapshotCorrupt(f"{self.folder}/{name}.parquet lacks {', '.join(missing) or 'the right types'}")
         return table
 
-    def pieces(self, name: str) -> Iterator[pa.Table]:
-        """Yield a table of the snapshot in small pieces, at least one, one at a time in memory."""
-        yield _SCHEMAS[name].empty_table()
+    def pieces(self, name: str, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """Yield a table of the snapshot, or some of its columns, in small pieces, at least one, one in memory."""
+        schema = _SCHEMAS[name]
+        if columns is not None:
+            schema = pa.schema([schema.field(column) for column in columns])
+        yield schema.empty_table()
         try:
-            for piece in self.store.pieces(f"{self.folder}/{name}.parquet"):
-                yield self._current_form(name, piece, _SCHEMAS[name])
+            if name in self.manifest.changed_tables:
+                yield from (pa.Table.from_batches([each]) for each in self._scan(name, schema.names))
+                return
+            for piece in self.store.pieces(f"{self.folder}/{name}.parquet", columns):
+                yield self._current_form(name, piece, schema)
         except StoreError as error:
             raise SnapshotCorrupt(f"{error}; build again or serve another snapshot") from error
+
+    def division(self, name: str) -> ChangedTable:
+        """Return how the rows of a table are divided between the files of the snapshot."""
+        n_rows = self.manifest.counts[name]
+        if name in self.manifest.changed_tables:
+            return read_division(self.store, self.folder, name, n_rows)
+        return ChangedTable(n_rows, np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+    def _scan(self, name: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        return scan_table(self.store, self.folder, name, self.manifest.counts[name], columns)
 
     def document_text(self, row: int) -> str:
         """Return the text of one document.

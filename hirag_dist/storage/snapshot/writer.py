@@ -30,6 +30,7 @@ from hirag_dist.storage.layout import (
     SLOTS,
     SLOTTED_VERSION,
     STORED,
+    UNUSED,
     VECTORS,
     read_files_path,
     snapshot_path,
@@ -82,17 +83,17 @@ def write_snapshot(
         folder = snapshot_path(snapshot_id)
         existing = _whole(store, snapshot_id)
         if existing is not None:
-            if existing.slotted and snapshot_id != current_id(store):
+            if existing.format_version == SLOTTED_VERSION and snapshot_id != current_id(store):
                 write_whole(store, snapshot_id)  # no former text of a document comes back with it
                 return open_snapshot(store, snapshot_id).manifest
             return existing
         files = SnapshotFiles(store, folder, content, base)
         values = BaseValues(files.base_values())
         kept = files.kept_rows(values, partial(_batches, tables), arrays) if keeps_rows else {}
-        _write_files(pool, files, tables, arrays, values, kept)
+        _write_files(pool, files, tables, arrays, values, kept, keeps_rows)
     files.sync()  # before the manifest, which vouches for them
     manifest = Manifest(
-        format_version=SLOTTED_VERSION if kept else FORMAT_VERSION,
+        format_version=SLOTTED_VERSION if any(map(_is_divided, files.entries)) else FORMAT_VERSION,
         snapshot_id=snapshot_id,
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         hirag_dist=__version__,
@@ -136,8 +137,10 @@ def write_whole(store: Store, snapshot_id: str) -> list[str]:
     """
     snapshot = open_snapshot(store, snapshot_id)
     manifest = snapshot.manifest
-    if manifest.slotted:
+    if manifest.format_version == SLOTTED_VERSION:
         files = SnapshotFiles(store, snapshot.folder, {}, None)
+        for name in manifest.changed_tables:
+            files.table(name, snapshot.table(name), keeps_rows=False)
         for table in manifest.slotted:
             texts = snapshot.serving.texts(f"{table}.arrow")
             blocks = (texts.table(texts.schema.names, at, at + BATCH_ROWS) for at in range(0, texts.n_rows, BATCH_ROWS))
@@ -146,17 +149,17 @@ def write_whole(store: Store, snapshot_id: str) -> list[str]:
             if table in VECTORS:
                 files.array(VECTORS[table], snapshot.vectors(table), {})
         files.sync()
-        entries = {name: entry for name, entry in manifest.files.items() if not _is_slotted(name)} | files.entries
+        entries = {name: entry for name, entry in manifest.files.items() if not _is_divided(name)} | files.entries
         changes = {"format_version": FORMAT_VERSION, "files": {name: entries[name] for name in sorted(entries)}}
         manifest = manifest.model_copy(update=changes)
         store.write_bytes(f"{snapshot.folder}/{MANIFEST}", manifest.model_dump_json(indent=1).encode())
     return _remove_unlisted(store, manifest)
 
 
-def _is_slotted(name: str) -> bool:
-    """Return whether a file holds slots, or rows that slots name."""
+def _is_divided(name: str) -> bool:
+    """Return whether a file holds some rows of a table, or says which."""
     own = name.rpartition("/")[2]
-    return own.startswith((STORED, CHANGED)) or own.removesuffix(".npy") in SLOTS.values()
+    return own.startswith((STORED, CHANGED, UNUSED)) or own.removesuffix(".npy") in SLOTS.values()
 
 
 def _whole(store: Store, snapshot_id: str) -> Manifest | None:
@@ -215,6 +218,7 @@ def _write_files(
     arrays: Mapping[str, Array],
     values: BaseValues,
     kept: Mapping[str, KeptRows],
+    keeps_rows: bool,
 ) -> None:
     """Write all files but the manifest, several at a time."""
     serving = partial(
@@ -228,7 +232,7 @@ def _write_files(
     )
     jobs = [pool.submit(serving)]
     jobs += [pool.submit(files.array, name, array, kept) for name, array in arrays.items()]
-    jobs += [pool.submit(files.table, name, table) for name, table in tables.items()]
+    jobs += [pool.submit(files.table, name, table, keeps_rows=keeps_rows) for name, table in tables.items()]
     try:
         for job in as_completed(jobs):
             job.result()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -47,7 +49,7 @@ def test_change_rate_by_hand(before: float, now: float, expected: float) -> None
     assert change_rate(before, now) == pytest.approx(expected)
 
 
-PAPER = StopLimits(rule="paper", min_change_rate=0.05, max_layers=50)
+PAPER = StopLimits(rule="paper", min_change_rate=0.05, max_layers=100)
 
 
 def test_paper_rule_stops_at_its_rate_and_not_above() -> None:
@@ -63,8 +65,13 @@ def test_paper_rule_stops_at_its_rate_and_not_above() -> None:
 def test_paper_rule_knows_no_other_reason_than_the_layer_cap_and_size() -> None:
     assert stop_before_clustering(3, 5, 5, PAPER) is None
     assert stop_before_clustering(3, 1, 9, PAPER) == "nothing left to group"
+    assert stop_before_clustering(8, 50, 90, replace(PAPER, max_layers=8)) == "max_layers 8 reached"
+
+
+def test_paper_rule_makes_at_most_50_layers_whatever_max_layers_allows() -> None:
     assert stop_before_clustering(49, 50, 90, PAPER) is None
-    assert stop_before_clustering(50, 50, 90, PAPER) == "max_layers 50 reached"
+    assert stop_before_clustering(50, 50, 90, PAPER) == "50 layers, the most of Algorithm 1, reached"
+    assert stop_before_clustering(50, 50, 90, replace(PAPER, rule="compression")) is None
 
 
 def test_compression_rule_stops_when_the_layer_fits_one_cluster() -> None:

@@ -1,0 +1,291 @@
+"""Tables of which most rows lie in the file that a former snapshot wrote.
+
+An update changes few rows of the tables that grow with the corpus. The file of such a table is linked into the new
+snapshot as `stored_NAME.parquet`, and two small files are written beside it: `changed_NAME.parquet` has the rows that
+it lacks, each with its row number in the table (`row`), and `unused_NAME.parquet` the row numbers of those of its rows
+that are not part of the table. The other rows keep their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from hirag_dist.core.access import Flags
+from hirag_dist.core.arrays import compiled, read_only
+from hirag_dist.core.row_changes import one_array, one_piece, same_values
+from hirag_dist.errors import SnapshotCorrupt
+from hirag_dist.storage.layout import (
+    CHANGED,
+    ENTITY_MENTIONS,
+    MENTIONS,
+    RELATION_MENTIONS,
+    REPORT_INPUTS,
+    STATEMENTS,
+    STORED,
+    SUMMARIES,
+    UNUSED,
+)
+from hirag_dist.storage.serving.kept_rows import is_too_much, max_changed
+from hirag_dist.storage.store import Store
+from hirag_dist.types import IntVector
+
+KEYS: Final[Mapping[str, Sequence[str]]] = {  # table → columns that tell its rows apart
+    "entities": ("entity_id",),
+    "relations": ("relation_id",),
+    "clusters": ("cluster_id", "entity_id"),
+    "reports": ("community_id",),
+    MENTIONS: ("name_key", "chunk_id", "position"),
+    RELATION_MENTIONS: ("source_key", "target_key", "chunk_id", "position"),
+    SUMMARIES: ("layer", "cluster_id"),
+    REPORT_INPUTS: ("community_id",),
+    ENTITY_MENTIONS: ("entity_id", "chunk_id", "position"),
+    STATEMENTS: ("relation_id", "chunk_id", "position"),
+}
+ROW: Final = "row"
+MIN_BYTES: Final = 1 << 20  # minimum size of the files of a table whose rows are kept
+_BATCH_ROWS: Final = 1 << 13  # rows of a table whose keys are hashed at a time
+_MAX_AHEAD: Final = 1 << 12  # maximum run of rows that came or went between two that stay
+_PRIME: Final = np.uint64(0x100000001B3)  # of the hash FNV-1a
+
+
+def may_be_divided(name: str, n_bytes: int) -> bool:
+    """Return whether rows of a table are kept.
+
+    Args:
+        name: name of the table.
+        n_bytes: size of its files.
+    """
+    return name in KEYS and n_bytes >= MIN_BYTES
+
+
+def table_files(name: str) -> tuple[str, str, str]:
+    """Return the names of the three files of a table: stored, changed and unused rows."""
+    return f"{STORED}{name}.parquet", f"{CHANGED}{name}.parquet", f"{UNUSED}{name}.parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedTable:
+    """How the rows of a table are divided between the file of a former snapshot and a new one.
+
+    Attributes:
+        n_stored: number of rows in the first file.
+        unused: (any,) rows of the first file that are not part of the table, ascending.
+        changed: (any,) rows of the table that lie in the second file, ascending.
+    """
+
+    n_stored: int
+    unused: IntVector
+    changed: IntVector
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows of the table."""
+        return self.n_stored - len(self.unused) + len(self.changed)
+
+    def slots(self) -> IntVector:
+        """Return (n_rows,) the row in the first file, or `n_stored` and more for rows of the second."""
+        slots = np.full(self.n_rows, -1, np.int64)
+        slots[self.changed] = self.n_stored + np.arange(len(self.changed))
+        slots[slots < 0] = np.delete(np.arange(self.n_stored), self.unused)
+        return slots
+
+    def joined(self, stored: Iterable[pa.RecordBatch], changed: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the table in order, a batch of the first file at a time.
+
+        Args:
+            stored: rows of the first file.
+            changed: rows of the second.
+        """
+        is_used, is_changed = np.ones(self.n_stored, np.bool_), np.zeros(self.n_rows, np.bool_)
+        is_used[self.unused], is_changed[self.changed] = False, True
+        rows = np.flatnonzero(~is_changed)  # of the table, of the used rows of the first file
+        n_read = n_used = n_given = n_new = 0
+        for batch in stored:
+            used = batch.filter(pa.array(is_used[n_read : n_read + batch.num_rows]))
+            n_read, n_used = n_read + batch.num_rows, n_used + used.num_rows
+            last = int(rows[n_used - 1]) + 1 if used.num_rows else n_given
+            yield from _woven(used, changed, n_new, is_changed[n_given:last])
+            n_new, n_given = last - n_used, last
+        yield changed.slice(n_new)
+
+
+def _woven(used: pa.RecordBatch, changed: pa.RecordBatch, first: int, is_changed: Flags) -> Iterator[pa.RecordBatch]:
+    """Yield rows of two batches in the order that flags give: those of `changed` from a first row on."""
+    n_changed = int(is_changed.sum())
+    if not n_changed:
+        yield used
+        return
+    order = np.where(is_changed, used.num_rows + np.cumsum(is_changed), np.cumsum(~is_changed)) - 1
+    both = pa.Table.from_batches([used, changed.slice(first, n_changed)])
+    yield from one_piece(both).take(pa.array(order)).to_batches()
+
+
+def read_division(store: Store, folder: str, name: str, n_rows: int) -> ChangedTable:
+    """Return how the rows of a table of a snapshot are divided.
+
+    Args:
+        folder: folder of the snapshot.
+        n_rows: rows of the table.
+
+    Raises:
+        SnapshotCorrupt: the files do not belong together.
+        StoreError: they cannot be read.
+    """
+    _, changed_file, unused_file = table_files(name)
+    changed, unused = (
+        store.read_table(f"{folder}/{file}", [ROW])[ROW].to_numpy() for file in (changed_file, unused_file)
+    )
+    found = ChangedTable(n_rows - len(changed) + len(unused), unused, changed)
+    for rows, n_all in ((unused, found.n_stored), (changed, n_rows)):
+        if len(rows) and (rows[0] < 0 or rows[-1] >= n_all or not (np.diff(rows) > 0).all()):
+            raise _mismatch(store, folder, name)
+    return found
+
+
+def _mismatch(store: Store, folder: str, name: str) -> SnapshotCorrupt:
+    return SnapshotCorrupt(
+        f"{store.uri}/{folder}: {', '.join(table_files(name))} do not belong together; build again or serve another "
+        "snapshot"
+    )
+
+
+def scan_table(store: Store, folder: str, name: str, n_rows: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield some columns of a table whose rows lie in two files, in batches of any size.
+
+    Memory: a batch, the rows that changed, and some bytes for each row.
+
+    Args:
+        folder: folder of the snapshot.
+        n_rows: rows of the table.
+
+    Raises:
+        SnapshotCorrupt: the files do not belong together.
+        StoreError: they cannot be read.
+    """
+    division = read_division(store, folder, name, n_rows)
+    stored_file, changed_file, _ = table_files(name)
+    changed = one_piece(store.read_table(f"{folder}/{changed_file}", columns))
+    stored = (batch for piece in store.pieces(f"{folder}/{stored_file}", columns) for batch in piece.to_batches())
+    rest = changed.to_batches()[0] if len(changed) else pa.RecordBatch.from_pylist([], changed.schema)
+    try:
+        yield from division.joined(stored, rest)
+    except pa.ArrowInvalid as error:
+        raise _mismatch(store, folder, name) from error
+
+
+def find_changes(
+    name: str, table: pa.Table, keys: Iterable[pa.Table], before: Iterable[pa.Table], division: ChangedTable
+) -> ChangedTable | None:
+    """Return how a new table can be divided; None where it is to be written whole.
+
+    Args:
+        name: name of the table.
+        table: all of its rows.
+        keys: the columns KEYS of the table before, in pieces.
+        before: the table before, in pieces, read one at a time.
+        division: how the table before is divided.
+    """
+    n_rows, slots = table.num_rows, division.slots()
+    rows = _rows_before(name, table, keys)
+    rows[rows >= 0] = np.where(slots[rows[rows >= 0]] < division.n_stored, rows[rows >= 0], -1)
+    if is_too_much(int((rows < 0).sum()), division.n_stored, n_rows):
+        return None
+    same = np.zeros(n_rows, np.bool_)
+    known = np.flatnonzero(rows >= 0)
+    rows_known, first = rows[known], 0
+    for piece in before:
+        low, high = np.searchsorted(rows_known, [first, first + piece.num_rows])
+        if low < high:
+            own = known[low:high]
+            same[own] = _same_rows(table, own, piece, rows_known[low:high] - first)
+        first += piece.num_rows
+    if is_too_much(int((~same).sum()), division.n_stored, n_rows):
+        return None
+    is_unused = np.ones(division.n_stored, np.bool_)
+    is_unused[slots[rows[same]]] = False
+    return ChangedTable(division.n_stored, np.flatnonzero(is_unused), np.flatnonzero(~same))
+
+
+def _rows_before(name: str, table: pa.Table, keys: Iterable[pa.Table]) -> IntVector:
+    """Return for each row the row of the table before that has the same key, ascending; −1 where none was found.
+
+    Rows are found by a hash of their key, so another row may be given: the caller compares all values.
+    """
+    now = _key_hashes(name, table)
+    then = np.concatenate([np.zeros(0, np.uint64), *(_key_hashes(name, piece) for piece in keys)])
+    return _common_rows(now, then, max_changed(len(now)))
+
+
+def _same_rows(table: pa.Table, rows: IntVector, before: pa.Table, rows_before: IntVector) -> Flags:
+    """Return (n,) whether rows of two tables have equal values in all columns."""
+    low, low_before = int(rows[0]), int(rows_before[0])
+    one = one_piece(table.slice(low, int(rows[-1]) + 1 - low))
+    other = one_piece(before.slice(low_before, int(rows_before[-1]) + 1 - low_before))
+    one = one if one.num_rows == len(rows) else one.take(pa.array(rows - low))
+    other = other if other.num_rows == len(rows) else other.take(pa.array(rows_before - low_before))
+    pairs = zip(one_piece(one).columns, one_piece(other.cast(one.schema)).columns, strict=True)
+    same: Flags = np.logical_and.reduce([same_values(one_array(a), one_array(b)) for a, b in pairs])
+    return same
+
+
+def _key_hashes(name: str, table: pa.Table) -> NDArray[np.uint64]:
+    """Return (n_rows,) hashes of the keys of rows."""
+    parts = [np.zeros(0, np.uint64)]
+    for first in range(0, table.num_rows, _BATCH_ROWS):
+        piece = table.slice(first, _BATCH_ROWS)
+        hashes = np.full(piece.num_rows, 0xCBF29CE484222325, np.uint64)
+        for column in KEYS[name]:
+            values = one_array(piece[column])
+            if pa.types.is_string(values.type):
+                _, offsets, data = values.buffers()
+                bounds = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1]
+                texts = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+                _hash_texts(read_only(texts), read_only(bounds), hashes)
+            else:
+                hashes = (hashes ^ values.to_numpy(zero_copy_only=False).astype(np.uint64)) * _PRIME
+        parts.append(hashes)
+    return np.concatenate(parts)
+
+
+@compiled
+def _common_rows(now: NDArray[np.uint64], then: NDArray[np.uint64], max_missing: int) -> IntVector:
+    """Return for each value of a sequence its place in an earlier one, ascending; −1 for values that came since.
+
+    Both are read side by side. Where they differ, the nearest place is searched from which they go on alike.
+
+    Args:
+        max_missing: number of values that are found on neither side before the rest is given up.
+    """
+    rows = np.full(len(now), -1, np.int64)
+    row = place = missing = 0
+    while row < len(now) and place < len(then) and missing <= max_missing:
+        missing += 1
+        for n_ahead in range(_MAX_AHEAD):
+            if row + n_ahead < len(now) and now[row + n_ahead] == then[place]:
+                row += n_ahead
+            elif place + n_ahead < len(then) and now[row] == then[place + n_ahead]:
+                place += n_ahead
+            else:
+                continue
+            rows[row] = place
+            missing -= 1
+            break
+        row += 1
+        place += 1
+    return rows
+
+
+@compiled
+def _hash_texts(data: NDArray[np.uint8], bounds: NDArray[np.int32], hashes: NDArray[np.uint64]) -> None:
+    """Continue the hash of each row with the bytes of its text, and with the end of the text."""
+    for row in range(len(hashes)):
+        mixed = hashes[row]
+        for at in range(bounds[row], bounds[row + 1]):
+            mixed = (mixed ^ np.uint64(data[at])) * _PRIME
+        hashes[row] = (mixed ^ np.uint64(0xFF)) * _PRIME
