@@ -12,9 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hirag_dist import schemas
+from hirag_dist.errors import SnapshotCorrupt
 from hirag_dist.storage.serving import kept_rows
 from hirag_dist.storage.snapshot import changed_tables
 from hirag_dist.storage.snapshot.changed_tables import ChangedTable, find_changes
+from hirag_dist.storage.store import Store
 
 Rows = dict[tuple[str, str, int], str]  # (name, chunk, position) → description
 NAMES = st.sampled_from([f"n{number}" for number in range(30)])
@@ -103,3 +105,25 @@ def test_equal_hashes_of_keys_do_not_make_rows_equal(monkeypatch: pytest.MonkeyP
     assert found is not None
     assert found.changed.tolist() == [1]
     assert read(found, before, table, 1) == table.to_pylist()
+
+
+def test_any_rows_and_columns_are_read_as_from_a_table_written_whole(store: Store) -> None:
+    states = (numbered("m", 90), numbered("k", 5) | numbered("m", 80) | numbered("n", 3))
+    before, table = map(mentions, states)
+    found = divided(table, before, whole(before))
+    assert found is not None
+    changed = table.take(pa.array(found.changed)).append_column(changed_tables.ROW, pa.array(found.changed))
+    unused = pa.table({changed_tables.ROW: found.unused})
+    for file, rows in zip(changed_tables.table_files("mentions"), (before, changed, unused), strict=True):
+        store.write_table(f"snapshots/own/{file}", rows)
+    place = changed_tables.divided_table("snapshots/own/changed_mentions.parquet")
+    assert place == ("snapshots/own", "mentions")
+    for columns in (None, ["position", "name_key"]):
+        plain = table if columns is None else table.select(columns)
+        assert pa.Table.from_batches(changed_tables.scan_table(store, *place, columns)).to_pylist() == plain.to_pylist()
+        for start, stop in ((0, 88), (3, 4), (4, 7), (84, 87), (88, 88)):
+            read_rows = changed_tables.read_table_rows(store, *place, start, stop, columns)
+            assert read_rows.to_pylist() == plain.slice(start, stop - start).to_pylist()
+    store.write_table("snapshots/own/unused_mentions.parquet", pa.table({changed_tables.ROW: [90]}))
+    with pytest.raises(SnapshotCorrupt, match="do not belong together"):
+        changed_tables.read_division(store, *place)

@@ -270,7 +270,7 @@ def test_tables_of_equal_content_are_links_without_slots(store: Store) -> None:
     tables, arrays = large(0)
     tables["documents"] = snapshots.tiny_tables(" More.")["documents"]
     now = write_snapshot(store, tables, arrays, embedder="e", complete=True, build={}, notes={}, base=before)
-    assert (now.format_version, now.slotted) == (1, frozenset())
+    assert (now.slotted, now.changed_tables) == (frozenset(), {"documents"})
     for name in ("serving-2/entities.arrow", "vectors/entities.npy"):
         assert inode(store, now.snapshot_id, name) == inode(store, before.manifest.snapshot_id, name)
 
