@@ -19,7 +19,7 @@ from hirag_dist.api.build import build_index
 from hirag_dist.cli._bill import bill_table
 from hirag_dist.cli._build import layer_table
 from hirag_dist.cli._options import configuration
-from hirag_dist.cli._output import COMPILING, emit_error, out
+from hirag_dist.cli._output import STILL_STARTING, emit_error, out
 from hirag_dist.cli._progress import ProgressBars
 from hirag_dist.cli.inspect import write_page
 from hirag_dist.cli.query import show_answer, show_retrieval
@@ -135,9 +135,9 @@ class _Service:
             for line in lines:
                 if line.startswith("Serving on "):
                     return line.removeprefix("Serving on ").split(". ")[0]
-            if COMPILING in lines and not told:
+            if STILL_STARTING in lines and not told:
                 told = True
-                out.print(COMPILING)
+                out.print(STILL_STARTING)
             time.sleep(0.1)
         said = lines[-1] if lines else f"{self.log} is empty"
         raise ServiceError(f"the service ended with code {self._process.returncode} before it answered: {said}")

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from hirag_dist import build_index, demo, load_config, open_index
-from hirag_dist.cli._output import COMPILING
+from hirag_dist.cli._output import STILL_STARTING
 from hirag_dist.core.prompts.requests import answer_request
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.demo import _Service, _write_config
@@ -50,14 +50,14 @@ def test_the_demo_waits_for_as_long_as_its_service_compiles(
     def sleep(pause: float) -> None:
         nonlocal seconds
         seconds += pause
-        said = f"{COMPILING}\n" + ("Serving on 127.0.0.1:5. Ask it\n" if seconds > 300 else "")
+        said = f"{STILL_STARTING}\n" + ("Serving on 127.0.0.1:5. Ask it\n" if seconds > 300 else "")
         service.log.write_text(said, encoding="utf-8")
 
     monkeypatch.setattr(demo, "time", SimpleNamespace(sleep=sleep, monotonic=lambda: seconds))
     service = _Service([sys.executable, "-c", "import time; time.sleep(600)"], tmp_path / "serve.log")
     with service as address:
         assert address == "127.0.0.1:5"
-    assert capsys.readouterr().out.count(COMPILING) == 1
+    assert capsys.readouterr().out.count(STILL_STARTING) == 1
 
 
 @pytest.mark.integration

@@ -161,7 +161,6 @@ def read_given(config: Config, store: Store, inputs: Sequence[str]) -> tuple[pa.
         return context.datasets.read(read.documents), context.datasets.read(read.chunks)
 
 
-_BATCH_ROWS = 4096
 _MIN_NAME_CHARS = 4
 _DOCUMENT_COLUMNS = ("document_id", "uri", "record", "title", "source_ids", "labels")
 
@@ -412,8 +411,8 @@ def _remaining_keys(served: Snapshot, removed: frozenset[str]) -> set[int]:
 
 def _remaining_texts(served: Snapshot, removed: frozenset[str]) -> Iterator[str]:
     columns = ["document_id", "text", "title", "uri"]
-    for batch in served.store.scan(f"{served.folder}/documents.parquet", columns, _BATCH_ROWS):
-        documents, *texts = (batch.column(at).to_pylist() for at in range(len(columns)))
+    for piece in served.pieces("documents", columns):
+        documents, *texts = (piece[name].to_pylist() for name in columns)
         for document, *said in zip(documents, *texts, strict=True):
             if document not in removed:
                 yield from said

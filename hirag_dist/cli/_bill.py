@@ -104,7 +104,8 @@ def reembedding_line(made: ReembeddingEstimate) -> str:
     )
 
 
-BILL_SO_FAR = "Bill so far: what these replies cost, whenever they were paid"
+BILL_SO_FAR = "Bill so far of the unfinished run: what these replies cost, whenever they were paid"
+BILL_SINCE_BUILT = "Bill since the index was built from nothing: what these replies cost, whenever they were paid"
 LAST_UPDATE = "Bill of the last update; what was paid before is not known"
 
 

@@ -51,13 +51,15 @@ def show(report: dict[str, Any], headline: str = "") -> None:
             f"The documents are those of snapshot {report['snapshot']} again, which this index was updated from: it is "
             "current, and nothing had to be written."
         )
-    elif not report["stages_run"]:
+    elif not report["stages_run"] and not report["changed"]:
         out.print(f"Nothing to do: snapshot {report['snapshot']} is up to date.")
     else:
         out.print(
             f"Snapshot [bold]{report['snapshot']}[/bold] {'published' if report['changed'] else 'is unchanged'}: "
             f"{_counts_text(counts, len(report['layers']))}."
         )
+        if not report["stages_run"]:
+            out.print("No stage had to run: earlier runs had finished all of them. This run made the snapshot current.")
         if report["update"] is not None:
             for line in update_lines(report["update"]):
                 out.print(line)

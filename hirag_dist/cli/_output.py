@@ -24,7 +24,10 @@ from hirag_dist.errors import ConfigError
 logger = logging.getLogger(__name__)
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
-COMPILING = "Still starting. The first start after an installation compiles, for a minute or a few on a slow machine."
+STILL_STARTING = (  # one line, which the demo looks for
+    "Still starting: opening the index, and compiling if this is the first start after an installation (a minute or a "
+    "few on a slow machine)."
+)
 FALLBACK_CODE = 3
 _MIN_TEXT_WIDTH = 14  # of a column of text that wraps
 _state: dict[str, Any] = {"json": False, "stdout": None}

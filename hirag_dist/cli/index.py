@@ -119,8 +119,8 @@ def _show(made: CostEstimate, add: bool) -> None:
     elif made.base:
         counts = made.changes
         out.print(
-            f"{counts.added:,} added, {counts.changed:,} changed, {counts.removed:,} removed of {documents}; {chunks} "
-            f"to extract, {tokens}."
+            f"{counts.added:,} added, {counts.changed:,} changed, {counts.removed:,} removed; the index then has "
+            f"{documents}. {chunks} to extract, {tokens}."
         )
         for name, text in (("Summaries", made.summaries), ("Reports", made.reports)):
             fewest, most = text.due_range
@@ -159,7 +159,8 @@ def _window_line(made: CostEstimate) -> str:
     known += [f"{name} about {short(speed)} tokens a second" for name, speed in made.speeds.items()]
     if not known:
         return ""
-    time = f"{count_noun(made.documents, 'document takes', 'documents take')} {about(made.seconds)}"
+    work = "the update takes" if made.base else count_noun(made.documents, "document takes", "documents take")
+    time = f"{work} {about(made.seconds)}"
     line = ", ".join(known) + (f": {time}." if made.speeds else ".")
     return line[0].upper() + line[1:]
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from hirag_dist.application.drift import measure_drift, update_state
 from hirag_dist.cli._bill import (
+    BILL_SINCE_BUILT,
     LAST_UPDATE,
     bill_table,
     clustered_line,
@@ -158,7 +159,7 @@ def _show(snapshot: Snapshot, inspection: Inspection) -> None:
             out.print(line)
         out.print(_update_line(inspection.update))
     usage, is_whole = known_bill(snapshot)
-    out.print(bill_table(usage, "" if is_whole else LAST_UPDATE))
+    out.print(bill_table(usage, BILL_SINCE_BUILT if is_whole else LAST_UPDATE))
     ratio = tokens_per_corpus_token(snapshot, usage)
     if ratio is not None:
         out.print(ratio_line(ratio))

@@ -197,7 +197,8 @@ _OPTIONS = {  # field of a query → the option that sets it
 } | {"labels": "--label", "question": "QUESTION"}
 _MODES = (
     "hirag, local, global, bridge, nobridge, naive, flat, or graphrag-local; "
-    "graphrag-global and text-map-reduce read the whole corpus, with a model call for each part of it."
+    "graphrag-global and text-map-reduce read the whole corpus, with a model call for each part of it, whose number is "
+    "printed before the first is sent; retrieval.map_reduce.max_calls limits it. Default: retrieval.mode."
 )
 
 _FilterOption = Annotated[

@@ -26,6 +26,7 @@ from hirag_dist.cli._build import show
 from hirag_dist.cli._options import ConfigOptions, IndexOption, SourceOption, WaitOption, WriteOptions
 from hirag_dist.cli._output import emit, err, out, seconds, table
 from hirag_dist.cli._progress import ProgressBars
+from hirag_dist.composition.build_records import last_build
 from hirag_dist.config.model import Config, VectorsConfig
 from hirag_dist.core.text.normalize import count_noun, first_names
 from hirag_dist.errors import BackendUnavailable, ConfigError, InputError
@@ -83,7 +84,7 @@ def prune(
     if options.json:
         emit(_prune_report(store, plan, dropped, dry_run) | {"forgotten": forgotten and forgotten.to_dict()})
         return
-    _show_pruned(plan, dropped, dry_run)
+    _show_pruned(plan, dropped, dry_run, _kept_line(store, plan.kept, keep, older_than))
     if forgotten is not None:
         done = "forgotten" if forgotten.complete else "still to be forgotten; `hirag-dist status` says why"
         out.print(f"{count_noun(len(forgotten.documents), 'removed document')}: {done}.")
@@ -117,7 +118,29 @@ def _prune_report(store: Store, plan: GcPlan, dropped: list[str], dry_run: bool)
     }
 
 
-def _show_pruned(plan: GcPlan, dropped: list[str], dry_run: bool) -> None:
+def _kept_line(store: Store, kept: Sequence[str], keep: int, older_than: str) -> str:
+    """Return how many snapshots stay, and why, as a sentence.
+
+    Args:
+        kept: ids.
+        keep, older_than: as the options of `prune`.
+    """
+    current, pending = served(store), pending_forget(store)
+    in_use = {(last_build(store) or {}).get("snapshot")} - {current}
+    to_forget = set() if pending is None or pending.verified else set(pending.snapshots) - in_use - {current}
+    others = len(set(kept) - in_use - to_forget - {current})
+    reasons = [
+        (1, "is current"),
+        (len(in_use.intersection(kept)), "is that of the last build"),
+        (len(to_forget.intersection(kept)), "with documents that are being forgotten"),
+        (min(keep, others), f"by --keep {keep}"),
+        (max(others - keep, 0), f"replaced less than {older_than} ago (--older-than)"),
+    ]
+    said = ", ".join(f"{count:,} {why}" for count, why in reasons if count)
+    return f"{count_noun(len(kept), 'snapshot stays', 'snapshots stay')}: {said}."
+
+
+def _show_pruned(plan: GcPlan, dropped: list[str], dry_run: bool, kept: str) -> None:
     rows = [
         (one.snapshot_id, _time(one.retired_at) or "never finished", f"{one.size_bytes / 1e6:,.1f}")
         for one in plan.snapshots
@@ -128,8 +151,7 @@ def _show_pruned(plan: GcPlan, dropped: list[str], dry_run: bool) -> None:
     verb = "would be removed" if dry_run else "removed"
     out.print(
         f"{count_noun(len(rows), 'snapshot')} and {count_noun(len(dropped), 'collection')} {verb}, "
-        f"{sum(one.size_bytes for one in plan.snapshots) / 1e6:,.1f} MB; "
-        f"{count_noun(len(plan.kept), 'snapshot stays', 'snapshots stay')}."
+        f"{sum(one.size_bytes for one in plan.snapshots) / 1e6:,.1f} MB. {kept}"
     )
 
 

@@ -33,7 +33,7 @@ from hirag_dist.cli._options import (
     configuration,
     refuse_idle,
 )
-from hirag_dist.cli._output import COMPILING, emit, err
+from hirag_dist.cli._output import STILL_STARTING, emit, err
 from hirag_dist.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _serve(
         raise ConfigError("give --index URI for one index, or --catalogue URI for all indexes in a folder")
     if check_files and index is None:
         raise ConfigError("--check-files is for --index; `hirag-dist doctor` opens every index of a catalogue")
-    late = threading.Timer(_LATE_S, err.print, (COMPILING,))
+    late = threading.Timer(_LATE_S, err.print, (STILL_STARTING,))
     late.daemon = True
     late.start()
 

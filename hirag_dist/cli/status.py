@@ -11,6 +11,7 @@ import typer
 from hirag_dist.application.forget_evidence import pending_forget
 from hirag_dist.application.index_result import READING, letter_groups, letter_places
 from hirag_dist.cli._bill import (
+    BILL_SINCE_BUILT,
     BILL_SO_FAR,
     LAST_UPDATE,
     bill_table,
@@ -29,6 +30,7 @@ from hirag_dist.composition.build_records import (
     build_usage,
     dead_letters,
     last_build,
+    last_finished,
     measured_speeds,
     published,
 )
@@ -151,7 +153,9 @@ def status(
         "index": store.uri,
         "current": current,
         "fallback": None,
+        "snapshot": None,
         "build": build,
+        "last_finished": build if build is not None and build["state"] == "done" else last_finished(store),
         "snapshots": _snapshots(store),
         "forget": None if forgetting is None else asdict(forgetting),
         "dead_letters": found,
@@ -161,6 +165,7 @@ def status(
     if current is not None:
         opened = open_current(store)
         report["fallback"] = opened.fallback or None
+        report["snapshot"] = opened.manifest.snapshot_id
         usage = usage_rows(opened.table("usage"))
         report["usage_of_current"] = usage
         report["content_of_current"] = content_counts(opened.manifest)
@@ -192,7 +197,7 @@ def show_bill(snapshot: Snapshot, json: bool) -> None:
     if json:
         emit({"snapshot": snapshot.manifest.snapshot_id, "usage": usage, "tokens_per_corpus_token": ratio})
         return
-    out.print(bill_table(usage, "" if is_whole else LAST_UPDATE))
+    out.print(bill_table(usage, BILL_SINCE_BUILT if is_whole else LAST_UPDATE))
     if ratio is not None:
         out.print(ratio_line(ratio))
 
@@ -207,6 +212,7 @@ def _show_bill_so_far(build: Mapping[str, Any], json: bool) -> None:
 
 
 def _snapshots(store: Store) -> list[dict[str, Any]]:
+    """Return the snapshots of an index, newest first; those whose time is not known are last."""
     found: list[dict[str, Any]] = []
     for name in store.names("snapshots"):
         folder = f"snapshots/{name}"
@@ -220,7 +226,7 @@ def _snapshots(store: Store) -> list[dict[str, Any]]:
             continue
         state = "complete" if manifest.complete else "incomplete"
         found.append({"snapshot": name, "state": state, "created_at": manifest.created_at, "counts": manifest.counts})
-    return found
+    return sorted(found, key=lambda one: one.get("created_at", ""), reverse=True)
 
 
 def _show(report: dict[str, Any], letters: bool) -> None:
@@ -230,9 +236,14 @@ def _show(report: dict[str, Any], letters: bool) -> None:
         if line := _window_line(build):
             out.print(line)
         if build["stages"]:
-            out.print(_stage_table(build["stages"]))
+            out.print(_stage_table(build["stages"], build["state"]))
+        for line in _arrived_lines(build["stages"]):
+            out.print(line)
         if build.get("attempt"):
             out.print(f"After it, before any stage: {_build_line(build['attempt'])}")
+    finished = report["last_finished"]
+    if finished is not None and finished is not build:
+        out.print(f"Last finished build: {_build_line(finished)}")
     if report["forget"] is not None:
         _show_forget(report["forget"])
     snapshots = [
@@ -247,7 +258,13 @@ def _show(report: dict[str, Any], letters: bool) -> None:
     ]
     if snapshots:
         columns = ["snapshot", "state", "created", "entities", "reports"]
-        out.print(table("Snapshots (→ is served)", columns, snapshots, right=(3, 4), spare=(4, 2)))
+        out.print(table("Snapshots, newest first (→ is served)", columns, snapshots, right=(3, 4), spare=(4, 2)))
+    if report["fallback"]:
+        out.print(
+            f"[yellow]Snapshot {report['current'] or 'named by `current`'} cannot be read, and {report['snapshot']} is "
+            f"used in its place.[/yellow] To go back to that one, write its id into {report['index']}/current; "
+            "`hirag-dist index INPUT` with all documents makes a new one."
+        )
     served: dict[str, Any] = next((one for one in report["snapshots"] if one["snapshot"] == report["current"]), {})
     if (served.get("counts") or {}).get(ALIASES):
         names = count_noun(served["counts"][ALIASES], "name is", "names are")
@@ -267,8 +284,9 @@ def _show(report: dict[str, Any], letters: bool) -> None:
     if report.get("dead_letters_of_current"):
         out.print(f"The snapshot being served has {count_noun(report['dead_letters_of_current'], 'dead letter')}.")
     if report["usage"]:
-        finished = build is None or build["state"] == "done"
-        out.print(bill_table(report["usage"], "" if finished else BILL_SO_FAR))
+        is_over = build is None or build["state"] == "done"
+        of_run = f"Bill of the run that made snapshot {report['snapshot']}: what these replies cost, whenever paid"
+        out.print(bill_table(report["usage"], of_run if is_over else BILL_SO_FAR))
     if report.get("tokens_per_corpus_token") is not None and not (update and update["number"]):
         out.print(f"The snapshot being served: {ratio_line(report['tokens_per_corpus_token'])}")
 
@@ -287,7 +305,8 @@ def _build_line(build: dict[str, Any]) -> str:
     what = " ".join([build.get("action", "index"), *given.get("inputs", ()), given.get("folder", "")]).strip()
     state = _STATES.get(build["state"], build["state"])
     said = f": {build['error']}" if build.get("error") else ""
-    sent = f" It {sent_line(build['sent'])}." if build.get("sent") else ""
+    who = "Its finished tasks" if any("calls" in stage for stage in build.get("stages", ())) else "It"
+    sent = f" {who} {sent_line(build['sent'])}." if build.get("sent") else ""
     return f"{what}, begun {build['started_at']}, {state}{said}.{sent}".replace("[", "\\[")
 
 
@@ -300,13 +319,30 @@ def _window_line(build: dict[str, Any]) -> str:
     return f"Models: {', '.join(known)}." if known else ""
 
 
-def _stage_table(stages: list[dict[str, Any]]) -> Any:
+def _arrived_lines(stages: list[dict[str, Any]]) -> list[str]:
+    """Return the replies of stages with unfinished tasks, whose usage is not in the table yet."""
+    calls = {stage["stage"]: stage["calls"] for stage in stages if stage.get("calls", {}).get("answered")}
+    return [
+        f"{name}: {count_noun(own['answered'], 'reply', 'replies')} arrived in that run, {short(own['tokens'])} tokens "
+        "(those of finished tasks included); they are stored and not paid again."
+        for name, own in calls.items()
+    ]
+
+
+def _stage_table(stages: list[dict[str, Any]], build_state: str) -> Any:
+    """Return the stages as a table.
+
+    Args:
+        build_state: of the build: a stage does not run any more if the build does not.
+    """
     rows = []
     for stage in _steps_as_one(stages):
         usage = stage["usage"]
         tokens = sum(row["input_tokens"] + row["output_tokens"] for row in usage)
         done = stage.get("rows_done", stage["rows"])
         state = _state(stage)
+        if state == "running" != build_state:
+            state = "not finished"
         rows.append(
             (
                 stage["stage"],

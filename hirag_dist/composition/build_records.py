@@ -16,6 +16,7 @@ import pyarrow as pa
 from hirag_dist.config.model import Config
 from hirag_dist.errors import BudgetReached, HiragError, SnapshotError, SnapshotNotFound, StoreError
 from hirag_dist.execution.events import (
+    CallsProgress,
     KernelsResolved,
     StageFailedEvent,
     StageFinished,
@@ -157,6 +158,9 @@ class BuildRecord:
             stage["rows_done"] += event.n_rows
             stage["rejects"] += event.rejects
             self._spent(event.label, event.usage)
+        elif isinstance(event, CallsProgress):
+            if stage_now := self._stages.get(event.label):  # a killed build reports no usage of its unfinished tasks
+                stage_now["calls"] = {"answered": event.calls.answered, "tokens": event.calls.tokens}
         elif isinstance(event, UsageRecorded):
             self._sent.add(event.usage)
             self._outside.setdefault(event.label, UsageMeter()).add(event.usage)
@@ -164,6 +168,7 @@ class BuildRecord:
             self._record["decisive"]["kernels"] = event.name
         elif isinstance(event, StageFailedEvent):
             self._stages[event.label]["state"] = "stopped"
+            self._stages[event.label].pop("calls", None)  # the usage has them
             self._spent(event.label, event.usage)
         elif isinstance(event, StageFinished):
             self._meters[event.label] = event.usage
@@ -328,6 +333,13 @@ def earlier_builds(store: Store) -> list[dict[str, Any]]:
         if record["state"] == "running":
             record["state"] = "killed"
     return [record for record in found if last is None or _id_of(record) != _id_of(last)]
+
+
+def last_finished(store: Store) -> dict[str, Any] | None:
+    """Return the record of the latest build that published its snapshot, None without one."""
+    last = last_build(store)
+    builds = [*([] if last is None else [last]), *earlier_builds(store)]
+    return next((record for record in builds if record["state"] == "done"), None)
 
 
 def build_usage(record: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, field_validator, model_validator
 
 from hirag_dist.types.index_info import MAX_FIELDS, check_field_name
+from hirag_dist.types.results import MAP_REDUCE
 
 _USER = re.compile(r"(?<=://)[^/?#]*@|\A[^/?#:@]*:[^/?#]*@")
 _QUERY_VALUE = re.compile(r"(?<==)[^&#]+")
@@ -243,6 +244,16 @@ class RetrievalConfig(ConfigSection):
         description="Address at which the files of INPUT are served, with which links to sources begin",
     )
     map_reduce: MapReduceConfig = MapReduceConfig()
+
+    @field_validator("mode", mode="before")
+    @classmethod
+    def _no_map_reduce(cls, mode: Any) -> Any:
+        if mode in MAP_REDUCE:
+            raise ValueError(
+                f"Invalid default mode {mode!r}: it calls a model for each part of the corpus, so a question asks for "
+                f"it: `query --mode {mode}`, or the mode of a request to a service with service.map_reduce"
+            )
+        return mode
 
     @model_validator(mode="before")
     @classmethod

@@ -18,6 +18,7 @@ import pyarrow as pa
 from hirag_dist.errors import HiragError, SnapshotCorrupt, StoreError, WorkFileDamaged
 from hirag_dist.storage.digest import table_digest
 from hirag_dist.storage.layout import WORK, work_path
+from hirag_dist.storage.snapshot.changed_tables import divided_table, read_table_rows, scan_table
 from hirag_dist.storage.store import Store
 
 Schemas = Mapping[str, pa.Schema]
@@ -25,7 +26,7 @@ Schemas = Mapping[str, pa.Schema]
 
 @dataclass(frozen=True, slots=True)
 class DatasetPart:
-    """A Parquet file in the store.
+    """A Parquet file in the store; of a table whose rows lie in two files, that of the rows that changed stands for it.
 
     Attributes:
         digest: of its content.
@@ -144,6 +145,8 @@ def read_part(store: Store, path: str, sha256: str, columns: Sequence[str] | Non
         StoreError: it cannot be read.
     """
     with _checked(store, path, sha256):
+        if (divided := divided_table(path)) is not None:
+            return pa.Table.from_batches(scan_table(store, *divided, columns))
         return store.read_table(path, columns)
 
 
@@ -152,6 +155,8 @@ def read_part_rows(
 ) -> pa.Table:
     """Return rows [start, stop) of a file of a dataset; as `read_part`."""
     with _checked(store, path, sha256):
+        if (divided := divided_table(path)) is not None:
+            return read_table_rows(store, *divided, start, stop, columns)
         return store.read_rows(path, start, stop, columns)
 
 
@@ -160,7 +165,10 @@ def part_pieces(store: Store, path: str, sha256: str) -> Iterator[pa.Table]:
     if sha256 and is_damaged(store, path, sha256):
         raise _damaged(store, path)
     with _checked(store, path, sha256):
-        yield from store.pieces(path)
+        if (divided := divided_table(path)) is not None:
+            yield from (pa.Table.from_batches([batch]) for batch in scan_table(store, *divided))
+        else:
+            yield from store.pieces(path)
 
 
 def is_damaged(store: Store, path: str, sha256: str) -> bool:

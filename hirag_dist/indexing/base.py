@@ -22,7 +22,7 @@ from hirag_dist.execution.dataset import Dataset, DatasetPart, DatasetStore
 from hirag_dist.indexing.stages.embed import vector_blocks, vector_rows
 from hirag_dist.indexing.stages.resolve import ProposePairs
 from hirag_dist.schemas import ENTITIES
-from hirag_dist.storage.layout import MENTIONS, REPORT_INPUTS, SUMMARIES
+from hirag_dist.storage.layout import CHANGED, MENTIONS, REPORT_INPUTS, SUMMARIES
 from hirag_dist.storage.snapshot.fallback import in_place_of_current, whole_snapshots
 from hirag_dist.storage.snapshot.manifest import UpdateNote
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
@@ -170,17 +170,16 @@ class UpdateBase:
         found = changed_rows(before, gone, pa.concat_tables([schema.empty_table(), *new]), by, self.rows)
         return ChangedRows(found.table, *self.mapped_arrays(found.origin))
 
-    def dataset(self, datasets: DatasetStore, name: str, schema: pa.Schema) -> Dataset:
-        """Return a table of the snapshot as a dataset, read where it lies; a copy where its rows lie in two files."""
+    def dataset(self, name: str, schema: pa.Schema) -> Dataset:
+        """Return a table of the snapshot as a dataset, read where it lies."""
         if self.opened is None:
             return Dataset(schema)
         manifest = self.snapshot.manifest
-        if name in manifest.changed_tables:
-            return datasets.put(f"base_{name}", self.table(name).cast(schema))
         rows = manifest.counts.get(name, 0)
-        path = f"{self.snapshot.folder}/{name}.parquet"
-        sha256 = manifest.files[f"{name}.parquet"].sha256 if rows else ""
-        return Dataset(schema, (DatasetPart(path, rows, manifest.content[name], sha256),) if rows else ())
+        file = f"{CHANGED if name in manifest.changed_tables else ''}{name}.parquet"
+        sha256 = manifest.files[file].sha256 if rows else ""
+        part = DatasetPart(f"{self.snapshot.folder}/{file}", rows, manifest.content.get(name, ""), sha256)
+        return Dataset(schema, (part,) if rows else ())
 
     def release(self, *names: str) -> None:
         """Drop tables from memory that no step needs any more."""

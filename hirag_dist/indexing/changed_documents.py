@@ -148,7 +148,7 @@ def changed_documents(context: BuildContext, base: UpdateBase, found: ReadInput)
         texts = pa.concat_tables([part.filter(pc.is_in(part["document_id"], value_set=ids)) for part in parts])
         texts = texts.sort_by("document_id")  # whichever documents were read beside them
         new_chunks = chunk_documents(context, datasets.put("new_documents", texts), "new chunks")
-    chunks = base.dataset(datasets, "chunks", CHUNKS)
+    chunks = base.dataset("chunks", CHUNKS)
     if removed_chunks.num_rows:
         rows = np.flatnonzero(~removed.to_numpy(zero_copy_only=False))
         kept = base.rows(base.table("chunks").cast(CHUNKS), rows)

@@ -79,7 +79,7 @@ def find_communities(
         detected = detect_communities(context, order, links)
     else:
         changed = put("changed_entities", _changed_entities(hierarchy, gone))
-        previous = base.dataset(context.datasets, "communities", COMMUNITIES)
+        previous = base.dataset("communities", COMMUNITIES)
         detected = detect_communities(context, order, links, previous, changed, changed_before)
     communities = base.joined([context.datasets.read(detected.communities).cast(COMMUNITIES)])
     max_lines, degree = max_report_lines(context.config), np.diff(links.indptr)

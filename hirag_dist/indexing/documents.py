@@ -226,7 +226,7 @@ def _with_unchanged(
     unique = ReadInput(Dataset(DOCUMENTS), Dataset(schemas.PLACES), Dataset(REJECTS))
     if copies.rows:
         unique = unique_documents(context, copies, places)
-    kept = base.dataset(datasets, "documents", DOCUMENTS), base.dataset(datasets, PLACES, schemas.PLACES)
+    kept = base.dataset("documents", DOCUMENTS), base.dataset(PLACES, schemas.PLACES)
     if len(kept_rows) < len(base.table("documents", ["document_id"])):
         rest = base.rows(base.table("documents").cast(DOCUMENTS), kept_rows)
         kept_places = places_within(base.table(PLACES).cast(schemas.PLACES), rest)

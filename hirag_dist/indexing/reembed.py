@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from hirag_dist.config.model import Config
 from hirag_dist.core.text.tokens import counter
-from hirag_dist.execution.dataset import Dataset, DatasetStore
+from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.access_labels import LabelledGraph, collect_label_provenance
 from hirag_dist.indexing.base import UpdateBase
 from hirag_dist.indexing.changed_documents import DocumentCounts
@@ -50,15 +50,15 @@ _SAMPLED = 4_096  # entities whose tokens are counted for an estimate
 
 def embed_again(context: BuildContext, base: UpdateBase) -> NewVectors:
     """Return the vectors of all texts of an index by the configured embedder."""
-    runner, models, datasets = context.runner, context.models, context.datasets
+    runner, models = context.runner, context.models
     embedded = runner.run_tolerant(
-        EmbedChunks(models.embedder, models.dim), "chunk vectors", chunks=base.dataset(datasets, "chunks", CHUNKS)
+        EmbedChunks(models.embedder, models.dim), "chunk vectors", chunks=base.dataset("chunks", CHUNKS)
     )
-    entities = embed_entities(context, base.dataset(datasets, "entities", ENTITIES), "embed all layers")
+    entities = embed_entities(context, base.dataset("entities", ENTITIES), "embed all layers")
     rejects = _other_letters(context, base) + embedded.rejects + entities.rejects
     parts = Dataset(VECTORS)
     if PARTS in base.snapshot.manifest.content:
-        labelled = collect_label_provenance(context, _documents(datasets, base), _graph(datasets, base))
+        labelled = collect_label_provenance(context, _documents(base), _graph(base))
         assert labelled is not None
         parts, rejects = labelled.part_vectors, rejects + labelled.rejects
     return NewVectors(entities.vectors, embedded.vectors, parts, rejects)
@@ -72,19 +72,19 @@ def _other_letters(context: BuildContext, base: UpdateBase) -> Dataset:
     return context.datasets.put("kept_letters", letters.filter(pc.invert(of_vectors)))
 
 
-def _documents(datasets: DatasetStore, base: UpdateBase) -> ChunkedDocuments:
-    documents, chunks = base.dataset(datasets, "documents", DOCUMENTS), base.dataset(datasets, "chunks", CHUNKS)
+def _documents(base: UpdateBase) -> ChunkedDocuments:
+    documents, chunks = base.dataset("documents", DOCUMENTS), base.dataset("chunks", CHUNKS)
     return ChunkedDocuments(documents, chunks, Dataset(PLACES), Dataset(REJECTS))
 
 
-def _graph(datasets: DatasetStore, base: UpdateBase) -> LabelledGraph:
+def _graph(base: UpdateBase) -> LabelledGraph:
     mentions = GraphMentions(
-        base.dataset(datasets, "mentions", MENTIONS),
-        base.dataset(datasets, "relation_mentions", RELATION_MENTIONS),
+        base.dataset("mentions", MENTIONS),
+        base.dataset("relation_mentions", RELATION_MENTIONS),
         Dataset(EXTRACTION_COSTS),
     )
-    entities, relations = base.dataset(datasets, "entities", ENTITIES), base.dataset(datasets, "relations", RELATIONS)
-    return LabelledGraph(entities, relations, mentions, base.dataset(datasets, "aliases", ALIASES), ())
+    entities, relations = base.dataset("entities", ENTITIES), base.dataset("relations", RELATIONS)
+    return LabelledGraph(entities, relations, mentions, base.dataset("aliases", ALIASES), ())
 
 
 def reembedded_summary(base: UpdateBase) -> UpdateSummary:

@@ -201,7 +201,8 @@ class SnapshotSwapper:
             self._failing_id = current
             pause_s = self._poll_s * min(2**self._failures, _MAX_RETRY_POLLS)
             self._retry_at = asyncio.get_running_loop().time() + pause_s
-            self._log_failure(f"snapshot {current} cannot be served, the old one goes on: {error}")
+            back = "" if shared is None else f"; to stay with {shared.engine.info.snapshot_id}, write it into `current`"
+            self._log_failure(f"snapshot {current} cannot be served, the old one goes on: {error}{back}")
             self._swap_observer(False)
             return False
         if self._retired is not None:

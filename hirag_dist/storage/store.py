@@ -152,6 +152,11 @@ class Store:
         with self._errors("read", path), open_parquet(self._full(path), self._fs) as file:
             return rows_of_file(file, start, stop, columns)
 
+    def count_rows(self, path: str) -> int:
+        """Return the number of rows of a Parquet file."""
+        with self._errors("read", path), open_parquet(self._full(path), self._fs) as file:
+            return int(file.metadata.num_rows)
+
     def scan(self, path: str, columns: Sequence[str] | None, n_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield some columns of a Parquet file, or all, in batches of at most `n_rows`, one at a time in memory."""
         with self._errors("read", path), open_parquet(self._full(path), self._fs) as file:

@@ -5,6 +5,7 @@ Texts that protobuf cannot hold (lone surrogates), as an imported snapshot may h
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
@@ -21,6 +22,13 @@ T = TypeVar("T")
 _Convert = Callable[[Any], Any]
 
 
+_IN_FIELD = re.compile(r"Failed to parse (\w+) field: ")
+_UNKNOWN_FIELD = re.compile(
+    r'Message type "[\w.]*?(\w+)" has no field named "(.*?)" at .* Available Fields\(except extensions\): "\[(.*)\]"'
+)
+_UNKNOWN_NAME = re.compile(r"Invalid enum value (.*) for enum type hirag\.query\.v1\.(\w+) at ")
+
+
 def enum_names(enum: Any, prefix: str) -> Mapping[str, Any]:
     """Return name → number of an enumeration, without the number 0: MODE_TEXT_MAP_REDUCE is text-map-reduce."""
     return {name.removeprefix(prefix).lower().replace("_", "-"): number for name, number in enum.items() if number}
@@ -35,6 +43,29 @@ _READ_ENUMS: Mapping[str, _Convert] = {  # a later server may send another numbe
     "Mode": lambda number: MODE_NAMES.get(number, f"mode {number}"),
     "FieldType": lambda number: _TYPE_NAMES.get(number, f"type {number}"),
 }
+
+
+def json_fault(error: Exception) -> str:
+    """Return what protobuf's parser found wrong with a JSON object, as one line with the place.
+
+    >>> from google.protobuf.json_format import Parse
+    >>> try:
+    ...     Parse('{"query": {"topX": 1}}', pb.AnswerRequest())
+    ... except Exception as error:
+    ...     json_fault(error)  # doctest: +ELLIPSIS
+    "query: Unknown field 'topX' in Query; known fields: question, mode, topN, ..."
+    """
+    place, rest = [], " ".join(str(error).split())
+    while part := _IN_FIELD.match(rest):
+        place.append(part[1])
+        rest = rest[part.end() :]
+    if found := _UNKNOWN_FIELD.match(rest):
+        known = found[3].replace("'", "")
+        rest = f"Unknown field {found[2]!r} in {found[1]}; known fields: {known}"
+    elif found := _UNKNOWN_NAME.match(rest):
+        enum = pb.DESCRIPTOR.enum_types_by_name[found[2]]
+        rest = f"Invalid value {found[1]!r}; expected one of {', '.join(enum.values_by_name)}"
+    return ": ".join([*[".".join(place)][: len(place)], rest.rstrip(".")])
 
 
 def message_of(kind: type[M], **values: Any) -> M:

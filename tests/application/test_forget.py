@@ -19,7 +19,6 @@ from hirag_dist.errors import ConfigError, InputError
 from hirag_dist.llm.reply_store import Ledger, scan_records
 from hirag_dist.storage.layout import FORGET, HISTORY
 from hirag_dist.storage.lock import BuildLock
-from hirag_dist.storage.serving import kept_rows
 from hirag_dist.storage.snapshot.gc import RetentionPolicy, plan_gc
 from hirag_dist.storage.snapshot.reader import current_id
 from hirag_dist.storage.store import Store
@@ -88,11 +87,8 @@ def test_a_removal_that_made_a_former_snapshot_current_again_is_forgotten_too(tm
         assert bench.store.names("snapshots") == [first]
 
 
-def test_a_former_text_in_files_that_the_current_snapshot_shares_is_forgotten_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in (("MIN_ROWS", 1), ("MAX_CHANGED", 9.0), ("MAX_UNUSED", 9.0)):
-        monkeypatch.setattr(kept_rows, name, value)
+@pytest.mark.usefixtures("divided_tables")
+def test_a_former_text_in_files_that_the_current_snapshot_shares_is_forgotten_too(tmp_path: Path) -> None:
     with removal_bench(tmp_path) as bench:
         before = bench.build(KEPT | REMOVED).snapshot_id
         index = Index(bench, bench.document_id("patient.txt"), before)

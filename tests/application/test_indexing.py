@@ -16,6 +16,7 @@ from hirag_dist.cli._build import show
 from hirag_dist.composition.build_records import BuildArguments, last_build, published
 from hirag_dist.config.model import Config
 from hirag_dist.errors import ConfigError, HiragError, InputError
+from hirag_dist.indexing import pipeline
 from hirag_dist.storage.layout import CURRENT
 from hirag_dist.storage.snapshot.reader import current_id
 from hirag_dist.storage.store import Store
@@ -109,6 +110,34 @@ def test_a_summary_says_that_a_snapshot_somebody_went_back_to_stays(
     assert "--make-current" in said
     report = run(store, corpus, made, force_current=True).to_dict()
     assert (report["changed"], report["stays_current"], current_id(store)) == (True, None, later)
+
+
+def test_a_build_that_was_killed_before_its_snapshot_was_current_publishes_and_says_so(
+    store: Store, corpus: str, dead: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = config(dead)
+    for name in ("a.txt", "b.txt"):  # a first build, and an update
+        (Path(corpus) / name).write_text(f"{TEXT} {name}")
+        before = current_id(store)
+        with monkeypatch.context() as patch:
+            patch.setattr(pipeline, "make_current", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                run(store, corpus, made)
+        assert current_id(store) == before
+        report = run(store, corpus, made).to_dict()
+        assert (report["stages_run"], report["changed"]) == (0, True)
+        assert current_id(store) == report["snapshot"] != before
+        capsys.readouterr()
+        show(report)
+        said = capsys.readouterr().out
+        assert f"Snapshot {report['snapshot']} published: " in said
+        assert "This run made the snapshot current." in said
+        assert "Nothing to do" not in said
+
+
+def interrupted(*_: object) -> None:
+    """Stand for the moment of Ctrl-C."""
+    raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize(("before", "now", "same"), [("", "gpu", True), ("gpu", "", True), ("gpu", "cupy", False)])

@@ -18,7 +18,6 @@ from hirag_dist.indexing.changed_documents import DocumentSelection
 from hirag_dist.indexing.stages.read import unit_of
 from hirag_dist.interop.exports import graphrag_tables
 from hirag_dist.storage.layout import CURRENT
-from hirag_dist.storage.serving import kept_rows
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
 from hirag_dist.storage.store import Store
 from tests.refusing_index import TEXTS, RefusingIndex
@@ -73,15 +72,13 @@ def test_an_update_after_a_rollback_starts_from_what_is_current(index: RefusingI
     assert index.names() == {"engine.txt", "loom.txt", "train.txt"}
 
 
-def test_rows_stay_in_files_of_a_former_snapshot_until_a_document_is_removed(
-    index: RefusingIndex, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in (("MIN_ROWS", 1), ("MAX_CHANGED", 9.0), ("MAX_UNUSED", 9.0)):
-        monkeypatch.setattr(kept_rows, name, value)
+@pytest.mark.usefixtures("divided_tables")
+def test_rows_stay_in_files_of_a_former_snapshot_until_a_document_is_removed(index: RefusingIndex) -> None:
     (engine,) = index.files("engine.txt")
     whole = index.build("engine.txt", "loom.txt")
     added = index.add("bridge.txt")
     assert (whole.manifest.format_version, added.manifest.format_version) == (1, 2)
+    assert {"entities", "relations", "mentions", "reports"} <= added.manifest.changed_tables
     Path(engine).write_text(TEXTS["engine.txt"].replace(TEXTS["engine.txt"][:40], "A wholly other beginning."))
     changed = run_add([engine], str(index.store.root), index.config)
     chunks = open_snapshot(index.store).serving.texts("chunks.arrow")

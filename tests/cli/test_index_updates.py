@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from hirag_dist.api.build import plan_build
 from hirag_dist.cli._command_line import run
+from hirag_dist.cli.index import _window_line
 from hirag_dist.composition.build_records import last_build
 from hirag_dist.indexing.update_summary import known_bill
 from hirag_dist.storage.store import Store
@@ -151,8 +154,11 @@ def test_plan_of_an_update(bench: CommandBench) -> None:
     bench.write("patient.txt", PATIENT)
     code, said = bench.run("plan", bench.corpus)
     assert code == 0
-    assert said.startswith("1 added, 0 changed, 0 removed of 3 documents; 1 chunk to extract")
+    assert said.startswith("1 added, 0 changed, 0 removed; the index then has 3 documents. 1 chunk to extract")
     assert "Bound: " in said
+    made = plan_build([bench.corpus], bench.index, config=bench.folder / "hirag.yaml")
+    line = _window_line(replace(made, speeds={"m": 50.0}, seconds=20))
+    assert line.endswith("the update takes 20 seconds.")
     report = bench.json("plan", bench.corpus)
     assert report["changes"] == {"added": 1, "changed": 0, "removed": 0}
     assert bench.run("plan", bench.corpus, "--set", "chunk_tokens=500")[1].startswith("The index would be built")

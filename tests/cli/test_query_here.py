@@ -50,6 +50,18 @@ def test_a_spending_limit_does_not_promise_that_replies_are_kept(
     assert model.asked == []
 
 
+@pytest.mark.usefixtures("query")
+def test_the_number_of_calls_of_a_map_reduce_is_printed_before_the_first_is_sent(
+    model: Endpoint, capfd: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["query", "What is beta?", "--mode", "text-map-reduce", "--max-tokens", "10", "--index", "index"]
+    assert run(arguments) == 4
+    said = " ".join(capfd.readouterr().err.split())
+    assert said.startswith("text-map-reduce: 2 chunks, ")
+    assert "in 1 part: 1 call about it, and 1 for the answer if it helps." in said
+    assert model.asked == []
+
+
 def test_an_index_whose_first_build_runs_names_the_command_that_shows_its_progress(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import uuid
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from hirag_dist.config.model import VectorsConfig
 from hirag_dist.errors import IndexBusy
 from hirag_dist.retrieval.vector_index.milvus import collection_name, open_milvus_lite
 from hirag_dist.retrieval.vector_index.milvus.collection import resolved
-from hirag_dist.storage.layout import HISTORY
+from hirag_dist.storage.layout import BUILD, HISTORY
 from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
@@ -68,6 +69,23 @@ def test_snapshots_and_their_collections_in_lite_go(store: Store, ids: list[str]
     assert held.list_collections() == [resolved(held, collection_name(ids[1]))]
     held.close()
     assert run(store)["removed"] == run(store)["collections"] == []
+
+
+def test_snapshots_that_stay_say_why(store: Store, ids: list[str]) -> None:
+    ids.append(snapshots.publish(store, snapshots.tiny_tables(uuid.uuid4().hex)).snapshot_id)
+    times = [(own_id, 1_700_000_000 + at) for at, own_id in enumerate(ids)]
+    store.write_json(HISTORY, {"history": times})
+
+    def said(*options: str) -> str:
+        return CliRunner().invoke(app, ["--index", store.root, "--dry-run", *options]).stdout
+
+    assert "2 snapshots stay: 1 is current, 1 by --keep 1." in said()
+    store.write_json(HISTORY, {"history": [*times[:-1], (ids[-1], time.time())]})
+    assert "3 snapshots stay: 1 is current, 1 by --keep 1, 1 replaced less than 9000d ago" in said(
+        "--older-than", "9000d"
+    )
+    store.write_json(BUILD, {"state": "done", "started_at": "", "snapshot": ids[1]})
+    assert "2 snapshots stay: 1 is current, 1 is that of the last build." in said("--keep", "0")
 
 
 def test_not_while_a_build_runs(store: Store, ids: list[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,12 @@ import pytest
 from hirag_dist.cli._command_line import run
 from hirag_dist.composition.build_records import BuildArguments, BuildRecord
 from hirag_dist.config.model import Config
-from hirag_dist.execution.events import UsageRecorded
+from hirag_dist.execution.events import CallsProgress, StageStarted, UsageRecorded
+from hirag_dist.llm.limits.protocol import CallTotals
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.schemas import REPORT_INPUTS, SUMMARIES
-from hirag_dist.storage.snapshot.reader import read_current
+from hirag_dist.storage.layout import MANIFEST
+from hirag_dist.storage.snapshot.reader import current_id, read_current
 from hirag_dist.storage.snapshot.writer import make_current
 from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatRequest
@@ -139,6 +142,52 @@ def test_the_bill_of_a_first_build_that_was_interrupted(
     record.close("interrupted")
     command = ["status", "--cost", "--index", str(tmp_path)]
     assert run(command) == 0
-    assert capfd.readouterr().out.startswith("Bill so far: ")
+    assert capfd.readouterr().out.startswith("Bill so far of the unfinished run: ")
     code, report = run_command(command, monkeypatch, capfd)
     assert (code, report["snapshot"], [row["calls"] for row in report["usage"]]) == (0, None, [7])
+
+
+def test_the_bill_of_a_run_and_that_of_the_index_have_headings_of_their_own(bench: CommandBench) -> None:
+    snapshot = current_id(Store(bench.index))
+    assert f"Bill of the run that made snapshot {snapshot}: " in run_in(bench, "status")[1]
+    assert run_in(bench, "status", "--cost")[1].startswith("Bill since the index was built from nothing: ")
+
+
+def test_a_killed_build_shows_its_replies_and_the_last_one_that_finished(
+    bench: CommandBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = count(step=10.0)  # seconds: each event is written
+    given = BuildArguments.index(["corpus"], Config())
+    record = BuildRecord(Store(bench.index), "index", given, Config(), {}, {}, clock=lambda: next(clock))
+    record(StageStarted("extract", 1, 0, 60, 0, "work/extract/key"))
+    record(CallsProgress("extract", CallTotals(answered=12, tokens=340)))
+    _, said = run_in(bench, "status")
+    assert "ended without a report" in said
+    assert "extract 0/60" in said
+    assert "not finished" in said
+    assert "extract: 12 replies arrived in that run, 340 tokens" in said
+    assert "Last finished build: index" in said
+    _, report = run_command(["status", "--index", bench.index], monkeypatch, bench.capfd)
+    assert [report[name]["state"] for name in ("build", "last_finished")] == ["killed", "done"]
+
+
+def test_snapshots_are_listed_newest_first_and_a_damaged_current_one_says_how_to_go_back(
+    bench: CommandBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(bench.index)
+    ids = [current_id(store)]
+    for name in ("new.txt", "newer.txt"):
+        bench.write(name, f"James Watt wrote {name} in Soho.")
+        assert bench.run("index", bench.corpus)[0] == 0
+        ids.append(current_id(store))
+    times = [f"2030-01-0{day}T00:00:00+00:00" for day in (2, 3, 1)]
+    for snapshot, at in zip(ids, times, strict=True):
+        path = f"snapshots/{snapshot}/{MANIFEST}"
+        store.write_json(path, store.read_json(path) | {"created_at": at})
+    _, report = run_command(["status", "--index", bench.index], monkeypatch, bench.capfd)
+    assert [row["snapshot"] for row in report["snapshots"]] == [ids[1], ids[0], ids[2]]
+    store.delete(f"snapshots/{ids[2]}/{MANIFEST}")
+    code, said = run_in(bench, "status")
+    assert code == 3
+    assert f"Snapshot {ids[2]} cannot be read, and {ids[1]} is used in its place." in said
+    assert f"write its id into {store.uri}/current" in said

@@ -23,7 +23,8 @@ from hirag_dist.composition.build_records import (
 )
 from hirag_dist.config.model import Config
 from hirag_dist.errors import BudgetReached, StoreError
-from hirag_dist.execution.events import StageFailedEvent, StageFinished, StageStarted, TaskFinished
+from hirag_dist.execution.events import CallsProgress, StageFailedEvent, StageFinished, StageStarted, TaskFinished
+from hirag_dist.llm.limits.protocol import CallTotals
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.storage.layout import BUILD, LOCK
 from hirag_dist.storage.lock_holder import own_process
@@ -91,6 +92,20 @@ def test_a_running_build_is_seen_once_a_second(store: Store) -> None:
     assert (seen["sent"]["calls"], seen["sent"]["tokens"], seen["sent"]["usd"]) == (5, 60, 1.25)
     (bill,) = build_usage(seen)
     assert (bill["stage"], bill["role"], bill["endpoint"], bill["calls"]) == ("extract", "extract", "paid", 5)
+
+
+def test_replies_of_unfinished_tasks_show_until_their_usage_is_known(store: Store) -> None:
+    clock = Clock()
+    listen = record(store, clock)
+    listen(StageStarted("extract", 1, 0, 60, 0, "work/extract/key"))
+    clock.now = 1.0
+    listen(CallsProgress("extract", CallTotals(answered=12, tokens=340)))
+    (stage,) = last_build(store)["stages"]
+    assert (stage["rows_done"], stage["calls"]) == (0, {"answered": 12, "tokens": 340})
+    clock.now = 2.0
+    listen(StageFailedEvent("extract", spent(12)))
+    (stage,) = last_build(store)["stages"]
+    assert "calls" not in stage
 
 
 @pytest.mark.parametrize(

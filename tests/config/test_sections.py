@@ -50,3 +50,8 @@ def test_a_key_that_is_fixed_now_is_no_difference() -> None:
     assert differences(now | {"config": now["config"] | {"homonyms": "split"}}, now) == [
         "config.homonyms: split → not there"
     ]
+
+
+def test_a_mode_that_reads_the_whole_corpus_is_no_default_and_says_where_it_is_chosen() -> None:
+    with pytest.raises(ConfigError, match=r"retrieval\.mode: .* part of the corpus, .* `query --mode graphrag-global`"):
+        load_config(None, {"HIRAG__RETRIEVAL__MODE": "graphrag-global"})

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hirag_dist.core.row_changes import changed_rows, rows_between, rows_with
+from hirag_dist.core.row_changes import changed_rows, rows_between, rows_with, same_values
 
 SCHEMA = pa.schema([("key", pa.string()), ("at", pa.int32()), ("items", pa.list_(pa.string()))])
 BY = [("key", "ascending"), ("at", "ascending")]
@@ -41,3 +43,20 @@ def test_rows_of_one_value(value: int, rows: tuple[int, int]) -> None:
 
 def test_rows_with_values() -> None:
     assert rows_with(pa.chunked_array([["a", "b"], ["a"]]), pa.array(["a", "x"])).tolist() == [0, 2]
+
+
+NESTED = pa.list_(pa.struct([("text", pa.string()), ("numbers", pa.list_(pa.int64()))]))
+VALUES = st.none() | st.lists(
+    st.none()
+    | st.fixed_dictionaries(
+        {"text": st.sampled_from([None, "", "a"]), "numbers": st.none() | st.lists(st.integers(0, 1), max_size=2)}
+    ),
+    max_size=2,
+)
+
+
+@given(st.lists(st.tuples(VALUES, VALUES)))
+def test_values_are_compared_through_lists_structs_and_nulls(pairs: list[tuple[Any, Any]]) -> None:
+    one, other = (pa.array([pair[side] for pair in pairs], NESTED) for side in (0, 1))
+    assert same_values(one, other).tolist() == [a == b for a, b in pairs]
+    assert same_values(one.slice(1), other.slice(1)).tolist() == [a == b for a, b in pairs[1:]]

@@ -92,7 +92,8 @@ async def test_a_failing_snapshot_is_logged_once_and_the_old_one_serves(
     for _ in range(3):
         assert not await swapper.refresh()
     assert [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR] == [
-        "snapshot s2 cannot be served, the old one goes on: entities.parquet is short"
+        "snapshot s2 cannot be served, the old one goes on: entities.parquet is short; to stay with s1, write it into "
+        "`current`"
     ]
     assert store.attempts == ["s1", "s2"]  # the next attempt comes after a pause
     with swapper.lease() as engine:

@@ -24,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from hirag_dist.core.prompts.requests import EARLIER, LAST_REPLY, QUESTION
 from hirag_dist.wire._pb import query_pb2 as pb
-from hirag_dist.wire.records import MODES
+from hirag_dist.wire.records import MODES, json_fault
 
 MAX_CHARACTERS = 2000  # of a message that is asked whole
 MAX_PART_CHARACTERS = 600  # of the questions in a longer one; of its first and of its last paragraph if it has none
@@ -294,7 +294,7 @@ def _query(settings: dict[str, Any]) -> pb.Query:
     try:
         query: pb.Query = json_format.ParseDict(settings, pb.Query())
     except (ValueError, json_format.ParseError) as error:
-        raise BadRequest(f"hirag: {error}", "hirag") from None
+        raise BadRequest(f"hirag: {json_fault(error)}", "hirag") from None
     return query
 
 

@@ -36,6 +36,7 @@ from hirag_dist.service.http_api.gateway import (
 from hirag_dist.service.options import PageOptions
 from hirag_dist.service.request_gate import SERVICE, SERVICE_NAME
 from hirag_dist.wire.error_status import DeadlinePassed, Overloaded
+from hirag_dist.wire.records import json_fault
 
 logger = logging.getLogger(__name__)
 REQUEST_ID_HEADER = "X-Request-Id"
@@ -318,11 +319,11 @@ def _request_bytes(method: _Method, body: bytes) -> bytes:
     try:
         text = body.decode("utf-8")
         if not text.lstrip().startswith("{"):
-            raise json_format.ParseError("it is not an object")
+            raise json_format.ParseError("it is not a JSON object")
         return json_format.Parse(text, method.request()).SerializeToString()
     except (ValueError, RecursionError, json_format.ParseError) as error:
-        why = "it is not UTF-8" if isinstance(error, UnicodeError) else str(error)
-        raise error_of(InvalidQuery(f"the request is no {method.request.DESCRIPTOR.name} in JSON: {why}")) from None
+        why = "it is not UTF-8" if isinstance(error, UnicodeError) else json_fault(error)
+        raise error_of(InvalidQuery(f"Invalid {method.request.DESCRIPTOR.name}: {why}")) from None
 
 
 def _response_json(method: _Method, response: bytes) -> bytes:

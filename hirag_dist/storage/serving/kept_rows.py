@@ -74,11 +74,27 @@ def kept_rows(
     slots, n_stored = values.slots(table, rows)
     changed = ~same | (slots >= n_stored)
     n_changed = int(changed.sum())
-    n_unused = n_stored - (len(rows) - n_changed)
-    if n_changed > MAX_CHANGED * len(rows) or n_unused > MAX_UNUSED * len(rows):
+    if is_too_much(n_changed, n_stored, len(rows)):
         return None
     slots[changed] = n_stored + np.arange(n_changed, dtype=np.int32)
     return KeptRows(slots, changed)
+
+
+def max_changed(n_rows: int) -> int:
+    """Return how many rows of a table may lie in the second file."""
+    return int(MAX_CHANGED * n_rows)
+
+
+def is_too_much(n_changed: int, n_stored: int, n_rows: int) -> bool:
+    """Return whether a table is to be written whole.
+
+    Args:
+        n_changed: number of rows in the second file.
+        n_stored: number of rows in the first file, with those that are unused.
+        n_rows: number of rows of the table.
+    """
+    n_unused = n_stored - (n_rows - n_changed)
+    return n_changed > max_changed(n_rows) or n_unused > MAX_UNUSED * n_rows
 
 
 def _compare(vectors: Vectors, before: Vectors, rows: NDArray[np.int32], same: Flags) -> None:

@@ -165,7 +165,7 @@ class SnapshotCache:
 
     def _batches(self, table: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         if table in self._manifest.changed_tables:
-            yield from scan_table(self._store, self._folder, table, self._manifest.counts[table], columns)
+            yield from scan_table(self._store, self._folder, table, columns)
         elif f"{table}.parquet" in self._manifest.files:  # absent: an optional table
             yield from self._store.scan(f"{self._folder}/{table}.parquet", columns, BATCH_ROWS)
 

@@ -2,8 +2,8 @@
 
 An update changes few rows of the tables that grow with the corpus. The file of such a table is linked into the new
 snapshot as `stored_NAME.parquet`, and two small files are written beside it: `changed_NAME.parquet` has the rows that
-it lacks, each with its row number in the table (`row`), and `unused_NAME.parquet` the row numbers of those of its rows
-that are not part of the table. The other rows keep their order.
+it lacks, each with its row number in the table (`table_row`), and `unused_NAME.parquet` the numbers of those of its
+rows that are not part of the table. The other rows keep their order.
 """
 
 from __future__ import annotations
@@ -24,22 +24,28 @@ from hirag_dist.storage.layout import (
     CHANGED,
     ENTITY_MENTIONS,
     MENTIONS,
+    PLACES,
     RELATION_MENTIONS,
     REPORT_INPUTS,
+    SNAPSHOTS,
     STATEMENTS,
     STORED,
     SUMMARIES,
     UNUSED,
 )
-from hirag_dist.storage.serving.kept_rows import MAX_CHANGED, MAX_UNUSED
+from hirag_dist.storage.serving.kept_rows import is_too_much, max_changed
 from hirag_dist.storage.store import Store
 from hirag_dist.types import IntVector
 
 KEYS: Final[Mapping[str, Sequence[str]]] = {  # table → columns that tell its rows apart
+    "documents": ("document_id",),
+    "chunks": ("chunk_id",),
     "entities": ("entity_id",),
     "relations": ("relation_id",),
     "clusters": ("cluster_id", "entity_id"),
+    "communities": ("community_id",),
     "reports": ("community_id",),
+    PLACES: ("document_id", "start"),
     MENTIONS: ("name_key", "chunk_id", "position"),
     RELATION_MENTIONS: ("source_key", "target_key", "chunk_id", "position"),
     SUMMARIES: ("layer", "cluster_id"),
@@ -47,11 +53,21 @@ KEYS: Final[Mapping[str, Sequence[str]]] = {  # table → columns that tell its 
     ENTITY_MENTIONS: ("entity_id", "chunk_id", "position"),
     STATEMENTS: ("relation_id", "chunk_id", "position"),
 }
-ROW: Final = "row"
+ROW: Final = "table_row"
 MIN_BYTES: Final = 1 << 20  # minimum size of the files of a table whose rows are kept
 _BATCH_ROWS: Final = 1 << 13  # rows of a table whose keys are hashed at a time
 _MAX_AHEAD: Final = 1 << 12  # maximum run of rows that came or went between two that stay
 _PRIME: Final = np.uint64(0x100000001B3)  # of the hash FNV-1a
+
+
+def may_be_divided(name: str, n_bytes: int) -> bool:
+    """Return whether rows of a table are kept.
+
+    Args:
+        name: name of the table.
+        n_bytes: size of its files.
+    """
+    return name in KEYS and n_bytes >= MIN_BYTES
 
 
 def table_files(name: str) -> tuple[str, str, str]:
@@ -116,23 +132,26 @@ def _woven(used: pa.RecordBatch, changed: pa.RecordBatch, first: int, is_changed
     yield from one_piece(both).take(pa.array(order)).to_batches()
 
 
-def read_division(store: Store, folder: str, name: str, n_rows: int) -> ChangedTable:
-    """Return how the rows of a table of a snapshot are divided.
+def divided_table(path: str) -> tuple[str, str] | None:
+    """Return the folder and the name of the table that the path of a file of changed rows stands for; else None."""
+    folder, _, file = path.rpartition("/")
+    is_divided = folder.startswith(f"{SNAPSHOTS}/") and file.startswith(CHANGED)
+    return (folder, file.removeprefix(CHANGED).removesuffix(".parquet")) if is_divided else None
 
-    Args:
-        folder: folder of the snapshot.
-        n_rows: rows of the table.
+
+def read_division(store: Store, folder: str, name: str) -> ChangedTable:
+    """Return how the rows of a table in the folder of a snapshot are divided.
 
     Raises:
         SnapshotCorrupt: the files do not belong together.
         StoreError: they cannot be read.
     """
-    _, changed_file, unused_file = table_files(name)
+    stored_file, changed_file, unused_file = table_files(name)
     changed, unused = (
         store.read_table(f"{folder}/{file}", [ROW])[ROW].to_numpy() for file in (changed_file, unused_file)
     )
-    found = ChangedTable(n_rows - len(changed) + len(unused), unused, changed)
-    for rows, n_all in ((unused, found.n_stored), (changed, n_rows)):
+    found = ChangedTable(store.count_rows(f"{folder}/{stored_file}"), unused, changed)
+    for rows, n_all in ((unused, found.n_stored), (changed, found.n_rows)):
         if len(rows) and (rows[0] < 0 or rows[-1] >= n_all or not (np.diff(rows) > 0).all()):
             raise _mismatch(store, folder, name)
     return found
@@ -145,28 +164,47 @@ def _mismatch(store: Store, folder: str, name: str) -> SnapshotCorrupt:
     )
 
 
-def scan_table(store: Store, folder: str, name: str, n_rows: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield some columns of a table whose rows lie in two files, in batches of any size.
+def scan_table(store: Store, folder: str, name: str, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """Yield a divided table, or some of its columns, in batches of any size.
 
     Memory: a batch, the rows that changed, and some bytes for each row.
 
     Args:
         folder: folder of the snapshot.
-        n_rows: rows of the table.
 
     Raises:
         SnapshotCorrupt: the files do not belong together.
         StoreError: they cannot be read.
     """
-    division = read_division(store, folder, name, n_rows)
+    division = read_division(store, folder, name)
     stored_file, changed_file, _ = table_files(name)
-    changed = one_piece(store.read_table(f"{folder}/{changed_file}", columns))
     stored = (batch for piece in store.pieces(f"{folder}/{stored_file}", columns) for batch in piece.to_batches())
-    rest = changed.to_batches()[0] if len(changed) else pa.RecordBatch.from_pylist([], changed.schema)
-    try:
-        yield from division.joined(stored, rest)
-    except pa.ArrowInvalid as error:
-        raise _mismatch(store, folder, name) from error
+    yield from division.joined(stored, _one_batch(store.read_table(f"{folder}/{changed_file}", columns)))
+
+
+def read_table_rows(
+    store: Store, folder: str, name: str, start: int, stop: int, columns: Sequence[str] | None = None
+) -> pa.Table:
+    """Return rows [start, stop) of a divided table; as `scan_table`."""
+    division = read_division(store, folder, name)
+    stored_file, changed_file, _ = table_files(name)
+    slots = division.slots()[start:stop]
+    is_changed = slots >= division.n_stored
+    stored = _rows(store, f"{folder}/{stored_file}", slots[~is_changed], columns)
+    changed = _rows(store, f"{folder}/{changed_file}", slots[is_changed] - division.n_stored, columns)
+    return pa.Table.from_batches(_woven(stored, changed, 0, is_changed))
+
+
+def _rows(store: Store, path: str, rows: IntVector, columns: Sequence[str] | None) -> pa.RecordBatch:
+    """Return rows of a Parquet file, ascending, without the column ROW."""
+    first, stop = (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
+    return _one_batch(store.read_rows(path, first, stop, columns)).take(pa.array(rows - first))
+
+
+def _one_batch(table: pa.Table) -> pa.RecordBatch:
+    """Return a table without the column ROW as one batch."""
+    plain = one_piece(table.drop_columns(ROW) if ROW in table.column_names else table)
+    return plain.to_batches()[0] if len(plain) else pa.RecordBatch.from_pylist([], plain.schema)
 
 
 def find_changes(
@@ -184,7 +222,7 @@ def find_changes(
     n_rows, slots = table.num_rows, division.slots()
     rows = _rows_before(name, table, keys)
     rows[rows >= 0] = np.where(slots[rows[rows >= 0]] < division.n_stored, rows[rows >= 0], -1)
-    if _is_too_much(int((rows < 0).sum()), division.n_stored, n_rows):
+    if is_too_much(int((rows < 0).sum()), division.n_stored, n_rows):
         return None
     same = np.zeros(n_rows, np.bool_)
     known = np.flatnonzero(rows >= 0)
@@ -195,15 +233,11 @@ def find_changes(
             own = known[low:high]
             same[own] = _same_rows(table, own, piece, rows_known[low:high] - first)
         first += piece.num_rows
-    if _is_too_much(int((~same).sum()), division.n_stored, n_rows):
+    if is_too_much(int((~same).sum()), division.n_stored, n_rows):
         return None
     is_unused = np.ones(division.n_stored, np.bool_)
     is_unused[slots[rows[same]]] = False
     return ChangedTable(division.n_stored, np.flatnonzero(is_unused), np.flatnonzero(~same))
-
-
-def _is_too_much(n_changed: int, n_stored: int, n_rows: int) -> bool:
-    return n_changed > MAX_CHANGED * n_rows or n_stored - (n_rows - n_changed) > MAX_UNUSED * n_rows
 
 
 def _rows_before(name: str, table: pa.Table, keys: Iterable[pa.Table]) -> IntVector:
@@ -213,7 +247,7 @@ def _rows_before(name: str, table: pa.Table, keys: Iterable[pa.Table]) -> IntVec
     """
     now = _key_hashes(name, table)
     then = np.concatenate([np.zeros(0, np.uint64), *(_key_hashes(name, piece) for piece in keys)])
-    return _common_rows(now, then, int(MAX_CHANGED * len(now)))
+    return _common_rows(now, then, max_changed(len(now)))
 
 
 def _same_rows(table: pa.Table, rows: IntVector, before: pa.Table, rows_before: IntVector) -> Flags:

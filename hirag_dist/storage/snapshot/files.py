@@ -30,7 +30,7 @@ from hirag_dist.storage.serving.base_values import ARRAYS, LEXICAL_ARRAYS, BaseF
 from hirag_dist.storage.serving.column_arrays import Batches
 from hirag_dist.storage.serving.kept_rows import KeptRows, kept_rows
 from hirag_dist.storage.serving.writer import SERVING
-from hirag_dist.storage.snapshot.changed_tables import KEYS, MIN_BYTES, ROW, find_changes, table_files
+from hirag_dist.storage.snapshot.changed_tables import KEYS, ROW, find_changes, may_be_divided, table_files
 from hirag_dist.storage.snapshot.manifest import FileEntry
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.storage.store import Store
@@ -79,23 +79,25 @@ class SnapshotFiles:
         may_copy = name in _WHOLE and (keeps_rows or name not in before) and self._has_same([name])
         if may_copy and self._all_linked(names, names):
             return
-        if not keeps_rows or not self._changed_rows(name, table, names[0]):
+        group_bytes = _DOCUMENT_BYTES if name == "documents" else _GROUP_BYTES
+        if not keeps_rows or not self._changed_rows(name, table, names[0], group_bytes):
             with self.create(f"{name}.parquet") as file:
-                write_parquet(table, file, _DOCUMENT_BYTES if name == "documents" else _GROUP_BYTES)
+                write_parquet(table, file, group_bytes)
 
-    def _changed_rows(self, name: str, table: pa.Table, stored: str) -> bool:
+    def _changed_rows(self, name: str, table: pa.Table, stored: str, group_bytes: int) -> bool:
         """Write the rows of a table that the base's file lacks, and copy that file; return whether that was possible.
 
         Args:
             stored: the file's name in the base.
+            group_bytes: size of a row group.
         """
-        if self._base is None or name not in KEYS or self._base.manifest.table_bytes(name) < MIN_BYTES:
+        if self._base is None or not may_be_divided(name, self._base.manifest.table_bytes(name)):
             return False
         try:
             before = self._base.division(name)
             keys = self._base.pieces(name, KEYS[name])
             found = find_changes(name, table, keys, self._base.pieces(name), before)
-        except SnapshotCorrupt as error:
+        except HiragError as error:
             logger.info("%s is written again: %s", name, error)
             return False
         stored_file, changed_file, unused_file = table_files(name)
@@ -106,7 +108,7 @@ class SnapshotFiles:
         changed = table.filter(pa.array(is_changed)).append_column(ROW, pa.array(found.changed))
         for file_name, rows in ((changed_file, changed), (unused_file, pa.table({ROW: found.unused}))):
             with self.create(file_name) as file:
-                write_parquet(rows, file)
+                write_parquet(rows, file, group_bytes)
         return True
 
     def array(self, name: str, array: NDArray[Any] | SlottedVectors, kept: Mapping[str, KeptRows]) -> None:

@@ -55,7 +55,7 @@ from hirag_dist.storage.serving.mmap_files import ServingFiles, damaged, map_arr
 from hirag_dist.storage.serving.text_columns import are_rows
 from hirag_dist.storage.serving.writer import SERVING
 from hirag_dist.storage.snapshot.cache import HASHED_BYTES, SnapshotCache
-from hirag_dist.storage.snapshot.changed_tables import ChangedTable, read_division, scan_table
+from hirag_dist.storage.snapshot.changed_tables import ChangedTable, read_division, read_table_rows, scan_table
 from hirag_dist.storage.snapshot.manifest import MISSING_REPORTS_COUNT, Manifest, parse_manifest
 from hirag_dist.storage.store import Store
 from hirag_dist.types import CsrGraph, IndexInfo
@@ -194,11 +194,11 @@ class Snapshot:
         path = f"{self.folder}/{name}.parquet"
         new = [column for column in expected.names if column in _ADDED.get(name, ())]
         try:
+            if name in self.manifest.changed_tables:
+                return pa.Table.from_batches(scan_table(self.store, self.folder, name, expected.names), expected)
             if new:
                 present = self.store.read_rows(path, 0, 0).schema.names
                 new = [column for column in new if column not in present]
-            if name in self.manifest.changed_tables:
-                return pa.Table.from_batches(self._scan(name, expected.names), expected)
             kept = [column for column in expected.names if column not in new]
             table = self.store.read_table(path, kept)
         except StoreError as error:
@@ -225,7 +225,8 @@ class Snapshot:
         yield schema.empty_table()
         try:
             if name in self.manifest.changed_tables:
-                yield from (pa.Table.from_batches([each]) for each in self._scan(name, schema.names))
+                batches = scan_table(self.store, self.folder, name, schema.names)
+                yield from (pa.Table.from_batches([batch]) for batch in batches)
                 return
             for piece in self.store.pieces(f"{self.folder}/{name}.parquet", columns):
                 yield self._current_form(name, piece, schema)
@@ -234,13 +235,9 @@ class Snapshot:
 
     def division(self, name: str) -> ChangedTable:
         """Return how the rows of a table are divided between the files of the snapshot."""
-        n_rows = self.manifest.counts[name]
         if name in self.manifest.changed_tables:
-            return read_division(self.store, self.folder, name, n_rows)
-        return ChangedTable(n_rows, np.zeros(0, np.int64), np.zeros(0, np.int64))
-
-    def _scan(self, name: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        return scan_table(self.store, self.folder, name, self.manifest.counts[name], columns)
+            return read_division(self.store, self.folder, name)
+        return ChangedTable(self.manifest.counts[name], np.zeros(0, np.int64), np.zeros(0, np.int64))
 
     def document_text(self, row: int) -> str:
         """Return the text of one document.
@@ -248,7 +245,10 @@ class Snapshot:
         Raises:
             StoreError: the table cannot be read.
         """
-        rows = self.store.read_rows(f"{self.folder}/documents.parquet", row, row + 1, ["text"])
+        if "documents" in self.manifest.changed_tables:
+            rows = read_table_rows(self.store, self.folder, "documents", row, row + 1, ["text"])
+        else:
+            rows = self.store.read_rows(f"{self.folder}/documents.parquet", row, row + 1, ["text"])
         text: str = rows["text"][0].as_py()
         return text
 

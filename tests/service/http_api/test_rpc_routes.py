@@ -69,6 +69,30 @@ async def test_look_ups_as_json(serve: Serve, http: Any, method: str, body: Any,
     assert found[field]
 
 
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b'{"q": 1}', "Unknown field 'q' in RetrieveRequest; known fields: query, omitContext, omitSourceText, index"),
+        (b'{"query": {"topN": "a"}}', "query.topN: invalid literal for int() with base 10: 'a'"),
+        (
+            b'{"query": {"mode": "all"}}',
+            "query.mode: Invalid value 'all'; expected one of MODE_UNSPECIFIED, MODE_HIRAG",
+        ),
+        (b"[]", "it is not a JSON object"),
+        (b"{", "Failed to load JSON: "),
+    ],
+)
+async def test_a_request_that_is_none_names_the_field_in_one_line(
+    serve: Serve, http: Any, body: bytes, message: str
+) -> None:
+    headers = {"Content-Type": "application/json"}
+    async with http.post(url(await serve(), "Retrieve"), data=body, headers=headers) as response:
+        assert response.status == 400
+        said = (await response.json())["message"]
+    assert said.startswith(f"Invalid RetrieveRequest: {message}")
+    assert "\n" not in said
+
+
 def events_of(text: str) -> list[tuple[str, Any]]:
     """Kind and content of each server-sent event."""
     found = []

@@ -18,7 +18,6 @@ from pyarrow import fs
 
 from hirag_dist import schemas
 from hirag_dist.errors import SnapshotNotFound, StoreError
-from hirag_dist.storage.serving import kept_rows
 from hirag_dist.storage.snapshot import cache
 from hirag_dist.storage.snapshot.files import SnapshotFiles, write_parquet
 from hirag_dist.storage.snapshot.manifest import Manifest
@@ -177,19 +176,21 @@ def write_large(store: Store, seed: int, base: Snapshot | None = None, **options
 
 
 def readings(snapshot: Snapshot) -> list[Any]:
-    """What readers get of texts and vectors."""
+    """What readers get of texts, vectors and tables."""
     columns = {"entities": "description", "relations": "description", "chunks": "text"}
     texts = [(snapshot.serving.texts(f"{table}.arrow"), name) for table, name in columns.items()]
     values = [own.values(name, range(own.n_rows)) for own, name in texts]
-    return [*values, *(np.asarray(matrix).tolist() for matrix in (snapshot.entity_vectors, snapshot.chunk_vectors))]
+    names = ("documents", "entities", "relations", "reports")
+    tables = [snapshot.table(name).to_pylist() for name in names]
+    tables += [pa.concat_tables(snapshot.pieces(name)).to_pylist() for name in names]
+    tables.append([snapshot.document_text(row) for row in range(snapshot.manifest.counts["documents"])])
+    tables.append(snapshot.table("entities", ["description", "entity_id"]).to_pylist())
+    matrices = [np.asarray(matrix).tolist() for matrix in (snapshot.entity_vectors, snapshot.chunk_vectors)]
+    return [*values, *tables, *matrices]
 
 
-def test_rows_that_did_not_change_stay_in_files_of_the_base(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kept_rows, "MIN_ROWS", 50)
-    monkeypatch.setattr(kept_rows, "MAX_CHANGED", 1.0)
-    monkeypatch.setattr(kept_rows, "MAX_UNUSED", 1.0)
+@pytest.mark.usefixtures("divided_tables")
+def test_rows_that_did_not_change_stay_in_files_of_the_base(store: Store, tmp_path: Path) -> None:
     before = first = write_large(store, 0)
     for seed in range(1, 5):
         now = write_large(store, seed, before)
@@ -201,6 +202,8 @@ def test_rows_that_did_not_change_stay_in_files_of_the_base(
             ("serving-2", "entities.arrow"),
             ("serving-2", "relations.arrow"),
             ("vectors", "entities.npy"),
+            (".", "entities.parquet"),
+            (".", "relations.parquet"),
         ):
             stored = inode(store, now.manifest.snapshot_id, f"{folder}/stored_{name}")
             assert stored == inode(store, first.manifest.snapshot_id, f"{folder}/{name}")
@@ -221,32 +224,29 @@ def test_rows_that_did_not_change_stay_in_files_of_the_base(
 
 
 @pytest.mark.parametrize(
-    "name", ["serving-2/stored_entities.arrow", "vectors/stored_entities.npy", "serving-2/changed_entities.arrow"]
+    ("name", "offset"),
+    [
+        ("serving-2/stored_entities.arrow", None),
+        ("vectors/stored_entities.npy", -20),
+        ("serving-2/changed_entities.arrow", None),
+        ("stored_entities.parquet", 40),
+        ("changed_entities.parquet", 40),
+        ("unused_entities.parquet", 40),
+    ],
 )
-def test_an_altered_file_of_the_base_is_not_kept(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    monkeypatch.setattr(kept_rows, "MIN_ROWS", 50)
-    monkeypatch.setattr(kept_rows, "MAX_CHANGED", 1.0)
-    monkeypatch.setattr(kept_rows, "MAX_UNUSED", 1.0)
+@pytest.mark.usefixtures("divided_tables")
+def test_an_altered_file_of_the_base_is_not_kept(store: Store, tmp_path: Path, name: str, offset: int | None) -> None:
     base = write_large(store, 1, write_large(store, 0))
     file = Path(store.root) / base.folder / name
     data = bytearray(file.read_bytes())
-    data[-20 if name.endswith("npy") else data.rindex(b"text 5")] ^= 1
+    data[data.rindex(b"text 5") if offset is None else offset] ^= 1
     os.unlink(file)
     file.write_bytes(data)
     now = write_large(store, 2, base)
     assert readings(now) == readings(write_large(Store(str(tmp_path / "alone")), 2))
 
 
-@pytest.fixture
-def of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_rows, "MIN_ROWS", 50)
-    monkeypatch.setattr(kept_rows, "MAX_CHANGED", 1.0)
-    monkeypatch.setattr(kept_rows, "MAX_UNUSED", 1.0)
-
-
-@pytest.mark.usefixtures("of_any_size")
+@pytest.mark.usefixtures("divided_tables")
 def test_all_files_of_a_table_are_kept_or_none(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = write_large(store, 0)
     copy = Store.copy
@@ -266,18 +266,18 @@ def test_all_files_of_a_table_are_kept_or_none(store: Store, tmp_path: Path, mon
         assert readings(snapshot) == readings(write_large(Store(str(tmp_path / f"{number}")), number))
 
 
-@pytest.mark.usefixtures("of_any_size")
+@pytest.mark.usefixtures("divided_tables")
 def test_tables_of_equal_content_are_links_without_slots(store: Store) -> None:
     before = write_large(store, 0)
     tables, arrays = large(0)
     tables["documents"] = snapshots.tiny_tables(" More.")["documents"]
     now = write_snapshot(store, tables, arrays, embedder="e", complete=True, build={}, notes={}, base=before)
-    assert (now.format_version, now.slotted) == (1, frozenset())
+    assert (now.slotted, now.changed_tables) == (frozenset(), {"documents"})
     for name in ("serving-2/entities.arrow", "vectors/entities.npy"):
         assert inode(store, now.snapshot_id, name) == inode(store, before.manifest.snapshot_id, name)
 
 
-@pytest.mark.usefixtures("of_any_size")
+@pytest.mark.usefixtures("divided_tables")
 def test_a_kill_while_a_snapshot_is_written_whole_leaves_it_readable(store: Store, tmp_path: Path) -> None:
     first = write_large(store, 0)
     second = write_large(store, 1, first)
@@ -297,11 +297,12 @@ def test_a_kill_while_a_snapshot_is_written_whole_leaves_it_readable(store: Stor
         write_whole(own, second.manifest.snapshot_id)
         found = open_snapshot(own, second.manifest.snapshot_id, full_check=True)
         assert readings(found) == expected
-        assert not any(part in path for path in own.walk(found.folder) for part in ("stored_", "changed_", "_slots"))
+        divided = ("stored_", "changed_", "unused_", "_slots")
+        assert not any(part in path for path in own.walk(found.folder) for part in divided)
     assert dies_at > 10
 
 
-@pytest.mark.usefixtures("of_any_size")
+@pytest.mark.usefixtures("divided_tables")
 def test_a_snapshot_that_is_published_again_from_another_base_is_read_from_its_own_files(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
