@@ -37,7 +37,6 @@ from hirag_dist.types import (
     as_query,
     as_scope,
 )
-from hirag_dist.types.notebook import index_html
 
 _LIMIT_ADVICE = "raise it and ask again; replies to a question are not kept"
 
@@ -130,9 +129,6 @@ class AsyncIndex:
 
     def __repr__(self) -> str:
         return _shown("AsyncIndex", self._uri, self.info, self._closed)
-
-    def _repr_html_(self) -> str:
-        return index_html(self._uri, self.info)
 
     @property
     def info(self) -> IndexInfo:
@@ -286,9 +282,6 @@ class Index:
 
     def __repr__(self) -> str:
         return repr(self._inner).replace("<AsyncIndex", "<Index", 1)
-
-    def _repr_html_(self) -> str:
-        return self._inner._repr_html_()
 
     @property
     def info(self) -> IndexInfo:

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from html import escape
 from typing import Any
 
 import pyarrow as pa
@@ -21,12 +20,11 @@ from hirag_dist.indexing.content_remarks import content_counts, first_without_en
 from hirag_dist.indexing.stages.chunk import ChunkDocuments
 from hirag_dist.indexing.stages.read import METADATA, ReadDocuments, UniqueDocuments
 from hirag_dist.indexing.update_summary import UpdateSummary
-from hirag_dist.llm.usage import UsageMeter, dollars, total_cost
+from hirag_dist.llm.usage import UsageMeter, total_cost
 from hirag_dist.storage.layout import WORK
 from hirag_dist.storage.snapshot.manifest import Manifest
 from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
-from hirag_dist.types.notebook import table_html
 
 _SPANS = ("chunk_id", "document_id", "position", "start", "end")
 _NAMES = ("document_id", "uri", "title")
@@ -196,12 +194,6 @@ class IndexResult:
         counts = ", ".join(f"{self.manifest.counts[name]:,} {name}" for name in ("documents", "entities", "reports"))
         state = "complete" if self.complete else f"{self.dead_letters:,} dead letters"
         return f"<IndexResult {self.index_uri!r} snapshot {self.snapshot_id}: {counts}, {state}, {self.seconds:.1f} s>"
-
-    def _repr_html_(self) -> str:
-        rows = [(row["layer"], row["n_entities"], row["n_clusters"], row["decision"]) for row in self.layers]
-        layers = table_html("Layers", ("layer", "entities", "clusters", "decision"), rows)
-        usage = [(row["stage"], row["model"], row["calls"], dollars(row["cost_usd"])) for row in self.usage]
-        return f"<p>{escape(repr(self))}</p>{layers}" + table_html("Cost", ("stage", "model", "calls", "cost"), usage)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as JSON-ready values, the output of `hirag-dist index --json`."""

@@ -89,6 +89,7 @@ REMOVED: Mapping[str, str] = {  # former dotted path of a key → what takes its
     "vectors.index": "it follows from the number of rows: leave the key out",
     "vectors.index_params": "they follow from the number of rows: leave the key out",
     "vectors.search_breadth": _FIXED,
+    "vectors.tenant_prefix": "labels restrict what a caller sees without it, and a tenant may have an index of its own",
     "vectors.timeout_s": _FIXED,
 }
 

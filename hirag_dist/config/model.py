@@ -336,11 +336,6 @@ class VectorsConfig(ConfigSection):
     )
     uri: Url | None = Field(None, description="Address of a Milvus server")
     token: SecretStr | None = Field(None, description="Token of the Milvus server, such as user:password")
-    tenant_prefix: str | None = Field(
-        None,
-        min_length=1,
-        description="Prefix of labels that name the tenant of a document, such as tenant:, by which Milvus partitions",
-    )
 
     @property
     def chosen(self) -> Literal["milvus-lite", "milvus", "memory"]:
@@ -441,7 +436,7 @@ class Config(ConfigSection):
     execution: ExecutionConfig = ExecutionConfig()
     traces_endpoint: Url | None = Field(
         None,
-        description="OTLP endpoint (HTTP) for traces of requests and builds, such as http://collector:4318/v1/traces",
+        description="OTLP endpoint (HTTP) for traces of requests, such as http://collector:4318/v1/traces",
     )
 
     @model_validator(mode="after")

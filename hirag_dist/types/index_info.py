@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from hirag_dist.types.notebook import index_html
-
 
 @dataclass(frozen=True, slots=True)
 class Facet:
@@ -89,9 +87,6 @@ class IndexInfo:
         layers = f"{len(self.layers)} layer{'' if len(self.layers) == 1 else 's'}"
         return f"<IndexInfo {self.snapshot_id} of {self.created_at}: {counts}, {layers}{partial}>"
 
-    def _repr_html_(self) -> str:
-        return index_html("", self)
-
 
 @dataclass(frozen=True, slots=True)
 class Interval:
@@ -100,11 +95,6 @@ class Interval:
     value: float
     low: float
     high: float
-
-    @property
-    def beyond_zero(self) -> bool:
-        """True if zero lies outside the interval."""
-        return self.low > 0 or self.high < 0
 
 
 NOTHING = Interval(float("nan"), float("nan"), float("nan"))

@@ -9,7 +9,6 @@ from textwrap import shorten
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from hirag_dist.types.index_info import MetadataValue
-from hirag_dist.types.notebook import answer_html, retrieval_html
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,9 +334,6 @@ class Retrieval:
         note = f" ({self.note})" if self.note else ""
         return f"<Retrieval {self.mode} of {self.question!r}: {found}{partial}{note}>"
 
-    def _repr_html_(self) -> str:
-        return retrieval_html(self)
-
 
 @dataclass(frozen=True, slots=True)
 class Citation:
@@ -392,6 +388,3 @@ class Answer:
 
     def __str__(self) -> str:
         return self.text
-
-    def _repr_html_(self) -> str:
-        return answer_html(self)

@@ -10,16 +10,15 @@ from numpy.typing import NDArray
 from pymilvus import MilvusClient
 
 from hirag_dist.config.model import VectorsConfig
-from hirag_dist.core.access import PARTIAL, VISIBLE, patterns
+from hirag_dist.core.access import PARTIAL, VISIBLE
 from hirag_dist.protocols import VectorIndex
 from hirag_dist.retrieval.vector_index.memory import MemoryVectors
 from hirag_dist.retrieval.vector_index.milvus import MilvusVectors, collection_name, open_milvus, open_milvus_lite
 from hirag_dist.retrieval.vector_index.milvus.collection import SnapshotRows, resolved
 from hirag_dist.retrieval.vector_index.milvus.fill import FilledCollection
-from hirag_dist.retrieval.vector_index.milvus.labels import LabelledRows, RowFilter, pattern_tenants
+from hirag_dist.retrieval.vector_index.milvus.labels import LabelledRows, RowFilter
 from hirag_dist.retrieval.view.filtered_index import AccessControlledIndex
 from hirag_dist.retrieval.view.index import MappedIndex
-from hirag_dist.storage.label_files import read_label_sets
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import AccessFilter
 from tests.labelled_builds import build
@@ -49,21 +48,17 @@ def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
     params=[
         "memory",
         "milvus-lite",
-        "milvus-lite tenants",
-        pytest.param("milvus tenants", marks=pytest.mark.integration),
+        pytest.param("milvus", marks=pytest.mark.integration),
     ],
 )
 def index(request: pytest.FixtureRequest, snapshot: Snapshot) -> Iterator[VectorIndex]:
-    backend, _, tenants = request.param.partition(" ")
-    config = {"tenant_prefix": "tenant:" if tenants else None}
     opened: VectorIndex
-    if backend == "memory":
+    if request.param == "memory":
         opened = MemoryVectors(snapshot)
-    elif backend == "milvus-lite":
-        opened = open_milvus_lite(snapshot, VectorsConfig.model_validate(config))
+    elif request.param == "milvus-lite":
+        opened = open_milvus_lite(snapshot, VectorsConfig())
     else:
-        config["uri"] = request.getfixturevalue("milvus_uri")
-        opened = open_milvus(snapshot, VectorsConfig.model_validate(config))
+        opened = open_milvus(snapshot, VectorsConfig(uri=request.getfixturevalue("milvus_uri")))
     yield opened
     opened.close()
 
@@ -180,29 +175,6 @@ async def test_a_filter_that_would_be_too_long_is_an_exact_search(snapshot: Snap
         index.close()
 
 
-async def test_services_with_other_tenant_prefixes_leave_each_others_collections_alone(snapshot: Snapshot) -> None:
-    access = admission_of(snapshot, frozenset({"tenant:north"}))
-    vector = snapshot.entity_vectors[5]
-    expected = brute_force(snapshot, access, vector, 9, None)[0]
-    opened = [
-        open_milvus_lite(snapshot, VectorsConfig(tenant_prefix=prefix)) for prefix in ("tenant:", "customer:", None)
-    ]
-    try:
-        for index in opened:
-            assert (await index.search(vector, 9, None, access))[0].tolist() == expected
-    finally:
-        for index in opened:
-            index.close()
-
-
-def test_tenants_of_what_several_documents_say() -> None:
-    tenants = ["=north", "=south", ""]
-    rows, sets = np.array([(0, 0), (1, 0), (1, 1), (2, 2), (3, 0), (3, 2), (4, 3)]).T
-    found = patterns(rows, sets, 6)
-    own = pattern_tenants(found, tenants)
-    assert [own[pattern] for pattern in found.of] == ["=north", "*", "", "*", "", ""]
-
-
 async def test_what_milvus_finds_is_checked(snapshot: Snapshot) -> None:
     """A filter that lets everything through, as of a Milvus that does not heed it."""
 
@@ -219,11 +191,3 @@ async def test_what_milvus_finds_is_checked(snapshot: Snapshot) -> None:
         assert found.tolist() == expected
     finally:
         index.close()
-
-
-def test_a_filter_names_the_tenants_in_reach(snapshot: Snapshot) -> None:
-    rows = LabelledRows(snapshot, "tenant:")
-    found = rows.filter(admission_of(snapshot, frozenset({"tenant:north"})))
-    assert found.text.startswith('tenant in ["", "*", "=north"] and ')
-    assert set(rows.tenants() or ()) == {"", "*", "=north", "=south"}
-    assert any(labels == ("secret", "tenant:north") for labels in read_label_sets(snapshot))

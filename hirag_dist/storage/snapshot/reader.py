@@ -194,11 +194,11 @@ class Snapshot:
         path = f"{self.folder}/{name}.parquet"
         new = [column for column in expected.names if column in _ADDED.get(name, ())]
         try:
+            if name in self.manifest.changed_tables:
+                return pa.Table.from_batches(scan_table(self.store, self.folder, name, expected.names), expected)
             if new:
                 present = self.store.read_rows(path, 0, 0).schema.names
                 new = [column for column in new if column not in present]
-            if name in self.manifest.changed_tables:
-                return pa.Table.from_batches(scan_table(self.store, self.folder, name, expected.names), expected)
             kept = [column for column in expected.names if column not in new]
             table = self.store.read_table(path, kept)
         except StoreError as error:

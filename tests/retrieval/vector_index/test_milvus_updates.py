@@ -376,15 +376,13 @@ def filters(snapshot: Snapshot) -> list[AccessFilter]:
     return [view.access for view in views if view is not None and view.access is not None]
 
 
-@pytest.mark.parametrize(
-    ("uri", "prefix"), [("", "tenant:"), pytest.param("server", None, marks=pytest.mark.integration)]
-)
+@pytest.mark.parametrize("uri", ["", pytest.param("server", marks=pytest.mark.integration)])
 def test_numbers_of_labels_that_shift_leave_rows_as_they_are(
-    request: pytest.FixtureRequest, tmp_path: Path, uri: str, prefix: str | None, caplog: pytest.LogCaptureFixture
+    request: pytest.FixtureRequest, tmp_path: Path, uri: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A new label set comes first in the order of all, and so do patterns with it."""
     server = request.getfixturevalue("milvus_uri") if uri else None
-    config = VectorsConfig(uri=server, tenant_prefix=prefix)
+    config = VectorsConfig(uri=server)
     opened = open_milvus if server else open_milvus_lite
     documents = [(f"{text} {uuid.uuid4().hex}", labels) for text, labels in labelled_documents()]
     bench = Bench(tmp_path)

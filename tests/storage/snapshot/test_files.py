@@ -180,8 +180,10 @@ def readings(snapshot: Snapshot) -> list[Any]:
     columns = {"entities": "description", "relations": "description", "chunks": "text"}
     texts = [(snapshot.serving.texts(f"{table}.arrow"), name) for table, name in columns.items()]
     values = [own.values(name, range(own.n_rows)) for own, name in texts]
-    tables = [snapshot.table(name).to_pylist() for name in ("entities", "relations", "reports")]
-    tables += [pa.concat_tables(snapshot.pieces(name)).to_pylist() for name in ("entities", "relations", "reports")]
+    names = ("documents", "entities", "relations", "reports")
+    tables = [snapshot.table(name).to_pylist() for name in names]
+    tables += [pa.concat_tables(snapshot.pieces(name)).to_pylist() for name in names]
+    tables.append([snapshot.document_text(row) for row in range(snapshot.manifest.counts["documents"])])
     tables.append(snapshot.table("entities", ["description", "entity_id"]).to_pylist())
     matrices = [np.asarray(matrix).tolist() for matrix in (snapshot.entity_vectors, snapshot.chunk_vectors)]
     return [*values, *tables, *matrices]

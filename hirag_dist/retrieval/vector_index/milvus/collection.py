@@ -5,7 +5,7 @@ its content (`row_keys`) and never changes, so a search for one snapshot drops w
 alone. An alias with the name of a snapshot says that a collection has all rows of that snapshot: it is created last,
 and only one process can create it.
 
-Services that filter by different fields (another tenant prefix, another version) have a collection each, so that none
+Services that filter by different fields (those of another version) have a collection each, so that none
 drops a collection that another searches.
 """
 
@@ -16,9 +16,9 @@ import json
 import logging
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.vectors import by_row
-from hirag_dist.retrieval.vector_index.milvus.labels import PART, PATTERN, TENANT, TENANT_BYTES, LabelledRows
+from hirag_dist.retrieval.vector_index.milvus.labels import PART, PATTERN, LabelledRows
 from hirag_dist.retrieval.vector_index.milvus.row_keys import (
     KeyedRows,
     combined_keys,
@@ -90,38 +90,18 @@ BEGUN: Final = "_begun"  # ends the alias of a snapshot some of whose rows may b
 _OF_SNAPSHOT = re.compile(r"hirag_([0-9a-f]+)_[0-9a-f]{8}")
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
-    """A field of the collection in addition to key and vector.
-
-    Attributes:
-        name: as filters name it.
-        dtype: name of the `DataType`.
-        options: of `add_field`, such as max_length or is_partition_key.
-    """
-
-    name: str
-    dtype: str
-    options: dict[str, Any] = field(default_factory=dict)
-
-
-def fields(labelled: LabelledRows | None = None) -> list[Field]:
-    """Return the fields that searches filter by. The other columns of an entity stay in the snapshot.
+def fields(labelled: LabelledRows | None = None) -> dict[str, str]:
+    """Return the fields that searches filter by, name → `DataType`. Other columns of an entity stay in the snapshot.
 
     Args:
         labelled: where documents carry labels.
     """
-    filtered = [Field("layer", "INT32")]
-    if labelled is not None:
-        filtered += [Field(PATTERN, "INT64"), Field(PART, "INT64")]
-        if labelled.has_tenants:
-            filtered.append(Field(TENANT, "VARCHAR", {"max_length": TENANT_BYTES, "is_partition_key": True}))
-    return filtered
+    return {"layer": "INT32"} | ({} if labelled is None else {PATTERN: "INT64", PART: "INT64"})
 
 
-def labelled_rows(snapshot: Snapshot, tenant_prefix: str | None = None) -> LabelledRows | None:
+def labelled_rows(snapshot: Snapshot) -> LabelledRows | None:
     """Return the labels of the rows of a snapshot, None where no document carries any."""
-    return LabelledRows(snapshot, tenant_prefix) if any(read_label_sets(snapshot)) else None
+    return LabelledRows(snapshot) if any(read_label_sets(snapshot)) else None
 
 
 class SnapshotRows(KeyedRows):
@@ -148,10 +128,7 @@ class SnapshotRows(KeyedRows):
             hashed = hashed[owners]
             layers = np.append(layers, np.zeros(self.n - len(layers), layers.dtype))
             columns = [layers, labelled.patterns(), labelled.parts()]
-        self._columns: list[Sequence[Any] | NDArray[Any]] = [*columns]
-        tenants = None if labelled is None else labelled.tenants()
-        if tenants is not None:
-            self._columns.append(np.array(tenants, object))
+        self._columns = columns
         vectors = np.concatenate([by_row(part, hashes_of_vectors) for part in self._vectors])
         super().__init__(combined_keys([hashed, vectors, *columns]))
 
@@ -161,12 +138,12 @@ class SnapshotRows(KeyedRows):
         Args:
             rows: ascending.
         """
-        names = [each.name for each in fields(self.labelled)]
+        names = list(fields(self.labelled))
         split = int(np.searchsorted(rows, self._ends[0]))
         vectors = [np.asarray(self._vectors[0][rows[:split]])]
         if split < len(rows):
             vectors.append(np.asarray(self._vectors[1][rows[split:] - self._ends[0]]))
-        values = [np.asarray(column)[rows].tolist() for column in self._columns]
+        values = [column[rows].tolist() for column in self._columns]
         own = zip(self.keys[rows].tolist(), (vector for block in vectors for vector in block), *values, strict=True)
         return [{KEY: key, VECTOR: vector} | dict(zip(names, rest, strict=True)) for key, vector, *rest in own]
 
@@ -188,14 +165,9 @@ def name_prefix(snapshot_id: str) -> str:
 
 
 def collection_name(snapshot_id: str, labelled: LabelledRows | None = None) -> str:
-    """Return the alias of the collection that has all rows of a snapshot, with a key of the fields."""
-    return name_prefix(snapshot_id) + key_of(fields(labelled), "" if labelled is None else labelled.key)
-
-
-def key_of(collection_fields: Sequence[Field], meaning: str = "") -> str:
-    """Return a key of the fields of a collection and of their meaning: 8 hex digits."""
-    content = json.dumps([KEY, [asdict(each) for each in collection_fields], meaning])
-    return hashlib.sha256(content.encode()).hexdigest()[:8]
+    """Return the alias of the collection that has all rows of a snapshot: it ends with 8 hex digits of the fields."""
+    content = json.dumps([KEY, fields(labelled)])
+    return name_prefix(snapshot_id) + hashlib.sha256(content.encode()).hexdigest()[:8]
 
 
 def snapshot_of(name: str) -> str | None:

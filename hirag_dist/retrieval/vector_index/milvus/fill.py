@@ -238,11 +238,8 @@ class CollectionFill:
         schema = self.client.create_schema(auto_id=False, enable_dynamic_field=False)
         schema.add_field(KEY, DataType.INT64, is_primary=True)
         schema.add_field(VECTOR, DataType.FLOAT_VECTOR, dim=self.snapshot.entity_vectors.shape[1])
-        for each in fields(self.labelled):
-            options = dict(each.options)
-            if self.lite:
-                options.pop("is_partition_key", None)  # Lite has no partitions
-            schema.add_field(each.name, DataType[each.dtype], **options)
+        for name, kind in fields(self.labelled).items():
+            schema.add_field(name, DataType[kind])
         # The rows of a snapshot are there before its first search, which need not wait for writes. Bounded, not
         # Eventually: a replica that has just come up lags by minutes.
         self.client.create_collection(own, schema=schema, consistency_level="Bounded")

@@ -2,21 +2,18 @@
 
 In addition to its layer a row has its pattern (`core.access.labels`) and, for a part of an entity with several label
 sets, the label set. Both are stored as hashes of the labels: the numbers of one snapshot mean something else in the
-next. Where labels name tenants, the tenant of a row's sources is the collection's partition key.
+next.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections import OrderedDict
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.access import PARTIAL, VISIBLE, LabelPatterns
+from hirag_dist.core.access import PARTIAL, VISIBLE
 from hirag_dist.retrieval.vector_index.milvus.row_keys import label_set_numbers, pattern_numbers
 from hirag_dist.storage.label_files import map_labels, read_label_sets
 from hirag_dist.storage.snapshot.reader import Snapshot
@@ -24,10 +21,7 @@ from hirag_dist.types import AccessFilter, FloatMatrix, IntVector
 
 PATTERN = "pattern"
 PART = "part"  # label set of a part, −1 for an entity
-TENANT = "tenant"
 WHOLE_ROWS = f"{PART} == -1"
-SEVERAL, NO_TENANT = "*", ""  # of rows from documents of several tenants, or of none
-TENANT_BYTES = 128
 _MAX_LISTED = 4096
 _MAX_FILTERS = 64  # cached
 
@@ -42,13 +36,12 @@ class RowFilter(NamedTuple):
 class LabelledRows:
     """Rows of the collection of a snapshot with labels: its entities, followed by the parts of entities."""
 
-    def __init__(self, snapshot: Snapshot, tenant_prefix: str | None = None, max_listed: int = _MAX_LISTED) -> None:
+    def __init__(self, snapshot: Snapshot, max_listed: int = _MAX_LISTED) -> None:
         """Map the label files.
 
         Args:
             snapshot: with a document that carries labels.
-            tenant_prefix: prefix of the labels that name tenants; None: there are no tenants.
-            max_listed: patterns or tenants in one filter.
+            max_listed: Maximum patterns in one filter.
         """
         files = map_labels(snapshot)
         self._patterns = files.entities
@@ -57,24 +50,9 @@ class LabelledRows:
         self._part_entities = files.part_entities
         self._part_sets = files.part_sets
         self._max_listed = max_listed
-        label_sets = read_label_sets(snapshot)
-        self._set_numbers = label_set_numbers(label_sets)
+        self._set_numbers = label_set_numbers(read_label_sets(snapshot))
         self._pattern_numbers = pattern_numbers(files.entities, self._set_numbers)
-        self._tenant_prefix = tenant_prefix
-        self._tenants: list[str] | None = None
-        if tenant_prefix is not None:
-            self._tenants = [_tenant(labels, tenant_prefix) for labels in label_sets]
         self._filters: OrderedDict[int, tuple[AccessFilter, RowFilter | None]] = OrderedDict()
-
-    @property
-    def has_tenants(self) -> bool:
-        """True where rows have tenants."""
-        return self._tenants is not None
-
-    @property
-    def key(self) -> str:
-        """Key of the meaning of the fields, which depends on the tenants' prefix."""
-        return json.dumps(["labels", self._tenant_prefix])
 
     def owners(self) -> IntVector:
         """Return the entity of each row."""
@@ -96,13 +74,6 @@ class LabelledRows:
         """Return the label set of each row that is a part, as a hash of its labels, −1 of an entity."""
         return np.concatenate([np.full(self.n_entities, -1, np.int64), self._set_numbers[self._part_sets]])
 
-    def tenants(self) -> list[str] | None:
-        """Return the tenant of each row, None where there are none."""
-        if self._tenants is None:
-            return None
-        tenants = pattern_tenants(self._patterns, self._tenants)
-        return [tenants[pattern] for pattern in self._patterns.of[self.owners()].tolist()]
-
     def filter(self, access: AccessFilter) -> RowFilter | None:
         """Return the filter of a caller who may see some rows, None where it would be too long for Milvus."""
         cached = self._filters.get(id(access))
@@ -123,40 +94,9 @@ class LabelledRows:
             terms.append(f"({PART} in {sets} and {_listed(PATTERN, partial, self._pattern_numbers)})")
         if max(min(len(rows), n_patterns - len(rows)) for rows in (visible, partial)) > self._max_listed:
             return None
-        text = f"({' or '.join(terms)})"
-        if self._tenants is not None:
-            tenants = sorted({SEVERAL, *(self._tenants[at] for at in np.flatnonzero(access.sets).tolist())})
-            if len(tenants) <= self._max_listed:
-                text = f"{TENANT} in {json.dumps(tenants, ensure_ascii=False)} and {text}"
         states = access.entity_states[self._patterns.of]
         parts = access.sets[self._part_sets] & (states[self._part_entities] == PARTIAL)
-        return RowFilter(text, int(np.sum(states == VISIBLE) + np.sum(parts)))
-
-
-def pattern_tenants(patterns: LabelPatterns, tenants: Sequence[str]) -> list[str]:
-    """Return the tenant of each pattern: that of all its label sets, else SEVERAL or NO_TENANT.
-
-    Args:
-        patterns: of rows.
-        tenants: by label set; the unknown label set, which follows them, has none.
-    """
-    known = [*tenants, NO_TENANT]
-    found = []
-    for first, last in zip(patterns.indptr[:-1].tolist(), patterns.indptr[1:].tolist(), strict=True):
-        own = {known[at] for at in patterns.sets[first:last].tolist()}
-        found.append(own.pop() if len(own) == 1 else SEVERAL if own else NO_TENANT)
-    return found
-
-
-def _tenant(labels: Sequence[str], prefix: str) -> str:
-    """Return the tenant that labels name; the hash of a long name, for Milvus's limit of bytes."""
-    named = {label.removeprefix(prefix) for label in labels if label.startswith(prefix)}
-    if len(named) != 1:
-        return SEVERAL if named else NO_TENANT
-    name = f"={named.pop()}"  # never equal to SEVERAL or NO_TENANT
-    if len(name.encode()) > TENANT_BYTES:
-        return hashlib.sha256(name.encode()).hexdigest()
-    return name
+        return RowFilter(f"({' or '.join(terms)})", int(np.sum(states == VISIBLE) + np.sum(parts)))
 
 
 def _listed(field: str, chosen: IntVector, numbers: NDArray[np.int64]) -> str:

@@ -281,7 +281,7 @@ def _ready(
     client: Any, snapshot: Snapshot, choice: IndexChoice, config: VectorsConfig, *, lite: bool, timeout_s: float
 ) -> MilvusVectors:
     try:
-        labelled = labelled_rows(snapshot, config.tenant_prefix)
+        labelled = labelled_rows(snapshot)
         filling = CollectionFill(client, snapshot, choice, lite, labelled)
         with translated("hold this snapshot", "Milvus Lite" if lite else f"Milvus at {shown(config.uri)}"):
             collection = filling.ensure()
