@@ -35,7 +35,7 @@ from hirag_dist.composition.build_records import (
     published,
 )
 from hirag_dist.core.prompts.reply_validation import beginning, by_reason
-from hirag_dist.core.retrieval.places import is_record_file, record_name
+from hirag_dist.core.retrieval.places import is_record_file, record_name, unit_name
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError, SnapshotError
 from hirag_dist.execution.stage_results import load_drops
@@ -413,10 +413,9 @@ def letter_line(letter: Mapping[str, Any]) -> str:
     """
     place = letter.get("place")
     where = letter["unit_id"]
-    is_first = letter["stage"] == METADATA and is_record_file(where)  # metadata are those of a record
-    file, _, record = (f"{where}#0" if is_first else where).rpartition("#")
-    if letter["stage"] in READING and is_record_file(file) and record.isdecimal():
-        where = record_name(file, int(record))
+    if letter["stage"] in READING:
+        is_first = letter["stage"] == METADATA and is_record_file(where)  # metadata are those of a record
+        where = unit_name(f"{where}#0" if is_first else where)
     if place is not None:
         name = place["uri"] or place["document_id"]
         titled = f" ({place['title']})" if place["title"] and place["title"] not in name else ""
