@@ -129,11 +129,7 @@ class UnitReplies(Protocol):
         ...
 
     async def store_grouping(self, request: ChatRequest, grouping: str) -> None:
-        """Store how units were grouped into calls, for `find`; return when it is durable.
-
-        Args:
-            request: is never sent: its hash stands for the units.
-        """
+        """Store how units were grouped into calls, for `find`; return when it is durable."""
         ...
 
 

@@ -228,7 +228,6 @@ class StandInCupy(ModuleType):
                 CUDARuntimeError=CUDARuntimeError,
                 getDeviceCount=self._count,
                 getDeviceProperties=lambda number: {"name": b"Stand-in", "totalGlobalMem": 8 << 30},
-                memGetInfo=lambda: (1 << 30, 8 << 30),
             ),
             memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
         )

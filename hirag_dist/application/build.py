@@ -251,7 +251,6 @@ def execute_build(
     Args:
         action: the command, for the record; `retry` gives refused units new attempts.
         arguments: input of the build, for the record and for a later retry.
-        work: runs the pipeline.
         check: may refuse the build before the previous record is archived.
         base_id: the snapshot that an update starts from; None builds from nothing; empty: the current one.
     """

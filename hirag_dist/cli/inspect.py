@@ -75,11 +75,7 @@ def inspect(
 
 
 def inspect_snapshot(snapshot: Snapshot, drift: bool = False) -> Inspection:
-    """Return a snapshot in numbers.
-
-    Args:
-        drift: measure it too.
-    """
+    """Return a snapshot in numbers."""
     tables = {name: snapshot.table(name) for name in (*TABLES, "aliases", "claims")}
     tables["usage"] = usage_table(known_bill(snapshot)[0])
     found = inspect_tables(tables, snapshot.manifest.model_dump(mode="json"))
@@ -89,9 +85,6 @@ def inspect_snapshot(snapshot: Snapshot, drift: bool = False) -> Inspection:
 
 def write_page(snapshot: Snapshot, file: str, drift: bool = False) -> Inspection:
     """Write the page of a snapshot and return its numbers.
-
-    Args:
-        drift: measure it too.
 
     Raises:
         StoreError: the file cannot be written.

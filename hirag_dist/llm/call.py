@@ -40,7 +40,6 @@ class _Outcomes:
         refused: units refused to their last attempt.
         first_at: time of the first refused reply, in seconds.
         stopped: whether enough units were refused, before any was accepted.
-        reason: the last one.
         decided: set once a reply was usable, once calls stop, or once a unit is divided.
     """
 

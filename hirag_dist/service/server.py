@@ -128,7 +128,6 @@ class QueryServer:
 
     Args:
         indexes: those that requests may name; not started yet, or started.
-        options: address, security and limits.
 
     Raises:
         ConfigError: the TLS or callers files are wrong.
@@ -306,7 +305,6 @@ async def serve(
 
     Args:
         indexes: not started yet.
-        options: address, security and limits.
         ready: called with HOST:PORT once queries are answered.
         stop: stops the service when set, as a signal does.
         on_stop: called when the drain begins.

@@ -48,9 +48,6 @@ class RerankEndpoint:
 
     The first request has the fields of Cohere. An endpoint that asks for `texts` instead gets those of Text Embeddings
     Inference from then on.
-
-    Args:
-        settings: the endpoint, with the limits of a request.
     """
 
     def __init__(self, settings: EndpointSettings) -> None:
