@@ -20,7 +20,8 @@ from grpc_reflection.v1alpha import reflection
 from prometheus_client import CollectorRegistry
 
 from hirag_dist.errors import BackendUnavailable, ConfigError
-from hirag_dist.service.access_log import AccessLog, RequestRecord, Tracing, make_provider
+from hirag_dist.execution.tracing import make_provider
+from hirag_dist.service.access_log import AccessLog, RequestRecord, Tracing
 from hirag_dist.service.callers import Authenticator, Caller, Callers, NoCallers, guarded_reflection, read_callers
 from hirag_dist.service.catalogue import IndexCatalogue, IndexSource
 from hirag_dist.service.file_watch import Lapse, ReloadingValue
