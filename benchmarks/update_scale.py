@@ -3,19 +3,21 @@
 A generated index's documents, chunks and mentions (`generated.py`) go through a build with the built-in model (not
 counted: the extraction is left out), and ten documents of ten chunks each are added to it, a third of whose entities
 are new and the rest neighbours in the index. The update runs in a process of its own. Prints a JSON line for each size:
-wall and CPU seconds of the update, what it paid, and for each part seconds, CPU seconds and the peak of anonymous and
-shared memory while it ran, in MB.
+wall and CPU seconds of the update, what it paid, the bytes that it wrote of the snapshot, and for each part seconds,
+CPU seconds and the peak of anonymous and shared memory while it ran, in MB.
 
-    python -m benchmarks.update_scale [--entities 100000] [--folder FOLDER] [--documents 10] [--remove]
+    python -m benchmarks.update_scale [--entities 100000] [--folder FOLDER] [--documents 10] [--remove] [--workers 2]
 
 The base is built once in FOLDER and copied for each update. A base of 100,000 entities takes minutes, one of a million
 half an hour of one core, 8 GB of memory and, with its copy and the update, 25 GB of disk. --remove removes as many
-documents of the index instead.
+documents of the index instead. With --workers the update runs on a Ray of this machine, and the CPU seconds of its
+workers and the peak of the largest are printed too.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import shutil
@@ -25,13 +27,14 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import numpy as np
+import psutil
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -60,6 +63,7 @@ CHUNKS_A_DOCUMENT, NAMES_A_CHUNK, CHUNK_CHARS = 10, 10, 2500
 NEW_SHARE = 0.3
 FIRST_NEW = 10**9  # number of the first new name
 LOOK_S = 0.05
+WORKER_LOOKS = 20  # looks at this process for one at the workers
 PARTS = {  # name → what is timed; `selected` is of `remove`
     "read": (pipeline, "read_input"),
     "unique documents": (pipeline, "unique_documents"),
@@ -85,6 +89,7 @@ def main() -> None:
     parser.add_argument("--folder", help="where bases are kept for the next run")
     parser.add_argument("--documents", type=int, default=10)
     parser.add_argument("--remove", action="store_true", help="remove documents instead of adding some")
+    parser.add_argument("--workers", type=int, help="number of Ray workers; without it all runs in one process")
     parser.add_argument("--step", choices=("base", "update"), help=argparse.SUPPRESS)  # in this process
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
@@ -94,7 +99,7 @@ def main() -> None:
             if arguments.step == "base":
                 print(json.dumps(write_base(place, n_entities)), flush=True)
             elif arguments.step == "update":
-                print(json.dumps(update(place, n_entities, arguments.documents, arguments.remove)), flush=True)
+                print(json.dumps(update(place, n_entities, arguments)), flush=True)
             else:
                 _in_own_processes(place, n_entities, arguments, root)
 
@@ -102,6 +107,7 @@ def main() -> None:
 def _in_own_processes(place: Path, n_entities: int, arguments: argparse.Namespace, root: Path) -> None:
     own = [sys.executable, "-m", "benchmarks.update_scale", "--entities", str(n_entities), "--folder", str(root)]
     own += ["--documents", str(arguments.documents), *(["--remove"] if arguments.remove else [])]
+    own += ["--workers", str(arguments.workers)] if arguments.workers else []
     if not (place / "base" / "current").exists():
         subprocess.run([*own, "--step", "base"], check=True)
     shutil.rmtree(place / "updated", ignore_errors=True)
@@ -109,9 +115,10 @@ def _in_own_processes(place: Path, n_entities: int, arguments: argparse.Namespac
     subprocess.run([*own, "--step", "update"], check=True)
 
 
-def configuration() -> Config:
-    """Return the configuration: built-in models, in one process."""
-    return load_config(None, {}, {"execution.executor": "inline", "update.max_ratio": 3, **HASHING}).config
+def configuration(workers: int | None = None) -> Config:
+    """Return the configuration: built-in models, in one process or on a number of Ray workers."""
+    engine = {"execution.workers": workers} if workers else {"execution.executor": "inline"}
+    return load_config(None, {}, {**engine, "update.max_ratio": 3, **HASHING}).config
 
 
 def write_base(place: Path, n_entities: int) -> dict[str, Any]:
@@ -152,8 +159,9 @@ def write_base(place: Path, n_entities: int) -> dict[str, Any]:
     return {"benchmark": "update_scale", "case": "base", "entities": n_entities, **run}
 
 
-def update(place: Path, n_entities: int, n_documents: int, remove: bool) -> dict[str, Any]:
+def update(place: Path, n_entities: int, arguments: argparse.Namespace) -> dict[str, Any]:
     """Add or remove documents once; return the figures by part."""
+    n_documents, remove, config = arguments.documents, arguments.remove, configuration(arguments.workers)
     index = str(place / "updated")
     snapshot = open_snapshot(Store(index))
     ids = np.random.default_rng(1).permutation(np.array(snapshot.table("documents")["document_id"]))
@@ -165,14 +173,22 @@ def update(place: Path, n_entities: int, n_documents: int, remove: bool) -> dict
     with clock.watching():
         run = measured(
             lambda heard: (
-                run_remove(selection, index, configuration(), None, heard)
+                run_remove(selection, index, config, None, heard)
                 if remove
-                else run_add([str(path)], index, configuration(), None, heard)
+                else run_add([str(path)], index, config, None, heard)
             )
         )
     line = {"benchmark": "update_scale", "case": "remove" if remove else "add", "entities": n_entities, **run}
     rest = round(run["wall_s"] - sum(part["wall_s"] for part in clock.parts.values()), 2)
+    line |= written(Path(index, open_snapshot(Store(index)).folder)) | clock.workers.figures()
     return line | {"changed_documents": n_documents, "parts": clock.parts, "rest_s": rest}
+
+
+def written(folder: Path) -> dict[str, float]:
+    """Return the size of a snapshot, and of those of its files that no other snapshot shares, in MB."""
+    files = [path.stat() for path in folder.rglob("*") if path.is_file()]
+    sizes = (sum(file.st_size for file in files), sum(file.st_size for file in files if file.st_nlink == 1))
+    return {name: round(size / 1e6, 1) for name, size in zip(("snapshot_mb", "written_mb"), sizes, strict=True)}
 
 
 def mentions_of(entities: pa.Table) -> pa.Table:
@@ -237,14 +253,38 @@ def _sentences(names: list[str], rng: np.random.Generator) -> str:
 
 
 @dataclass
+class RayWorkers:
+    """CPU seconds and peak memory of the processes of Ray's workers, by process."""
+
+    cpu_s: dict[int, float] = field(default_factory=dict)
+    peak_mb: dict[int, int] = field(default_factory=dict)
+
+    def look(self) -> None:
+        """Note what the workers use now."""
+        for process in psutil.process_iter(["cmdline"]):
+            if (process.info["cmdline"] or [""])[0].startswith("ray::"):
+                with suppress(psutil.Error, OSError):
+                    self.cpu_s[process.pid] = sum(process.cpu_times()[:2])
+                    self.peak_mb[process.pid] = max(self.peak_mb.get(process.pid, 0), _memory_mb(process.pid))
+
+    def figures(self) -> dict[str, float]:
+        """Return the sum of CPU seconds and the peak of the largest worker, in MB; nothing without workers."""
+        if not self.cpu_s:
+            return {}
+        return {"workers_cpu_s": round(sum(self.cpu_s.values()), 1), "largest_worker_mb": max(self.peak_mb.values())}
+
+
+@dataclass
 class PartClock:
     """Seconds and peak memory of the functions in `PARTS`; a part within another counts for the outer one.
 
     Attributes:
         parts: name → its figures.
+        workers: what Ray's workers use.
     """
 
     parts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    workers: RayWorkers = field(default_factory=RayWorkers)
     _running: str = ""
 
     @contextmanager
@@ -277,14 +317,18 @@ class PartClock:
         return run
 
     def _look(self, stop: threading.Event) -> None:
-        while not stop.wait(LOOK_S):
+        for look in itertools.count():
+            if stop.wait(LOOK_S):
+                return
+            if look % WORKER_LOOKS == 0:
+                self.workers.look()
             part = self.parts.get(self._running)
             if part is not None:
                 part["peak_mb"] = max(part["peak_mb"], _memory_mb())
 
 
-def _memory_mb() -> int:
-    lines = Path("/proc/self/status").read_text().splitlines()
+def _memory_mb(process: int | str = "self") -> int:
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
     kib = sum(int(line.split()[1]) for line in lines if line.startswith(("RssAnon:", "RssShmem:")))
     return kib * 1024 // 1_000_000
 

@@ -21,11 +21,7 @@ class LoopThread:
     """An event loop in a daemon thread, for synchronous callers.
 
     Args:
-        name: name of the thread.
         closed: returns the error of a call after `close`.
-
-    Attributes:
-        loop: The event loop.
     """
 
     def __init__(self, name: str, closed: Callable[[], Exception]) -> None:

@@ -82,11 +82,7 @@ class StoreError(HiragError):
 
 
 class WorkFileDamaged(StoreError):
-    """A file of the work folder is not what was written. The build that reads it makes it again.
-
-    Attributes:
-        path: of the file in the index.
-    """
+    """A file of the work folder is not what was written. The build that reads it makes it again."""
 
     def __init__(self, message: str, path: str = "") -> None:
         super().__init__(message)

@@ -129,11 +129,7 @@ class UnitReplies(Protocol):
         ...
 
     async def store_grouping(self, request: ChatRequest, grouping: str) -> None:
-        """Store how units were grouped into calls, for `find`; return when it is durable.
-
-        Args:
-            request: is never sent: its hash stands for the units.
-        """
+        """Store how units were grouped into calls, for `find`; return when it is durable."""
         ...
 
 
@@ -263,13 +259,6 @@ class Kernels(Protocol):
             resolution: of modularity; larger, more and smaller communities.
             order_keys: (n_nodes,) nodes are visited by ascending key, where the library lets the caller choose.
             warm: communities of an earlier graph to start from; those without a change near them are kept.
-        """
-        ...
-
-    def bfs(self, graph: CsrGraph, sources: IntVector) -> NDArray[np.int32]:
-        """Return (len(sources), n_nodes) the fewest hops from each source to each node, −1 where there is no path.
-
-        Raises IndexError for a source that is no node. The result is the caller's to keep small: `sources` in blocks.
         """
         ...
 

@@ -26,7 +26,7 @@ FENCED = {  # library: where it may be imported, by the beginning of the path
     "grpc_reflection": _GRPC,
     "grpc_status": _GRPC,
     "prometheus_client": ("service/",),
-    "opentelemetry": ("service/access_log.py",),
+    "opentelemetry": ("execution/tracing.py", "service/access_log.py"),
     "pymilvus": ("retrieval/vector_index/milvus/",),
     "obstore": ("config/object_stores.py", "readers/discover.py", "storage/conditional_put.py"),
     "milvus_lite": ("retrieval/vector_index/milvus/",),

@@ -38,6 +38,7 @@ from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import ConfigError, IndexBusy, SnapshotError, StoreError, WorkFileDamaged
 from hirag_dist.execution.executors import return_freed_memory
 from hirag_dist.execution.runner import StageRunner
+from hirag_dist.execution.tracing import traced_build
 from hirag_dist.indexing.changed_documents import DocumentSelection
 from hirag_dist.indexing.context import BuildContext, ResolvedModels
 from hirag_dist.indexing.pipeline import Build, BuildResult
@@ -251,7 +252,6 @@ def execute_build(
     Args:
         action: the command, for the record; `retry` gives refused units new attempts.
         arguments: input of the build, for the record and for a later retry.
-        work: runs the pipeline.
         check: may refuse the build before the previous record is archived.
         base_id: the snapshot that an update starts from; None builds from nothing; empty: the current one.
     """
@@ -261,7 +261,11 @@ def execute_build(
     prompts = load_prompts(config.prompts)
     store.check_writable()
     check_prices(config, (*BUILD_ROLES, "embed"), options.max_usd)
-    with BuildLock(store, options.wait_s) as lock, spill_file() as spill:
+    with (
+        BuildLock(store, options.wait_s) as lock,
+        spill_file() as spill,
+        traced_build(config.traces_endpoint, action) as tracing,
+    ):
         is_free = options.fresh or arguments.command == "reembed"  # to take another embedder than the index has
         config = settle_embedder(config, None if is_free else recorded_embedder(store))
         _compact_ledger(store, lock)
@@ -280,7 +284,10 @@ def execute_build(
             for listener in listeners:
                 listener(event)
 
-        executor = make_executor(config, store, options.max_usd, options.max_tokens, models.kernels, emit)
+        traceparent = ""
+        if tracing is not None:
+            traceparent, listeners = tracing.traceparent, (*listeners, tracing)
+        executor = make_executor(config, store, options.max_usd, options.max_tokens, models.kernels, emit, traceparent)
         try:
             runner = StageRunner(
                 store,

@@ -111,9 +111,7 @@ class SelectedDocuments:
     """Documents of an index that a removal selects.
 
     Attributes:
-        documents: Documents by their ids.
         absent: ids of the selection that the index does not have.
-        n_documents: Number of documents of the index.
     """
 
     documents: tuple[SelectedDocument, ...]
@@ -147,7 +145,6 @@ def read_given(config: Config, store: Store, inputs: Sequence[str]) -> tuple[pa.
 
     Args:
         config: decides how files are read and chunked.
-        store: the index.
         inputs: files, folders, globs and object-store URIs.
 
     Raises:
@@ -172,7 +169,6 @@ class RemovedDocuments:
     Runs of words that arise where statements of these documents are joined are left out too.
 
     Attributes:
-        ids: of the documents.
         unknown: ids that were asked for and that no snapshot knows.
         chunks: CHUNKS of the documents, of all their versions.
         text_keys: of chunks whose text no chunk of the current snapshot has.

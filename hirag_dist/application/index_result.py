@@ -39,7 +39,6 @@ class LetterGroup:
 
     Attributes:
         reason: reason of the first letter; those of the others differ by names and numbers only.
-        count: number of letters.
         stages: stage → number of letters.
         remedy: change of the configuration, or of a file that cannot be read, that helps; empty where none does.
     """
@@ -127,8 +126,6 @@ class IndexResult:
     """Outcome of a build.
 
     Attributes:
-        index_uri: the index folder.
-        manifest: of the snapshot.
         changed: whether `current` names another snapshot than before.
         kept_current_id: the snapshot that stays current because `current` was set back to it; None otherwise.
         stages_run: stages that were executed; 0 if the index was up to date.

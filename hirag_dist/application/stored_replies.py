@@ -122,7 +122,6 @@ def models_of_last_build(config: Config, store: Store) -> ResolvedModels:
 
     Args:
         config: As `composition.models.cut_as_index` returns it.
-        store: The index.
 
     Raises:
         ConfigError: that build had another configuration, so that its replies would not be found.

@@ -214,11 +214,6 @@ class ConnectionOptions:
 def refuse_idle(given: Mapping[str, Any], other: str, why: str) -> None:
     """Refuse options that would have no effect.
 
-    Args:
-        given: Option by its name, and its value.
-        other: The option that they cannot go with.
-        why: The reason, for the message.
-
     Raises:
         ConfigError: One of them has a value.
     """

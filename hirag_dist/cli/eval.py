@@ -83,13 +83,7 @@ class EvalOptions(ConfigOptions):
     fresh: FreshOption = False
 
     def session(self, kind: str, index: str | None, variants: list[str] | None = None) -> SessionOptions:
-        """Return the options of a run of a kind.
-
-        Args:
-            kind: the name of the kind.
-            index: the index to ask; None where answers are recorded.
-            variants: values of --variant.
-        """
+        """Return the options of a run of a kind."""
         settings = self.variants(variants)
         limits = (self.max_usd, self.max_tokens)
         return SessionOptions(kind, self.out, index, self.snapshot, settings, *limits, self.fresh)
@@ -136,9 +130,6 @@ class AnswerOptions(EvalOptions):
 
     def material(self, purpose: str) -> AnswerMaterial:
         """Return the answers that the options name, or whose making they order.
-
-        Args:
-            purpose: what answers are needed for, for the message that there are none.
 
         Raises:
             ConfigError: no answers, an index without modes or questions, or these without an index.

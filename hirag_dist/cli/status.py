@@ -382,7 +382,6 @@ def _show_letters(report: dict[str, Any], each: bool) -> None:
     """Show the open dead letters by reason, and the number of dropped ones.
 
     Args:
-        report: of the command.
         each: whether a line is shown for each letter.
     """
     letters = report["dead_letters"]

@@ -27,6 +27,7 @@ from hirag_dist.errors import BackendUnavailable
 from hirag_dist.execution.events import ExecutorStarting
 from hirag_dist.execution.executors import InlineExecutor, LazyExecutor
 from hirag_dist.execution.stage import Services
+from hirag_dist.execution.tracing import CallTracing, make_provider
 from hirag_dist.indexing.context import ResolvedModels
 from hirag_dist.llm.call import CallContext
 from hirag_dist.llm.embedding import embedder_identity, with_context
@@ -118,6 +119,7 @@ def make_services(
     client: QuotaClient,
     worker: str,
     kernels: str | None = None,
+    traceparent: str = "",
 ) -> Services:
     """Return the services of a worker. Call it inside the worker: clients do not pickle.
 
@@ -127,10 +129,14 @@ def make_services(
         worker: the worker's unique name.
         kernels: name of the kernels that the build resolved to: a worker that cannot have them says so at once. None
             to find that out with the first stage that names some.
+        traceparent: Value of `BuildTracing.traceparent`; empty: calls are not traced.
     """
+    tracing = None
+    if traceparent and config.traces_endpoint is not None:
+        tracing = CallTracing(make_provider(config.traces_endpoint), traceparent)
     ledger = Ledger(store)
     count = counter(config.tokenizer)
-    retried = RetriedCalls(RateLimiter(client, worker, spending), retry_policy(config))
+    retried = RetriedCalls(RateLimiter(client, worker, spending, observer=tracing), retry_policy(config))
     locks = KeyLocks(client, worker, ledger.refresh) if isinstance(client, KeyLockClient) else None
     chat = make_pool(config, ledger, retried, locks=locks)
     embedder = limited_embedder(config, ledger, retried, locks=locks)
@@ -142,6 +148,8 @@ def make_services(
         await ledger.close()
         if locks is not None:
             locks.close()
+        if tracing is not None:
+            await asyncio.to_thread(tracing.close)
 
     catch_up = ledger.refresh if locks is None else locks.refresh
 
@@ -179,6 +187,7 @@ def make_executor(
     max_tokens: int | None,
     kernels: str | None = None,
     emit: EventListener = lambda event: None,
+    traceparent: str = "",
 ) -> Executor:
     """Return the configured executor. It starts with its first task: BackendUnavailable rises then.
 
@@ -186,13 +195,14 @@ def make_executor(
         emit: is given `ExecutorStarting` where the start of the executor takes seconds.
         kernels: name of the kernels that the build resolved to, which every worker must have unless there are workers
             for them; None to find that out with the first stage that names some.
+        traceparent: Value of `BuildTracing.traceparent`; empty: calls are not traced.
     """
     execution = config.execution
     make_quota = partial(make_coordinator, config, max_usd, max_tokens)
     apart = has_gpu_workers(config) and kernels != CPU  # an index may have those of the CPU, and keep them
     kernels = None if apart else kernels
     spending = max_usd is not None or max_tokens is not None
-    services = partial(make_services, config, store, spending, kernels=kernels)
+    services = partial(make_services, config, store, spending, kernels=kernels, traceparent=traceparent)
 
     def inline() -> Executor:
         coordinator = make_quota()

@@ -121,13 +121,7 @@ def _log_end_of_thread(end: threading.ExceptHookArgs) -> None:
 
 @dataclass(frozen=True)
 class LogSettings:
-    """The logging of this process, for a process on another machine, which does not inherit the environment.
-
-    Attributes:
-        name: Name of the other process.
-        format: text or json.
-        level: Level of the root logger.
-    """
+    """The logging of this process, for a process on another machine, which does not inherit the environment."""
 
     name: str
     format: str = field(default_factory=lambda: "json" if is_json() else "text")

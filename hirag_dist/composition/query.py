@@ -56,7 +56,6 @@ class SharedModels:
     """Models for questions, with their connections and rate limits.
 
     Args:
-        config: the configuration.
         coordinator: the endpoints' limits.
         spending: whether the coordinator has a spending limit.
         meter: counts the calls; None counts nothing.

@@ -383,11 +383,7 @@ def index_retrieval(config: Config, name: str) -> RetrievalConfig:
 
 
 class CatalogueListing:
-    """Lists the indexes: sub-folders of `service.catalogue` that hold a published index, and `service.indexes`.
-
-    Args:
-        service: the configuration.
-    """
+    """Lists the indexes: sub-folders of `service.catalogue` that hold a published index, and `service.indexes`."""
 
     def __init__(self, service: ServiceConfig) -> None:
         self._service = service
@@ -430,7 +426,6 @@ def make_catalogue(config: Config, sharers: int = 1) -> IndexCatalogue:
     Models, prompts, tokenizer and rate limits are shared by all its indexes; caches are not.
 
     Args:
-        config: as `catalogue_config` returns it.
         sharers: processes that divide the limits of the endpoints.
     """
     service = config.service

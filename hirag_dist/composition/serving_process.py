@@ -28,7 +28,6 @@ async def serve_page_process(
     """Serve the browser page in a process without the engine, whose libraries are not imported.
 
     Args:
-        options: how the page listens.
         target: HOST:PORT of the service, which is reported as the other workers do.
     """
     from hirag_dist.service.web.run import serve_page
@@ -41,8 +40,6 @@ class WorkerProcess:
     """A task and the settings of the process that runs it.
 
     Attributes:
-        task: the work.
-        name: name of the process in the log.
         levels: logger → level; "" is the root.
         debug: whether errors show their traceback.
     """

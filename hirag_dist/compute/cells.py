@@ -109,7 +109,6 @@ def start_means(rows: FloatMatrix, k: int, seed: int) -> FloatMatrix:
     Args:
         rows: (n, d) float32, finite, n ≥ k ≥ 1.
         k: Number of rows returned.
-        seed: Seed of the draws.
     """
     sample, first, draws = kmeans.start_draws(rows, k, seed)
     n_rows, n_drawn, n_dims = len(sample), draws.shape[1], rows.shape[1]

@@ -436,7 +436,7 @@ class Config(ConfigSection):
     execution: ExecutionConfig = ExecutionConfig()
     traces_endpoint: Url | None = Field(
         None,
-        description="OTLP endpoint (HTTP) for traces of requests, such as http://collector:4318/v1/traces",
+        description="OTLP endpoint (HTTP) for traces of requests and builds, such as http://collector:4318/v1/traces",
     )
 
     @model_validator(mode="after")

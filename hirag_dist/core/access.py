@@ -62,7 +62,6 @@ def visible_scores(
     """Return the similarity to the question of visible entities: (n,).
 
     Args:
-        vectors: Vectors of all entities.
         score: (matrix, rows, question) → similarities.
     """
     scores = score(vectors, rows, query)
@@ -78,11 +77,7 @@ def visible_scores(
 
 
 def visible_weights(access: AccessFilter, weights: NDArray[np.float64], rows: IntVector) -> NDArray[np.float64]:
-    """Return the weights of visible relations: (n,).
-
-    Args:
-        weights: Weights of all relations.
-    """
+    """Return the weights of visible relations: (n,)."""
     visible = np.array(weights[rows], np.float64)
     partial = np.flatnonzero(access.relation_states[access.relation_patterns[rows]] == PARTIAL)
     if len(partial):

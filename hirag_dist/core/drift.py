@@ -222,7 +222,6 @@ class LayerDrift:
     """Clusters of one layer compared with those of the shadow.
 
     Attributes:
-        entities: of the layer.
         orphans: entities in no cluster.
         compactness, shadow_compactness: mean cosine of entities to the centroid of their best cluster.
     """
@@ -298,10 +297,8 @@ class Gate:
     """One limit that the index is held to.
 
     Attributes:
-        name: Name of the figure.
         part: layer or communities that the figure is of; empty for the whole index.
         unit: a ratio has a lower limit, a share or number an upper one.
-        value: Value of the index.
         limit: the smallest or largest value that holds.
         remedy: what to do where the gate fails.
     """

@@ -53,7 +53,6 @@ class KeySets:
         Args:
             owners: (n,) int64 owner of each of `rows`.
             rows: (n,) int64 rows of these sets; −1 adds nothing.
-            n_owners: their number.
             block_keys: that are processed at a time, about; one row's set is not divided.
         """
         used, numbers = np.unique(rows[rows >= 0], return_inverse=True)

@@ -110,8 +110,6 @@ class Board:
 
     Args:
         types: (n_questions,) types of the questions, by which results are grouped.
-        systems: Names of what is compared.
-        measures: Names of what is measured.
     """
 
     def __init__(self, types: Sequence[str], systems: Sequence[str], measures: Sequence[str]) -> None:
@@ -249,9 +247,7 @@ def comparison(title: str, results: Mapping[str, Any], form: str = ".3f", drawn:
     """Return the sections of a comparison: bars and a table of the means, differences, and means by type.
 
     Args:
-        title: Title of the bars and the table of means.
         results: As of `Board.results`.
-        form: Format of a mean.
         drawn: Measures that are drawn and shown by type; empty for all.
     """
     names = list(drawn) or list(results["measures"])

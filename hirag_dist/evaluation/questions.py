@@ -112,7 +112,6 @@ def read_questions(path: str, fields: QuestionFields | None = None, limit: int |
 
     Args:
         path: a file, or a glob or folder of several.
-        fields: which fields to take.
         limit: the first so many questions only.
 
     Raises:

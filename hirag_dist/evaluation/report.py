@@ -24,9 +24,6 @@ _LETTERS_SHOWN = 200
 async def write_report(session: Session, findings: Findings, seconds: float) -> dict[str, Any]:
     """Write the report, its page and the outcomes into the evaluation's folder; return the report.
 
-    Args:
-        seconds: that this run took.
-
     Raises:
         StoreError: the folder cannot be written to; files are there whole or as they were.
     """
@@ -110,7 +107,6 @@ def render_page(report: Mapping[str, Any], sections: Sequence[Section]) -> str:
     """Return the page of a report. Its texts, such as questions, are escaped.
 
     Args:
-        report: result of `make_report`.
         sections: HTML of the sections of the kind; those of all kinds follow.
     """
     tiles = {

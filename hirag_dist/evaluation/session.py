@@ -244,7 +244,6 @@ class Session:
         """Return the systems to compare: each mode with the configured settings, then with each variant's.
 
         Args:
-            modes: in order.
             known: the modes that the kind accepts; empty accepts any.
 
         Raises:

@@ -134,8 +134,6 @@ def read_part(store: Store, path: str, sha256: str, columns: Sequence[str] | Non
     """Return a file of a dataset.
 
     Args:
-        store: the index.
-        path: Path of the file.
         sha256: as it was recorded; "" for files of earlier versions.
         columns: None for all.
 

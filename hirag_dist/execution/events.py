@@ -67,11 +67,7 @@ class KernelsResolved:
 
 @dataclass(frozen=True, slots=True)
 class StagesRepeated:
-    """The stages begin from the first one again, since a file of the work folder was damaged. Finished ones are reused.
-
-    Attributes:
-        path: of the file.
-    """
+    """The stages begin from the first one again: a file of the work folder was damaged. Finished ones are reused."""
 
     path: str
 

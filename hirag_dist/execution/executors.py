@@ -66,8 +66,6 @@ class CallPoll:
 
     Args:
         executor: emits nothing unless it is `CountsCalls`.
-        emit: publishes an event.
-        label: Label of the stage.
     """
 
     def __init__(self, executor: Executor, emit: EventListener, label: str, interval_s: float = _INTERVAL_S) -> None:
@@ -108,9 +106,6 @@ class LazyExecutor:
     With a second one, that one takes over at the first stage of more than `MAX_SMALL_TASKS` tasks. The first stage that
     calls models decides for the rest of the build, because each executor counts rates and spending by itself. Results
     do not depend on the choice.
-
-    Attributes:
-        name: Name of the executor in use.
     """
 
     def __init__(
@@ -119,7 +114,6 @@ class LazyExecutor:
         """Prepare; nothing is started.
 
         Args:
-            name, make: name of the executor, and the function that makes it.
             large: name and function of the executor for large stages; None for no other.
         """
         self.name = name

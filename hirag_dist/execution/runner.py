@@ -44,9 +44,6 @@ class StageRunner:
     """Runs the stages of one build over one store; the outputs of finished stages are returned at once.
 
     Attributes:
-        store: the index.
-        datasets: tables of the store.
-        bill: usage of the build.
         drops: accepted losses.
         fence: entered around writes that only the holder of the index may make; raises IndexBusy otherwise.
         stages_run: stages that were executed so far.
@@ -67,7 +64,6 @@ class StageRunner:
         """Prepare a run.
 
         Args:
-            listeners: called with every event.
             max_reject_ratio: a stage with a larger share of open dead letters fails.
             fresh: run finished stages again; replies in the ledger are not paid again.
             retry: run tasks with dead letters again, each refused unit with new attempts.
@@ -227,7 +223,6 @@ class ExecutionContext:
     """Facilities that all stages of a run share.
 
     Attributes:
-        emit: publishes an event.
         fence: entered around writes that only the holder of the index may make; raises IndexBusy otherwise.
     """
 

@@ -51,11 +51,7 @@ def stage_key(stage: AnyStage, inputs: Mapping[str, Dataset]) -> str:
 
 
 class StageStore:
-    """State of one stage in the store, under the key of its configuration and inputs.
-
-    Attributes:
-        path: the folder.
-    """
+    """State of one stage in the store, under the key of its configuration and inputs."""
 
     def __init__(self, store: Store, stage: AnyStage, inputs: Mapping[str, Dataset], drops: Drops) -> None:
         """Open the folder.
@@ -182,7 +178,6 @@ class StageStore:
         """Add the usage of tasks that ended without a result reaching the driver, failed or not.
 
         Args:
-            usage: the sum.
             running: task number → attempt.
         """
         failed = failed_path(self.path)
@@ -254,7 +249,6 @@ def discard(store: Store, path: str) -> None:
     """Remove a damaged file of the work folder, and what names it, so that it is made again.
 
     Args:
-        store: the index.
         path: an output of a stage, a file of a first pass, or a table that no stage made.
     """
     folder, _, rest = path.partition("/")

@@ -140,7 +140,7 @@ async def run_task(task: Task, services: Services) -> TaskResult:
     if task.scatter is not None:
         return await asyncio.to_thread(_scatter, task, task.scatter, started)
     meter = UsageMeter()
-    context = CallContext(meter, is_retry=task.retry)
+    context = CallContext(meter, is_retry=task.retry, stage=task.folder)
     services = services.for_task(context)
     writing = False
     if task.dropped:

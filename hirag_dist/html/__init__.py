@@ -291,8 +291,6 @@ def render_template(package: str, name: str, **values: Any) -> str:
 
     Args:
         package: the folder of the template as a dotted name; templates of this package can be extended and included.
-        name: Name of the template.
-        values: what the template uses.
     """
     return _environment(package).get_template(name).render(**values)
 

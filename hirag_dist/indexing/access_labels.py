@@ -106,9 +106,6 @@ def _collect_mentions(
     """Return ENTITY_MENTIONS and STATEMENTS of what several sets of chunks mention.
 
     They are empty if the graph was imported, without mentions.
-
-    Args:
-        why: begins the labels of the stages.
     """
     run, given = context.runner.run, graph.mentions
     empty = Dataset(ENTITY_MENTIONS), Dataset(STATEMENTS)

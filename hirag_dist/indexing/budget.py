@@ -24,7 +24,6 @@ class UpdateBudget:
     So a run that was killed and resumed decides as one that was not.
 
     Attributes:
-        bill: of the run.
         max_ratio: of all that is spent to the extraction of the changed documents; None: no bound.
         removed_tokens: what the extraction of removed documents has cost.
         max_tokens: a limit in tokens, for a refresh; None: no limit.

@@ -57,7 +57,6 @@ class ChangedDocuments:
 
     Attributes:
         documents: all documents and chunks of now, and dead letters of reading.
-        counts: of documents.
         new_chunks: chunks that the base does not have.
         removed_chunks: ids of the base's chunks that are gone.
         removed_keys: `text_key` of texts of removed documents that no chunk has any more. (n,) int64, ascending.

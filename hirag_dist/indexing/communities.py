@@ -38,11 +38,6 @@ class ReportedGraph:
     """The graph after a change.
 
     Attributes:
-        tables: Tables of the new snapshot.
-        links: their graph.
-        detected: its communities.
-        outlines: Outlines of the reports of all communities.
-        material: Material of the reports.
         lost: ids that the index of now has not.
     """
 
@@ -202,7 +197,6 @@ def detect_communities(
 
     Args:
         entities: ENTITY_ORDER of all layers, in the order of the graph's rows.
-        graph: of them.
         previous: COMMUNITIES of the base of an update.
         changed: CHANGED_ENTITIES since the base: new ones, those whose relations changed, and those that were related
             to removed ones.

@@ -28,7 +28,6 @@ class WantedDocuments:
     """Documents that a former snapshot should have.
 
     Attributes:
-        count: their number.
         same: whether the documents of a snapshot are these.
     """
 

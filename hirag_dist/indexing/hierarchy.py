@@ -70,7 +70,6 @@ class Hierarchy:
         rejects: dead letters above layer 0.
         state: SUMMARIES of all layers.
         sources: texts that the entities of each layer derive from.
-        counts: Counts of summaries.
         meta_types: that summaries were guided by; none where there is no summary.
     """
 
@@ -194,7 +193,6 @@ def _decision(
     """Return why the hierarchy ends at a layer, None where it goes on.
 
     Args:
-        number: Number of the layer.
         n_here, n_below: entities of it, and of the layer below.
         before: the base's record of it.
     """

@@ -39,10 +39,7 @@ class LayerClusteringOptions:
     """Options of the clusters of a layer and of the prompt material of their members.
 
     Attributes:
-        dim: of the vectors.
-        reduce_dims: that they are reduced to.
         description_chars: of a member in a prompt.
-        kernels: their resolved name.
         reduction: pca, or umap before it.
     """
 
@@ -69,9 +66,6 @@ def cluster_layer(
     """Return the clusters of a layer; a layer of more than a shard of rows takes the many tasks, with the same result.
 
     Args:
-        runner: of the build.
-        how: to cluster.
-        layer: whose entities these are.
         vectors: VECTORS of the layer.
         entities: ENTITIES of the layer.
 

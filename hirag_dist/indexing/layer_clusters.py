@@ -46,12 +46,10 @@ class UpdatedClusters:
 
     Attributes:
         clusters: CLUSTERS, sorted by (cluster, entity).
-        ids: of the clusters, sorted.
         indptr: (n_clusters + 1,) int64 where the members of each begin.
         rows: (n_members,) int64 rows of the layer's entities, by row of `clusters`.
         touched: (n_clusters,) bool, those that the base does not have with the same members in the same words; others
             may be among them.
-        stats: figures of the layer.
         n_turned: (n_clusters,) members that joined or left since each cluster was founded.
         entities: ENTITIES of the layer.
         description_chars: of a member that are shown.
@@ -97,7 +95,6 @@ def update_clusters(
     """Return the clusters of a layer that the base has clustered.
 
     Args:
-        options: of the clustering.
         hints: new entity → cluster of the base that it should join if it is near enough.
         max_loose: clusters that are made again at most because they have become loose; None for no limit.
         is_refresh: look for loose clusters in a layer of any size, whether or not it changed.
@@ -142,7 +139,6 @@ def new_clusters(
     Args:
         entities: ENTITIES of the layer, sorted by id.
         clusters: CLUSTERS, sorted by (cluster, entity).
-        stats: figures of the layer.
         description_chars: of a member that are shown.
         shown: CLUSTER_MEMBERS.
     """

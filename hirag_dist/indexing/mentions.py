@@ -51,9 +51,6 @@ class ExtractedMentions:
 def extract_mentions(context: BuildContext, chunks: Dataset, label: str = "extract") -> ExtractedMentions:
     """Return the mentions of entities and relations in chunks.
 
-    Args:
-        label: label of the stage.
-
     Raises:
         StageFailed: too many dead letters.
     """

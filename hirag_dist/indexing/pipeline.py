@@ -111,7 +111,6 @@ class Build:
         """Prepare a build.
 
         Args:
-            context: see the attribute.
             force_current: make its snapshot current even if `current` was set back from that very snapshot.
             require_complete: publish nothing while there are dead letters.
             base_id: the snapshot that an update starts from; None builds from nothing; empty: the current one.

@@ -55,7 +55,6 @@ class CommunityMaterial:
     """All that reports may show, and what each community's report does.
 
     Attributes:
-        graph: of now.
         rows: the outlines of all communities, below and above trees.
         is_above: (n_communities,) bool, by row of `rows`.
         inputs: by row of `rows`; ids are rows of `ids`.

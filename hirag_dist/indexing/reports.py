@@ -40,7 +40,6 @@ class UpdatedReports:
     Attributes:
         reports: REPORTS.
         state: REPORT_INPUTS.
-        rejects: dead letters.
         counts: of reports, those that are their members' names and descriptions left out.
         communities: COMMUNITIES, where they were imported with their reports.
     """

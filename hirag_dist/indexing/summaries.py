@@ -43,7 +43,6 @@ class UpdateSettings:
     """Settings of one update.
 
     Attributes:
-        number: of the update, from 1 on.
         staleness: share of a text's inputs that may change before it is due.
         removed_keys: `text_key` of the texts that are in no chunk any more.
         has_provenance: whether the snapshot has the sources of summary entities, for labels or metadata.
@@ -70,8 +69,6 @@ class LayerSummaries:
     Attributes:
         state: SUMMARIES, sorted by cluster.
         origin: (n,) int64 row of each in the base's layer; −1 where its text is new.
-        rejects: dead letters.
-        counts: of summaries.
         rewritten: clusters whose text is new.
         replies: CLUSTER_SUMMARIES, where all of them were written now.
     """
@@ -107,7 +104,6 @@ def update_summaries(
     """Return the summaries of a layer's clusters.
 
     Args:
-        number: of the layer.
         sources: texts that the layer's entities derive from.
     """
     label, n_clusters = f"summarise layer {number}", len(clusters.ids)
@@ -220,11 +216,7 @@ class _Writer:
         rows: IntVector,
         origin: str,
     ) -> tuple[pa.Table, Dataset, Dataset]:
-        """Return SUMMARIES of some clusters, written now, dead letters, and CLUSTER_SUMMARIES.
-
-        Args:
-            run: runs a stage.
-        """
+        """Return SUMMARIES of some clusters, written now, dead letters, and CLUSTER_SUMMARIES."""
         if not len(rows):
             return SUMMARIES.empty_table(), Dataset(REJECTS), Dataset(CLUSTER_SUMMARIES)
         datasets, given = self.context.datasets, self.clusters.shown

@@ -134,7 +134,6 @@ def update_summary_entities(
     """Return the entities that the summaries of a layer's clusters name.
 
     Args:
-        number: Number of the layer.
         below: its entities.
         all_mentions: return the mentions of all clusters.
     """
@@ -201,7 +200,6 @@ def _new_entities(
     """Return the entities that all summaries of a layer name, which the base has not clustered.
 
     Args:
-        number: Number of the layer.
         members, replies: CLUSTER_MEMBERS and CLUSTER_SUMMARIES of its clusters.
         state: SUMMARIES of its clusters.
     """
@@ -330,7 +328,6 @@ class _Names:
         Args:
             state: SUMMARIES that the names are of.
             above: ENTITIES.
-            layer: of the entities.
         """
         ids = pa.array([entity_id(layer, key) for key in self.keys.to_pylist()], pa.string())
         owners = rows_of(pa.chunked_array([ids]), above["entity_id"])
@@ -343,7 +340,6 @@ def sources_above(state: pa.Table, above: pa.Table, layer: int) -> KeySets:
     Args:
         state: SUMMARIES of the layer below.
         above: ENTITIES.
-        layer: of the entities.
     """
     return _Names.of(state).sources(state, above, layer)
 

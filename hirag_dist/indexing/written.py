@@ -142,7 +142,6 @@ def summary_rows(
     """Return SUMMARIES of clusters that were just written; founded with their members, nothing stale.
 
     Args:
-        layer: whose entities are grouped.
         members: CLUSTER_MEMBERS, at least of these clusters.
         summaries: CLUSTER_SUMMARIES.
         sources: texts that the layer's entities derive from.

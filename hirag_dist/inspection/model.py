@@ -251,7 +251,6 @@ class ClusteringCoefficients:
     Attributes:
         transitivity: closed triples over all triples, Eq. 18 of the HiRAG paper; 0.0 where there is no triple.
         average_local: mean over all nodes of the share of closed triples around each; below two neighbours it is 0.
-        triangles: number of triangles.
     """
 
     transitivity: float

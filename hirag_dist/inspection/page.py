@@ -106,12 +106,7 @@ _WIDTH = 520  # of a chart in a card
 
 
 def render_page(inspection: Inspection, communities: Sequence[OutlineNode]) -> str:
-    """Return the page: layers, sparsity curve, degrees, paths, communities with their reports, and bill.
-
-    Args:
-        inspection: the figures of the whole index.
-        communities: the tree of communities, from `outline`.
-    """
+    """Return the page: layers, sparsity curve, degrees, paths, communities with their reports, and bill."""
     counts, cover = inspection.counts, inspection.reports
     names = ["documents", "chunks", "entities", "relations", "layers", "communities", "reports"]
     names += ["claims"] if counts.get("claims") else []

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
 from hirag_dist.core.prompts.reply_validation import NOT_SENT
 from hirag_dist.errors import RequestRejected
@@ -40,7 +40,6 @@ class _Outcomes:
         refused: units refused to their last attempt.
         first_at: time of the first refused reply, in seconds.
         stopped: whether enough units were refused, before any was accepted.
-        reason: the last one.
         decided: set once a reply was usable, once calls stop, or once a unit is divided.
     """
 
@@ -132,11 +131,13 @@ class CallContext:
         meter: counts what the calls cost.
         is_retry: whether a refused unit gets as many new attempts as a new one, in addition to those in the ledger.
         stored: ledger key → record of each reply that the calls have stored.
+        stage: folder of the stage that makes the calls; empty outside a stage.
     """
 
     meter: UsageMeter = field(default_factory=UsageMeter)
     is_retry: bool = False
     stored: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    stage: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +158,13 @@ class CallReply(Generic[R]):
 
 
 class CallTarget(Protocol[P, R]):
-    """An endpoint that can take the call: the innermost layer."""
+    """An endpoint that can take the call: the innermost layer.
+
+    Attributes:
+        operation: `chat`, `embeddings` or `rerank`, for traces.
+    """
+
+    operation: ClassVar[str]
 
     @property
     def endpoint(self) -> str:
@@ -314,6 +321,7 @@ class PricedModel:
     """A model at an endpoint with its price and settings. Implements `llm.call.CallTarget`.
 
     Attributes:
+        operation: Name of the operation, as in `CallTarget`.
         endpoint: the configured name, which rate limits go by.
         settings: settings that change replies (temperature, extra body); part of ledger keys.
         price: US dollars per million tokens: input, cached input, output; None: not known.
@@ -322,6 +330,7 @@ class PricedModel:
         max_reply_tokens: Maximum tokens of any reply; requests may have a lower limit of their own.
     """
 
+    operation: ClassVar[str] = "chat"
     endpoint: str
     model: ChatModel
     settings: str = ""

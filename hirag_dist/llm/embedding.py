@@ -10,7 +10,7 @@ from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,6 +78,8 @@ class PaidEmbedder(Protocol):
 @dataclass(frozen=True)
 class PricedEmbedder(PricedByToken[PaidEmbedder]):
     """An embedder at an endpoint. Implements `llm.call.CallTarget`."""
+
+    operation: ClassVar[str] = "embeddings"
 
     async def ping(self, call: EmbeddingCall) -> bool:
         """Embed one word and count its cost."""

@@ -45,11 +45,9 @@ class CircuitBreaker:
     """The failures of one endpoint.
 
     Attributes:
-        failures: number of consecutive failures.
         down_since, down_until: the time during which no call is sent.
         answered_at: time of the last reply.
         max_pause_s: longest pause after a failure.
-        error: the last failure.
         rejection: the error with which the endpoint refused the key, the model or further credit; it is not asked
             again.
     """

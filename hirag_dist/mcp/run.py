@@ -136,7 +136,6 @@ class _CallerMiddleware:
     which compares the users.
 
     Args:
-        app: ASGI application.
         required: Whether requests without a token are refused here.
     """
 
@@ -168,8 +167,6 @@ async def serve_http(
     """Serve until SIGINT or SIGTERM.
 
     Args:
-        server: Server over a backend.
-        options: Address and security.
         started: Called with the URL once the server listens.
 
     Raises:

@@ -37,7 +37,6 @@ class AnswerWindow:
     Attributes:
         tokens: The context window of role `answer`; None where it is not known: nothing is cut.
         prompts: The prompts in force.
-        count_tokens: Counts the tokens of a text.
     """
 
     tokens: int | None

@@ -44,7 +44,6 @@ class RecordTextCache:
         """Begin empty.
 
         Args:
-            count: tokens of a text.
             max_chars: Maximum characters of all texts together.
             stored: has the records that are the same in all views; None: this cache.
         """
@@ -64,14 +63,7 @@ class RecordTextCache:
         return self._record(level, row, None, make)
 
     def get(self, level: str, row: int, rendering: Rendering, make: MakeText) -> tuple[str, int]:
-        """Return the text and tokens of a record that is the same in all views.
-
-        Args:
-            level: Level of the record; with `row` its key.
-            row: Row of the record.
-            rendering: Rendering of the record.
-            make: makes the text.
-        """
+        """Return the text and tokens of a record that is the same in all views."""
         return (self._stored or self)._record(level, row, rendering, make)
 
     def _record(self, level: str, row: int, rendering: Rendering | None, make: MakeText) -> tuple[str, int]:

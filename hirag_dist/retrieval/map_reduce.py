@@ -96,7 +96,6 @@ def gather(
     This reads up to `max_calls` parts of text, which takes a second or more unless their tokens were counted before.
 
     Args:
-        index: as the caller may see it.
         mode: graphrag-global, over the reports of `community_level`; text-map-reduce, over all chunks.
         reply_tokens: maximum of the reply about a part.
 

@@ -55,12 +55,7 @@ class QuestionEntities:
     """Entities that a question names, in an index as a caller may see it. Nothing is looked up before it is needed."""
 
     def __init__(self, index: MappedIndex, question: str) -> None:
-        """Prepare.
-
-        Args:
-            index: as the caller may see it.
-            question: text.
-        """
+        """Prepare."""
         self._index = index
         self._question = question
         self._phrases: list[NamePhrase] | None = None
@@ -83,7 +78,6 @@ class QuestionEntities:
 
         Args:
             nearest: entities to the question.
-            vector: of the question.
             limit: entities in all.
         """
         if limit < LOCAL_SHARE or not self._names():

@@ -45,7 +45,6 @@ async def retrieve_levels(
     nothing: every record would have the same similarity, and the result's `note` says so.
 
     Args:
-        view: the index as the caller may see it.
         limits: settings, with those of the query.
     """
     name = query.mode or limits.mode

@@ -13,39 +13,11 @@ from typing import Any, TypeAlias
 import grpc
 
 from hirag_dist._version import __version__
-from hirag_dist.errors import BackendUnavailable, ConfigError
 from hirag_dist.wire.error_status import REQUEST_ID_KEY
 
 _SERVICE = "hirag.query.v1.QueryService"
 _PARTS = ("embed", "search", "communities", "bridge", "sources", "render")  # in the order in which they are done
 _FAULTS = frozenset({"UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"})
-
-
-def make_provider(endpoint: str) -> Any:
-    """Return a provider of spans that sends them to an OTLP collector over HTTP.
-
-    OTEL_TRACES_SAMPLER of the environment chooses the sampler.
-
-    Args:
-        endpoint: URL of the collector, such as http://collector:4318/v1/traces.
-
-    Raises:
-        BackendUnavailable: OpenTelemetry is not installed.
-        ConfigError: the endpoint is no URL.
-    """
-    try:
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-        from opentelemetry.sdk.resources import Resource
-        from opentelemetry.sdk.trace import TracerProvider
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor
-    except ImportError as error:
-        raise BackendUnavailable("traces_endpoint needs `pip install hirag_dist[otel]`") from error
-    if not endpoint.startswith(("http://", "https://")):
-        raise ConfigError(f"traces_endpoint must be a URL such as http://collector:4318/v1/traces: {endpoint!r}")
-    resource = Resource.create({"service.name": "hirag-dist", "service.version": __version__})
-    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint)))
-    return provider
 
 
 class Tracing:

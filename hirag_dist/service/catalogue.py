@@ -73,8 +73,6 @@ class IndexCatalogue:
     Args:
         definitions: lists the indexes by name; runs in a thread; raises HiragError where they cannot be listed.
         make_swapper: returns the owner of the engines of an index, which it runs with the given runner.
-        limits: of the open indexes.
-        runner: runs all engines.
         default: name of the index for requests without one; None: that which the caller may ask, if it is only one.
         clock: seconds.
         close_models: closes what the engines share, after the last of them.

@@ -59,7 +59,6 @@ class ReloadingValue(Generic[T]):
     since the cause may disappear without a change of the files: a network error, or too many open files.
 
     Args:
-        paths: the files.
         load: reads them; raises ConfigError if they are wrong.
         changed: called with each new value, including the first.
         lapse: what happens if the files are gone; None keeps the value.

@@ -91,7 +91,6 @@ class SnapshotSwapper:
         current_id: returns its id, None if nothing is published; runs in a thread, so it may read a file.
         poll_s: seconds between two checks of `current_id`.
         runner: runs the engines; its owner closes it after the swapper.
-        name: of the index, for the log; empty for the only one.
     """
 
     def __init__(
@@ -307,7 +306,6 @@ class SingleIndex:
 
     Attributes:
         name: empty, as requests give it.
-        runner: runs the engines.
     """
 
     def __init__(self, swapper: SnapshotSwapper) -> None:

@@ -228,12 +228,7 @@ FACTS: dict[str, tuple[str, str, _Mode]] = {  # fact → metric, help, value of 
 
 
 class WorkerMetrics:
-    """Metrics of the supervisor, with the sums of its workers' metrics.
-
-    Args:
-        folder: of the workers' metrics.
-        n_workers: configured number of workers.
-    """
+    """Metrics of the supervisor, with the sums of its workers' metrics."""
 
     def __init__(self, folder: Path, n_workers: int) -> None:
         self._folder = folder

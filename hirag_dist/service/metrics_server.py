@@ -28,7 +28,6 @@ def serve_metrics(address: str, registry: CollectorRegistry, ready: Callable[[],
 
     Args:
         address: HOST:PORT; port 0 takes a free one.
-        registry: of the metrics.
         ready: returns whether requests are accepted. Called in other threads.
 
     Raises:

@@ -318,8 +318,6 @@ class AdmittedRequest:
     """A request that passed the gate.
 
     Attributes:
-        message: the request.
-        caller: the authenticated caller.
         record: filled while the request is served.
     """
 
@@ -332,9 +330,7 @@ class RequestGate:
     """Admits requests, converts the errors of their work to a status, and calls the observers.
 
     Args:
-        authenticator: identifies callers.
         shedder: bounds concurrency and rejects requests under overload.
-        quotas: limits of callers.
         observers: called with the record of each request when it has ended.
         check_ready: raises NotReady before there is anything to serve.
     """
@@ -361,9 +357,7 @@ class RequestGate:
         """Admit a request for as long as the block lasts.
 
         Args:
-            method: name of the RPC.
             request: its message, not parsed yet.
-            context: of the call.
             retrieves: whether the request is counted and shed as a retrieval.
             answer: whether it waits for a model too.
         """

@@ -20,7 +20,8 @@ from grpc_reflection.v1alpha import reflection
 from prometheus_client import CollectorRegistry
 
 from hirag_dist.errors import BackendUnavailable, ConfigError
-from hirag_dist.service.access_log import AccessLog, RequestRecord, Tracing, make_provider
+from hirag_dist.execution.tracing import make_provider
+from hirag_dist.service.access_log import AccessLog, RequestRecord, Tracing
 from hirag_dist.service.callers import Authenticator, Caller, Callers, NoCallers, guarded_reflection, read_callers
 from hirag_dist.service.catalogue import IndexCatalogue, IndexSource
 from hirag_dist.service.file_watch import Lapse, ReloadingValue
@@ -128,7 +129,6 @@ class QueryServer:
 
     Args:
         indexes: those that requests may name; not started yet, or started.
-        options: address, security and limits.
 
     Raises:
         ConfigError: the TLS or callers files are wrong.
@@ -306,7 +306,6 @@ async def serve(
 
     Args:
         indexes: not started yet.
-        options: address, security and limits.
         ready: called with HOST:PORT once queries are answered.
         stop: stops the service when set, as a signal does.
         on_stop: called when the drain begins.

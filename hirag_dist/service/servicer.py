@@ -180,7 +180,6 @@ class QueryServicer:
 
     Args:
         indexes: those that requests may name, with their engines.
-        gate: admits requests and converts errors.
         shedder: has the retrieval slots.
         max_message_bytes: of a reply.
         send_timeout_s: time for which a client may leave a part of a stream unread.

@@ -36,7 +36,6 @@ def query_from_proto(message: pb.Query, dim: int) -> Query:
     """Return the query of a request. Sizes are checked before anything is copied.
 
     Args:
-        message: the client's message.
         dim: dimensions of the index's vectors.
 
     Raises:
@@ -175,7 +174,6 @@ def scope_from_proto(message: Any, reach: frozenset[str] | None) -> AccessScope:
     """Return the scope of a look-up's request.
 
     Args:
-        message: the request.
         reach: the labels that the caller holds; None: everything may be seen.
 
     Raises:
@@ -225,7 +223,6 @@ def answer_to_proto(answer: Answer, retrieval: Mapping[str, Any] | None = None) 
     """Return the message that ends an answer.
 
     Args:
-        answer: the engine's answer.
         retrieval: fields of the answer's retrieval, if it is not the one that the stream has already sent.
     """
     return message_of(

@@ -273,8 +273,6 @@ def trailers_of(error: HiragError, request_id: str, remaining_s: float | None) -
     """Return the trailing metadata of an error: details, request id, and time of a retry.
 
     Args:
-        error: the error.
-        request_id: of this call.
         remaining_s: seconds until the caller's deadline. A pause that does not fit into them, or is longer than a
             caller expects of a call, stops gRPC's own retries, so that the caller gets the error.
     """
@@ -318,7 +316,6 @@ def _encoded_status(
 
     Args:
         kind: of the error, as `reason_of` names it.
-        code: of gRPC.
         message: of the error, cut.
         field: of a query that is wrong.
         reason, retry_after_s: of the error, where it has them.
@@ -368,11 +365,6 @@ def error_of(code: grpc.StatusCode, message: str, trailers: Iterable[tuple[str, 
 
     A class that this version does not know becomes a `ServiceError`. The error has the `request_id` of the call, and as
     `retry_delay_s` what the service advises.
-
-    Args:
-        code: Code of the status.
-        message: Message of the status.
-        trailers: trailing metadata.
     """
     raw = next((value for key, value in trailers if key == DETAILS_KEY), None)
     if not isinstance(raw, bytes):

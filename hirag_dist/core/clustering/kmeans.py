@@ -98,7 +98,6 @@ def start_means(rows: FloatMatrix, k: int, seed: int) -> FloatMatrix:
     Args:
         rows: (n, d) float32, finite, n ≥ k ≥ 1.
         k: Number of rows returned.
-        seed: Seed of the draws.
     """
     rows, first, draws = start_draws(rows, k, seed)
     norms = (rows * rows).sum(axis=1)
@@ -128,7 +127,6 @@ def start_draws(rows: FloatMatrix, k: int, seed: int) -> tuple[FloatMatrix, int,
     Args:
         rows: (n, d) float32, n ≥ k ≥ 1; may be memory-mapped.
         k: Number of means.
-        seed: Seed of the draws.
 
     Returns:
         (m, d) rows, the place of the first mean, and the (k − 1, n_drawn) numbers of the others.

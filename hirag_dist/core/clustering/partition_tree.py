@@ -48,7 +48,6 @@ class ClusterSettings:
         target_size: members that a cluster should have, about.
         max_size: members that it may have.
         threshold: responsibility that makes a member, in (0, 1).
-        seed: of every start.
         cell_rows: rows that a cell should have at most, overlap apart; a layer with no more is one cell.
         shard_rows: rows of a shard: blocks are counted from its first row, so it decides the last bits.
     """
@@ -114,7 +113,6 @@ def fit_cells(
     The root starts from the sample and is fitted to all rows; nodes below it are fitted to the sample alone.
 
     Args:
-        kernels: does the products.
         sums_of: sums of all rows by their nearest mean, as `kmeans.lloyd` takes it.
         sample: rows at `sample_numbers(n_rows, sample_size(n_rows, settings), settings.seed)`, finite.
         n_rows: Number of rows of the layer.
@@ -135,7 +133,6 @@ def assign_cells(kernels: Kernels, rows: FloatMatrix, cells: PartitionTree) -> C
     """Return the cells that see each row: its home, and every other where its share passes a threshold.
 
     Args:
-        kernels: does the products.
         rows: (n, d) float32, finite: one shard, since blocks are counted from its first row.
         cells: as `fit_cells` gave them.
     """
@@ -164,7 +161,6 @@ def coarse_mixture(kernels: Kernels, rows: FloatMatrix, n_components: int, setti
     """Return a mixture fitted to rows of any scale, in their own scale.
 
     Args:
-        kernels: does the products.
         rows: (n, d) float32, finite, n ≥ 1.
         n_components: at most as many are fitted as there are rows.
         settings: `seed` is used.
@@ -205,8 +201,6 @@ def _grow(
     """Return the subtree below a mixture of the sample, or the number of a cell where the mixture does not split it.
 
     Args:
-        kernels: does the products.
-        mixture: fitted to these rows.
         sample: rows that reached this node.
         rows_each: rows of the layer that one of the sample stands for.
         settings: of the cells.

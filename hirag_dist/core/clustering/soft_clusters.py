@@ -65,7 +65,6 @@ def soft_clusters(rows: FloatMatrix, settings: ClusterSettings, kernels: Kernels
     Args:
         rows: (n, d) float32 reduced embeddings, n ≥ 1; may be memory-mapped.
         settings: sizes, threshold and seed.
-        kernels: do the products.
 
     Raises:
         ValueError: no rows.

@@ -48,9 +48,7 @@ def claims_request(text: str, names: Sequence[str], prompts: Prompts, form: str 
     """Return the request that lists what a chunk claims of the entities found in it.
 
     Args:
-        text: of the chunk.
         names: of the entities, as the text has them.
-        prompts: in force.
         form: the task's name for a JSON reply, None for delimited records.
     """
     body = tagged("entities", "\n".join(map(one_line, names))) + "\n" + tagged("text", text)
@@ -70,7 +68,6 @@ def parse_claims(reply: ChatReply, read: str = "") -> tuple[ClaimRecord, ...]:
     """Return the claims of a reply in JSON or delimited form, each once; one without subject or description is dropped.
 
     Args:
-        reply: reply of the model.
         read: the text that the model read, to compare languages with; empty: they are not compared.
 
     Raises:

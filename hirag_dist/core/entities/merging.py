@@ -118,7 +118,6 @@ def merge_groups(mentions: pa.Table, group_of: Numbers, ids: list[str], layer: i
         mentions: MENTIONS, in any order; `name_key` is not read.
         group_of: (n_mentions,) the number of each mention's group.
         ids: of the groups, by number.
-        layer: that the entities are of.
     """
     group_of, ids = _by_id(group_of, ids)
     n_groups = len(ids)

@@ -113,7 +113,6 @@ def component_labels(sources: NDArray[np.integer], targets: NDArray[np.integer],
     Args:
         sources: (n_edges,) one end of each edge, in one direction or both.
         targets: (n_edges,) the other end of each edge.
-        n_nodes: number of nodes.
 
     >>> component_labels(np.array([3, 1]), np.array([0, 2]), 5).tolist()
     [0, 1, 1, 0, 2]

@@ -102,11 +102,7 @@ class WalkBuffers:
     """
 
     def __init__(self, graph: WalkGraph) -> None:
-        """Reserve nothing yet.
-
-        Args:
-            graph: one of the graphs.
-        """
+        """Reserve nothing yet."""
         self._n_nodes = len(graph.layers) + len(graph.chunk_indptr) - 1
         self._free: list[_PushState] = []
 
@@ -161,7 +157,6 @@ def pagerank_steps(
     hidden entities, relations and chunks change none of them.
 
     Args:
-        graph: the graph.
         nodes: (n,) seed nodes, visible to the caller; a node may occur several times.
         shares: (n,) restart probability of each; the sum is at most 1.
         access: which entities and relations the caller may see; None: everything.

@@ -37,9 +37,6 @@ def warm_partition(
 
     A group whose members and inner edges are those of an earlier community keeps that community's subdivision. In
     other groups, nodes without an earlier label of the level start alone.
-
-    Args:
-        graph: all edges.
     """
     unknown = np.full(graph.n_nodes, -1, np.int64)
 

@@ -322,8 +322,6 @@ def next_attempt(
     Args:
         first: the request of the first attempt.
         before: the request that was replied to.
-        reply: the refused reply.
-        refusal: why it was refused.
         n_refused: Refused replies to the unit, this one included.
     """
     again = replace(before, messages=first.messages, temperature=TEMPERATURE)

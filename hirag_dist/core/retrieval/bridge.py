@@ -204,7 +204,6 @@ def nearest_chunks(
         provenance: of relations.
         chunk_vectors: (n_chunks, dim), read at the rows that are needed.
         rows: (n,) of relations.
-        query: the question.
         visible_chunks: (n_chunks,) whether the caller may see a chunk; None: every one.
     """
     mask = np.zeros(0, np.bool_) if visible_chunks is None else visible_chunks

@@ -163,7 +163,6 @@ def render_context(
     Args:
         retrieval: what was found.
         max_tokens: of the context.
-        count_tokens: of a text.
         record_text: text and tokens of a record without its reference, for a cache that need not call `make`. A
             reference ends in a bracket and a text begins with a space, so their tokens add up.
     """
@@ -214,7 +213,6 @@ def end_tokens(text: str, end: str, count_tokens: Callable[[str], int]) -> int:
     Args:
         text: ends where the end of the line begins.
         end: line feeds, or nothing at the end of a context.
-        count_tokens: Counts the tokens of a text.
     """
     at = len(text)
     while at and not text[at - 1].isalnum():
@@ -297,10 +295,8 @@ def cut_tokens(text: str, tokens: int, cut: str, count_tokens: Callable[[str], i
     kept and what is left out is counted.
 
     Args:
-        text: whole.
         tokens: of the whole text.
         cut: its beginning; the last characters may differ.
-        count_tokens: of a text.
     """
     if 2 * len(cut) > len(text):
         seams = [seam.start() + 1 for seam in _SEAM.finditer(cut, max(len(cut) - _SEAM_CHARS, 0))]

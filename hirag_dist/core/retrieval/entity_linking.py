@@ -106,9 +106,7 @@ def named_entities(
     Names that only show the type of the question ("connection") do not count.
 
     Args:
-        question: text.
         phrases: its longest names (`entity_linking.longest_phrases`).
-        layers: (n_entities,) of each entity.
         closeness: row → similarity to the question.
     """
     read, spelled = words(question), spelled_words(question)

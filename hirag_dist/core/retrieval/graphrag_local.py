@@ -31,7 +31,6 @@ def relations_at(
     """Return the rows of all relations of some entities to others of layer 0, ascending, an entity at a step.
 
     Args:
-        graph: of all layers.
         parallel: the further relations of pairs that have several.
         layers: (n_entities,).
         entities: rows of layer 0.

@@ -40,9 +40,7 @@ def nearest(
     """Return (rows, similarities) of the best candidates, best first, ties by row.
 
     Args:
-        vectors: Vectors of all rows.
         candidates: rows, which the caller may see.
-        query: the question.
         limit: rows at most.
         access: what the caller may see of them; None: everything.
     """

@@ -218,7 +218,6 @@ def best_chunks(
     Where the terms have more than `MAX_POSTINGS` visible postings, the most frequent ones do not count.
 
     Args:
-        index: inverted index.
         terms: of a question; one that occurs several times counts once.
         limit: chunks at most.
         visible: what the search is over.

@@ -33,7 +33,6 @@ def reports_at(index: CommunityIndex, level: str, reported: NDArray[np.bool_]) -
     Where a community has no visible report, those of its sub-communities replace it.
 
     Args:
-        index: of the communities.
         level: a number, 0 the coarsest; leaf: the communities that are not split; all: those of every level.
         reported: (n_communities,) whether there is a visible report.
 
@@ -66,7 +65,6 @@ class CorpusPart:
 
     Attributes:
         refs: of its records, "C4" or "S4"; a number stands for one record in all parts.
-        tokens: of the context.
     """
 
     refs: tuple[str, ...]
@@ -86,7 +84,6 @@ class PartBudget:
         Args:
             heading: of every part.
             max_tokens: of a part.
-            count_tokens: of a text.
         """
         self.parts: list[CorpusPart] = []
         self._count = count_tokens
@@ -103,7 +100,6 @@ class PartBudget:
         Args:
             ref: letter and number.
             text: of the record, which begins with a space.
-            tokens: of the text.
         """
         mark = f"[{ref}]"
         mark_tokens = self._count(mark) + 1
@@ -149,7 +145,6 @@ class AnswerPoint:
 
     Attributes:
         helpfulness: 0 to 100.
-        refs: those in the text.
     """
 
     text: str
@@ -244,7 +239,6 @@ def gather_points(points: Sequence[AnswerPoint], max_tokens: int, count_tokens: 
     Args:
         points: of all parts, in their order, which decides between equally helpful ones.
         max_tokens: of the context.
-        count_tokens: of a text.
     """
     lines = ["## Points"]
     used = count_tokens(lines[0]) + 1

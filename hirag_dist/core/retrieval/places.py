@@ -95,9 +95,7 @@ def places_between(
 
     Args:
         stored: rows that overlap the stretch, in the order of the text.
-        uri: of the document.
         start, end: characters of the document.
-        text: of the stretch.
         exact: a box for each line, of a line that is partly in the stretch about that part; else lines below each
             other are one box.
     """

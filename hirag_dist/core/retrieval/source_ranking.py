@@ -75,7 +75,6 @@ class SeedSet:
         """Begin without seeds.
 
         Args:
-            walk_graph: of entities and chunks.
             provenance: of relations.
             visible_chunks: (n_chunks,) whether the caller may see a chunk; None: every one.
             access: which entities and relations the caller may see; None: every one.

@@ -313,11 +313,6 @@ class AnswerMaterial:
 async def try_judge(session: Session, task: str, request: ChatRequest, accept: Callable[[ChatReply], object]) -> None:
     """Have the judge do its task once, before answers are made that it would then refuse to read.
 
-    Args:
-        task: Name of its prompt.
-        request: A small request of the task.
-        accept: Parser of the reply.
-
     Raises:
         ConfigError: the judge gives no reply that can be used.
     """
@@ -362,9 +357,7 @@ def win_rates(rows: Sequence[VerdictRow], pairs: Sequence[Pair], criteria: Seque
     """Return the results as JSON: docs/how-to/evaluate.md#judge-win-rates describes them.
 
     Args:
-        rows: The verdicts.
         pairs: Pairs that are compared, whether or not there is a verdict on them.
-        criteria: Criteria, in order.
     """
     place = {question: at for at, question in enumerate(dict.fromkeys(row.question for row in rows))}
     board = Board([""] * len(place), [" – ".join(pair) for pair in pairs], criteria)

@@ -389,11 +389,7 @@ class ScoredAnswers:
         }
 
     def findings(self, counts: Mapping[str, int]) -> Findings:
-        """Return the report.
-
-        Args:
-            counts: Counts of the questions, as `Questions.counts`.
-        """
+        """Return the report."""
         board = self.board
         sorts = {sort: self.sorts.count(sort) for sort in ("answerable", "unanswerable", "without gold")}
         results = board.results(SCORES) | {

@@ -32,7 +32,6 @@ class Evidence:
     the evidence.
 
     Args:
-        snapshot: The index.
         gold_ids: Ids as question files have them.
 
     Attributes:
@@ -104,9 +103,7 @@ async def evaluate_retrieval(
     """Ask every question with gold evidence in every mode and setting, and compare what comes.
 
     Args:
-        session: with an index.
         questions: those without gold ids are counted and not asked.
-        modes: of retrieval.
         ks: Numbers of sources that count, each at least 1.
 
     Raises:
@@ -212,7 +209,6 @@ def findings(board: Board, ks: Sequence[int], n_chunks: int, counts: Mapping[str
     Args:
         ks: Numbers of sources that count, rising.
         n_chunks: Chunks of the index.
-        counts: Counts of the questions.
         n_asked: Questions with gold evidence.
     """
     times = {

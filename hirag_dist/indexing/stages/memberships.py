@@ -229,7 +229,6 @@ def cluster_stats(sizes: IntVector, n_entities: int, n_components: int) -> Clust
 
     Args:
         sizes: (n_clusters,) members of each cluster.
-        n_entities: of the layer.
         n_components: of the mixtures.
     """
     return ClusterStats(

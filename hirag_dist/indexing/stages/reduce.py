@@ -155,7 +155,6 @@ def reduced(vectors: FloatMatrix, reduce_dims: int, shard_rows: int, kernels: Ke
         vectors: (n, dim) float32.
         reduce_dims: components wanted.
         shard_rows: rows of a shard: it decides the last bits.
-        kernels: does the products.
     """
     shards = [vectors[first : first + shard_rows] for first in range(0, len(vectors), shard_rows)]
     count = n_axes(vectors.shape[1], reduce_dims, len(vectors))

@@ -33,8 +33,6 @@ def read_working_folder(folder: str, count_tokens: Callable[[str], int], communi
     index is in memory: 1.5 GB for a LightRAG folder of 180 MB with 200,000 entities and 400,000 relations.
 
     Args:
-        folder: a local folder.
-        count_tokens: counts the tokens of a chunk's text.
         communities: take over communities and their reports too.
 
     Raises:

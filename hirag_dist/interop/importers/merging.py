@@ -89,7 +89,6 @@ def merge(source: SourceGraph, chunk_ids: Mapping[str, str]) -> MergedGraph:
     nano-graphrag and its descendants store for an endpoint that no record names.
 
     Args:
-        source: the records of a folder.
         chunk_ids: the id of each chunk by its key in the folder.
     """
     chunks = _Chunks(chunk_ids, source.has_labels)

@@ -58,7 +58,6 @@ def community_tables(source: SourceGraph, entities: pa.Table) -> tuple[pa.Table,
     stays in the first. A community that the folder says no parent of has the one above that holds most of its members.
 
     Args:
-        source: the records of a folder.
         entities: ENTITIES of the import.
     """
     known = set(entities["entity_id"].to_pylist())
@@ -186,7 +185,6 @@ def claim_table(source: SourceGraph, entities: pa.Table, chunk_ids: Mapping[str,
     stays a name: it was not extracted, so nothing is added to the graph for it.
 
     Args:
-        source: the records of a folder.
         entities: ENTITIES of the import.
         chunk_ids: the id of each chunk by its key in the folder.
     """

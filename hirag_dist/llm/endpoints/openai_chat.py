@@ -166,7 +166,6 @@ class OpenAiChat:
     """A `ChatModel` over one endpoint. Raises RateLimited, ModelUnavailable and RequestRejected, nothing else.
 
     Args:
-        settings: the endpoint.
         count_tokens: counts where the endpoint does not say what a call used.
 
     Attributes:

@@ -35,9 +35,7 @@ class OpenAiEmbedder:
     """An `Embedder` over one endpoint, and a `llm.embedding.PaidEmbedder`.
 
     Args:
-        settings: the endpoint, with the limits of a request.
         dim: size of the vectors; 0 takes what `probe` shows.
-        count_tokens: counts a text.
         truncate: cuts a text to so many tokens.
         prefix: text before each text, as the model was trained with.
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -48,9 +48,6 @@ class RerankEndpoint:
 
     The first request has the fields of Cohere. An endpoint that asks for `texts` instead gets those of Text Embeddings
     Inference from then on.
-
-    Args:
-        settings: the endpoint, with the limits of a request.
     """
 
     def __init__(self, settings: EndpointSettings) -> None:
@@ -120,6 +117,8 @@ def parse_scores(data: Mapping[str, Any], n_texts: int) -> FloatVector:
 @dataclass(frozen=True)
 class PricedReranker(PricedByToken[RerankEndpoint]):
     """A reranker at an endpoint. Implements `llm.call.CallTarget`."""
+
+    operation: ClassVar[str] = "rerank"
 
     async def ping(self, call: RerankCall) -> bool:
         """Return False: a request of one text is as good as any."""

@@ -9,7 +9,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from hirag_dist.errors import ModelUnavailable, RateLimited, TimedOut
 from hirag_dist.llm.call import Call, CallReply, CallTarget
@@ -270,6 +270,7 @@ class EndpointLimiter:
             self._report_in(self._policy.report_s)
 
 
+CallObserver = Callable[[Call[Any, Any], CallTarget[Any, Any], int, CallReply[Any] | BaseException], None]
 _LONG_PAUSE_S = 5.0  # an endpoint that asks for a longer pause is passed over if another is available
 P = TypeVar("P")
 R = TypeVar("R")
@@ -288,6 +289,7 @@ class RateLimiter:
         worker: str = "",
         spending: bool = False,
         clock: Callable[[], float] = time.monotonic,
+        observer: CallObserver | None = None,
     ) -> None:
         """Begin without permits.
 
@@ -295,8 +297,11 @@ class RateLimiter:
             client: the quota coordinator, local or remote.
             worker: unique name; a worker that was restarted has another one.
             spending: whether the run has a spending limit, so that the largest use of calls has to be known exactly.
+            observer: called with each request that was sent, its endpoint, when it was sent (nanoseconds since 1970),
+                and its reply or error.
         """
         self._client, self._worker, self._clock = client, worker, clock
+        self._observer = observer
         self.spending = spending
         self.long_pause_s = _LONG_PAUSE_S
         self._endpoints: dict[str, EndpointLimiter] = {}
@@ -324,7 +329,7 @@ class RateLimiter:
             if call.refusals is not None:
                 call.refusals.check(call.role)
             call.mark_sent()
-            reply = await target.send(call)
+            reply = await self._observed(call, target)
         except RateLimited as error:
             call.in_flight = False
             permit.limited(error.retry_after_s, error.kind)
@@ -338,6 +343,19 @@ class RateLimiter:
         if reply.rate_limits is not None:
             self.of(target.endpoint).on_rate_limits(reply.rate_limits.requests, reply.rate_limits.tokens)
         permit.answered(reply.tokens, reply.usd)
+        return reply
+
+    async def _observed(self, call: Call[P, R], target: CallTarget[P, R]) -> CallReply[R]:
+        """Send a call, and tell the observer how it ended."""
+        if self._observer is None:
+            return await target.send(call)
+        began_ns = time.time_ns()
+        try:
+            reply = await target.send(call)
+        except BaseException as error:
+            self._observer(call, target, began_ns, error)
+            raise
+        self._observer(call, target, began_ns, reply)
         return reply
 
     async def acquire(

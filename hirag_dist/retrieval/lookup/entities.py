@@ -37,8 +37,6 @@ def find_community(view: MappedIndex | None, tables: LookupTables, wanted: str) 
 
     Args:
         view: the index as the caller may see it; None where no document is visible.
-        tables: Tables of the index.
-        wanted: id.
 
     Raises:
         NotFound: there is none that the caller may see.
@@ -56,9 +54,7 @@ def community_details(view: MappedIndex, row: int, max_members: int, misses_repo
     """Return a community with its members, its parent and its children.
 
     Args:
-        view: the index as the caller may see it.
         row: Row of the community, which is visible.
-        max_members: limit.
         misses_reports: whether reports were left out of the snapshot.
     """
     index = view.communities
@@ -110,7 +106,6 @@ def find_document(view: MappedIndex | None, tables: LookupTables, wanted: str) -
 
     Args:
         view: the index as the caller may see it; None where no document is visible.
-        tables: Tables of the index.
         wanted: id of the document, or of a chunk of it.
 
     Raises:
@@ -129,8 +124,6 @@ def document_part(view: MappedIndex, tables: LookupTables, row: int, start: int,
     """Return a part of a document's text.
 
     Args:
-        view: the index as the caller may see it.
-        tables: Tables of the index.
         row: Row of the document, which is visible.
         start: first character, at least 0.
         max_chars: limit.
@@ -183,8 +176,6 @@ def entity_details(
     """Return an entity with its surroundings.
 
     Args:
-        view: the index as the caller may see it.
-        tables: Tables of the index.
         row: of the entity, which is visible.
         max_relations, max_sources: limits.
         note: how the entity was found.
@@ -268,8 +259,6 @@ def _joined_by_summaries(view: MappedIndex, tables: LookupTables, rows: IntVecto
     """Return the visible entities at one end of the summary relations at whose other end some entities are, ascending.
 
     Args:
-        view: the index as the caller may see it.
-        tables: Tables of the index.
         rows: entities of one layer.
         end: 0: the members of these entities; 1: the summary entities of which they are members.
     """
@@ -298,7 +287,6 @@ async def path_details(
 
     Args:
         view: the index as the caller may see it; None where no document is visible.
-        tables: Tables of the index.
         finder: of paths in the index; the calling thread's.
         source, target: ids or names.
         deadline: of the request.

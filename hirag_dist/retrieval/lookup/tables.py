@@ -27,7 +27,6 @@ class LookupTables:
         """Prepare; nothing is read.
 
         Args:
-            files: of the snapshot, mapped.
             snapshot: the texts of documents are read from its table.
         """
         self._files = files
@@ -113,7 +112,6 @@ class IdLookup:
         """Hash a column.
 
         Args:
-            columns: of the table.
             name: of the column of ids, which are unique.
         """
         self._columns = columns

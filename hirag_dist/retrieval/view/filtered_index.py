@@ -177,7 +177,6 @@ class AccessControlledIndex:
 
         Args:
             index: unfiltered.
-            snapshot: of the index.
             rule: whether a caller needs all labels of a document to see it, or any.
 
         Raises:
@@ -270,7 +269,6 @@ class FilteredViews:
 
         Args:
             index: unfiltered.
-            metadata: of its documents.
             max_tokens: of a description.
         """
         self._index = index

@@ -296,7 +296,6 @@ class MappedIndex:
 
         Args:
             level: local, bridge, global or sources, whose rows are entities, relations, communities and chunks.
-            row: of the record.
         """
         return self.rendering(level, row)[0]
 
@@ -310,7 +309,6 @@ class MappedIndex:
 
         Args:
             level: as of `tokens`.
-            rows: of the records.
         """
         return np.zeros(len(rows), np.bool_)
 

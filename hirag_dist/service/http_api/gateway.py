@@ -60,8 +60,6 @@ class StatusError(Exception):
     """A call failed with a status.
 
     Attributes:
-        code: Code of the status.
-        message: Message of the status.
         details: google.rpc messages.
         reason: Reason of the ErrorInfo among them, empty without one.
         retry_after_s: seconds after which a retry may succeed, None if it cannot.
@@ -175,7 +173,6 @@ class GatewayCall:
 
     Attributes:
         timeout_s: seconds until the deadline.
-        request_id: name of the call in the service's log.
         authorization: Authorization header of the HTTP request, None without one.
         trace: headers of the W3C trace context.
     """
@@ -213,9 +210,6 @@ class Gateway:
         """Use other connections from now on. Each of those before is closed when its last call has ended.
 
         An open one would reconnect for ever, with a certificate that the service no longer uses.
-
-        Args:
-            options: address and certificates of the service.
 
         Raises:
             ConfigError: a file cannot be read.

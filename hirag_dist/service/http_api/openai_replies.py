@@ -24,8 +24,6 @@ class ResponsesReply:
 
     Args:
         model: Model as the request named it.
-        request_id: Id of the call.
-        request: to the service.
     """
 
     def __init__(self, model: str, request_id: str, request: pb.AnswerRequest) -> None:
@@ -226,8 +224,6 @@ class CompletionReply:
 
     Args:
         model: Model as the request named it.
-        request_id: Id of the call.
-        request: to the service.
         with_sources: whether the cited sources are listed after the text.
     """
 

@@ -42,12 +42,7 @@ _SPACE = re.compile(r"\s+")
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A message of a conversation.
-
-    Attributes:
-        role: system, developer, user, assistant, tool or function.
-        text: its text.
-    """
+    """A message of a conversation."""
 
     role: str
     text: str
@@ -136,9 +131,7 @@ class BadRequest(Exception):
     """A request is wrong, or asks for something that this API does not have.
 
     Attributes:
-        param: name of the parameter.
         code: short name of the fault.
-        status: HTTP status.
     """
 
     def __init__(self, message: str, param: str | None = None, code: str | None = None, status: int = 400) -> None:
@@ -153,9 +146,6 @@ class Asked:
     """A request, in terms of the service.
 
     Attributes:
-        model: name of the model, as given.
-        request: the request of the RPC Answer.
-        stream: whether the reply is streamed.
         include_usage: whether a streamed reply ends with the numbers of tokens.
         source_list: whether the cited sources are listed after the text.
         stops: sequences before which the text of the answer ends.

@@ -46,11 +46,7 @@ _Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class OpenAiRoutes:
-    """Handlers of the OpenAI-compatible API. A model is an index with a mode.
-
-    Args:
-        requests: reads the requests and makes the calls.
-    """
+    """Handlers of the OpenAI-compatible API. A model is an index with a mode."""
 
     def __init__(self, requests: ApiRequests) -> None:
         self._requests = requests

@@ -53,12 +53,7 @@ class BodyTooLarge(Exception):
 
 
 class ApiRequests:
-    """Reads requests and makes the calls of the gRPC service, with the credentials of each request.
-
-    Args:
-        options: limits.
-        gateway: the way to the service.
-    """
+    """Reads requests and makes the calls of the gRPC service, with the credentials of each request."""
 
     def __init__(self, options: PageOptions, gateway: Gateway) -> None:
         self._options = options
@@ -102,7 +97,6 @@ class ApiRequests:
         refuses the call instead of taking this server's own certificate for that of the caller.
 
         Args:
-            request: from a client.
             timeout_s: seconds that the client allows, None if it does not say.
         """
         limit = self._options.timeout_s if timeout_s is None else min(timeout_s, _MAX_TIMEOUT_S)
@@ -196,11 +190,7 @@ _METHODS: Mapping[str, _Method] = {
 
 
 class RpcRoutes:
-    """Handlers of the RPCs.
-
-    Args:
-        requests: reads the requests and makes the calls.
-    """
+    """Handlers of the RPCs."""
 
     def __init__(self, requests: ApiRequests) -> None:
         self._requests = requests

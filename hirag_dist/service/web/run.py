@@ -77,9 +77,6 @@ class RequestChecks:
     APIs where no caller needs a token, so that a program may use any name where every caller does. A program sends no
     Origin header; pages of other sites may call the APIs only from the origins that are named.
 
-    Args:
-        options: names, origins and security.
-
     Attributes:
         names: allowed host names in addition to those of loopback; "*." stands for one label.
     """
@@ -192,13 +189,7 @@ def read_files() -> dict[str, StaticFile]:
 
 
 class PageApp:
-    """The request handlers.
-
-    Args:
-        options: limits.
-        checks: Checks of requests.
-        gateway: the way to the service.
-    """
+    """The request handlers."""
 
     def __init__(self, options: PageOptions, checks: RequestChecks, gateway: Gateway) -> None:
         requests = rpc_routes.ApiRequests(options, gateway)
@@ -355,7 +346,6 @@ class Page:
     """An async context manager that serves the page while it is open.
 
     Args:
-        options: how to listen.
         target: HOST:PORT of the service; all addresses stand for this machine.
 
     Attributes:
@@ -462,7 +452,6 @@ async def serve_page(
     Signals reach the main thread only; elsewhere use `stop`.
 
     Args:
-        options: address, security and limits.
         target: HOST:PORT of the service.
         ready: called with the page's URL once it is served.
         stop: stops the page when set, as a signal does.

@@ -112,9 +112,7 @@ class Endpoint:
     """The handlers, what they remember and what they count.
 
     Args:
-        options: how it behaves.
         reply: messages and form → the reply's text.
-        embedder: of /v1/embeddings.
         structured: messages and a foreign schema → the reply's text; None replies with the smallest value that fits.
     """
 

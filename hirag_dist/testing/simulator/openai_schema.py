@@ -271,7 +271,6 @@ class Answers:
 
     Args:
         reply: messages and form → the reply's text.
-        embedder: of embedding requests.
         structured: messages and a foreign schema → the reply's text; None replies with the smallest value that fits.
     """
 

@@ -36,7 +36,6 @@ class SimulatorOptions:
         truncate_rate: share of chat replies that are cut, with finish_reason "length".
         hang_rate: share of calls that are not answered until the caller goes.
         seed: Seed of all random draws and of the vectors.
-        dim: size of the vectors.
 
     Raises:
         ConfigError: a value is out of its range.

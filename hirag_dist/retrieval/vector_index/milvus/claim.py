@@ -43,7 +43,6 @@ class Claim:
 
         Args:
             client: a `MilvusClient`.
-            alias: the name of the work.
             now, pause: clock and sleep, in seconds.
             beat_s: see the attribute.
         """

@@ -208,7 +208,6 @@ def list_keys(client: Any, name: str, *, lite: bool = False) -> NDArray[np.int64
 
     Args:
         client: a `MilvusClient`.
-        name: of the collection.
         lite: whether it is in a Lite file, which has no limit of a reply and reads all rows for each.
     """
     n_rows = count_rows(client, name)

@@ -38,18 +38,13 @@ _DELETED_ROWS = 10_000  # of one request
 
 
 class MilvusCollections:
-    """The collections at one Milvus, to be listed and dropped. A context manager.
-
-    Attributes:
-        where: for messages.
-    """
+    """The collections at one Milvus, to be listed and dropped. A context manager."""
 
     def __init__(self, client: Any, where: str, *, lite: bool = False) -> None:
         """Take over a client.
 
         Args:
             client: a `MilvusClient`.
-            where: for messages.
             lite: whether it is of a Lite file.
         """
         self.where = where

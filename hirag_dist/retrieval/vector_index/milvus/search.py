@@ -92,8 +92,6 @@ class MilvusVectors:
 
         Args:
             client: a `MilvusClient`.
-            snapshot: the one to search.
-            config: of the search.
             collection: complete and loaded.
             rows: keys of the snapshot's rows.
             lite: whether the client is of a Lite file.
