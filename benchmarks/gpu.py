@@ -1,7 +1,7 @@
 """Speed and quality of the kernels on a GPU, beside the CPU of the same machine and RAPIDS: one JSON line a figure.
 
 The parity suite of the kernels runs first (tests/contracts/test_kernels.py, marked gpu). Then for each number of rows:
-principal components of 384 columns, k-means of 64, the clusters of a layer, UMAP, and communities in a graph of
+principal components of 384 columns, k-means of 64, the clusters of a layer, UMAP, communities and hops in a graph of
 five times as many edges. Everything is warmed up once on few rows; `layer, again` is the second time on as many.
 Seconds include the copies to the card and back, those of cuVS do not. `f1` compares pairs of rows that share a best
 cluster with the clusters of the CPU, and `is_repeated` says whether a second run gave the same bits. Clusters on the
@@ -45,7 +45,7 @@ from hirag_dist.errors import BackendUnavailable
 from hirag_dist.protocols import Kernels
 from hirag_dist.types import CsrGraph, FloatMatrix, IntVector
 
-COLUMNS, EDGES_A_NODE, ROWS_A_MEAN, UMAP_DIMS = 384, 5, 500, 10
+COLUMNS, SOURCES, EDGES_A_NODE, ROWS_A_MEAN, UMAP_DIMS = 384, 64, 5, 500, 10
 CLUSTERING = ClusteringConfig()
 SETTINGS = ClusterSettings(CLUSTERING.target_size, CLUSTERING.max_size, CLUSTERING.threshold, 0)  # as a build clusters
 PARTS = ("pca", "kmeans", "layer", "umap", "graph")
@@ -128,11 +128,13 @@ def measure(kernels: dict[str, Kernels], n_rows: int, parts: set[str]) -> None:
         measure_cuvs("warm" if "warm" in kernels else "cuvs", rows, vectors, n_means)
     if "graph" in parts:
         graph = heavy_tailed(n_rows)
+        sources = np.random.default_rng(0).integers(n_rows, size=SOURCES)
         keys = visiting_keys(pa.chunked_array([pa.array(np.arange(n_rows))]), 0)
 
         def quality(levels: list[IntVector]) -> dict[str, Any]:
             return {"modularity": round(modularity(graph, levels[0]), 4), "communities": int(levels[0].max()) + 1}
 
+        each("hops from 64 nodes", lambda kernel: kernel.bfs(graph, sources))
         each("leiden", lambda kernel: kernel.leiden(graph, n_rows, 1.0, keys), quality)
 
 

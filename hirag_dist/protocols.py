@@ -262,6 +262,13 @@ class Kernels(Protocol):
         """
         ...
 
+    def bfs(self, graph: CsrGraph, sources: IntVector) -> NDArray[np.int32]:
+        """Return (len(sources), n_nodes) the fewest hops from each source to each node, −1 where there is no path.
+
+        Raises IndexError for a source that is no node. The result is the caller's to keep small: `sources` in blocks.
+        """
+        ...
+
 
 class ResidentShards(Protocol):
     """Shards of data that stay where they were loaded, for algorithms that go round (`Executor.hold`)."""

@@ -211,13 +211,13 @@ def _as_c(value: Any) -> Any:
 
 
 class StandInCupy(ModuleType):
-    """The module. `devices` is how many GPUs it shows, None for no driver."""
+    """The module. `devices` is how many GPUs it shows, None for no driver; `free` the bytes that a card has left."""
 
-    def __init__(self, devices: int | None = 1) -> None:
+    def __init__(self, devices: int | None = 1, free: int = 1 << 30) -> None:
         super().__init__("cupy")
         self.__version__ = "14.2.0"
         self.__spec__ = ModuleSpec("cupy", None)
-        self._devices = devices
+        self._devices, self.free = devices, free
         for name in FUNCTIONS:
             setattr(self, name, _function(name))
         for name in TYPES:
@@ -228,6 +228,7 @@ class StandInCupy(ModuleType):
                 CUDARuntimeError=CUDARuntimeError,
                 getDeviceCount=self._count,
                 getDeviceProperties=lambda number: {"name": b"Stand-in", "totalGlobalMem": 8 << 30},
+                memGetInfo=lambda: (self.free, 8 << 30),
             ),
             memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
         )
@@ -252,7 +253,7 @@ class StandInCupy(ModuleType):
     @staticmethod
     def get_default_memory_pool() -> Any:
         """An empty pool."""
-        return SimpleNamespace(free_all_blocks=lambda: None)
+        return SimpleNamespace(free_bytes=lambda: 0, free_all_blocks=lambda: None)
 
 
 class Graph:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
+from numpy.typing import NDArray
 
 from hirag_dist.application.drift import measure_drift, update_state
 from hirag_dist.cli._bill import (
@@ -22,10 +25,12 @@ from hirag_dist.cli._bill import (
 from hirag_dist.cli._build import layer_table
 from hirag_dist.cli._options import IndexOption, JsonOption, SnapshotOption
 from hirag_dist.cli._output import conclude_reading, emit, out, replacing, table
+from hirag_dist.compute.kernels import make_kernels, resolve_kernels
 from hirag_dist.core.drift import DriftReport, UpdateStaleness
+from hirag_dist.core.graph.bfs import hop_distances
 from hirag_dist.core.graph.hierarchy_metrics import PathLengthSample
 from hirag_dist.core.text.normalize import count_noun
-from hirag_dist.errors import ConfigError, StoreError
+from hirag_dist.errors import ConfigError, HiragError, StoreError
 from hirag_dist.html import Formatted, Table
 from hirag_dist.indexing.update_summary import known_bill, usage_table
 from hirag_dist.inspection.model import Inspection
@@ -35,8 +40,10 @@ from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.storage.snapshot.token_ratio import tokens_per_corpus_token
 from hirag_dist.storage.store import Store
+from hirag_dist.types import CsrGraph, IntVector
 from hirag_dist.types.index_info import Interval
 
+logger = logging.getLogger(__name__)
 CHECK_FAILED = 6  # exit code
 _ONE = {"aliases": "alias", "communities": "community", "entities": "entity"}  # of a table's rows
 
@@ -75,12 +82,20 @@ def inspect(
 
 
 def inspect_snapshot(snapshot: Snapshot, drift: bool = False) -> Inspection:
-    """Return a snapshot in numbers."""
+    """Return a snapshot in numbers. Hops are counted on a GPU where one can be used: the numbers are the same."""
     tables = {name: snapshot.table(name) for name in (*TABLES, "aliases", "claims")}
     tables["usage"] = usage_table(known_bill(snapshot)[0])
-    found = inspect_tables(tables, snapshot.manifest.model_dump(mode="json"))
+    found = inspect_tables(tables, snapshot.manifest.model_dump(mode="json"), _hops)
     measured = measure_drift(snapshot) if drift else None
     return replace(found, update=update_state(snapshot) if measured is None else measured.update, drift=measured)
+
+
+def _hops(graph: CsrGraph, sources: IntVector) -> NDArray[np.int32]:
+    try:
+        return make_kernels(resolve_kernels("auto")).bfs(graph, sources)
+    except HiragError as error:  # a card that others have filled
+        logger.warning("hops are counted on the CPU: %s", error)
+        return hop_distances(graph, sources)
 
 
 def write_page(snapshot: Snapshot, file: str, drift: bool = False) -> Inspection:

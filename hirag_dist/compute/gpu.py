@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from hirag_dist.compute import cells
 from hirag_dist.compute.kernels import NEEDS_UMAP, CpuKernels
 from hirag_dist.core.clustering import gaussian_mixture, kmeans, pca
+from hirag_dist.core.graph.bfs import frontier_hops
 from hirag_dist.core.graph.communities import Partition, hierarchical_labels
 from hirag_dist.core.graph.csr import heads
 from hirag_dist.errors import BackendUnavailable, StageFailed
@@ -40,6 +41,8 @@ from hirag_dist.types import (
     WarmStart,
 )
 
+_BFS_SHARE = 0.25  # of the memory that is free, for a block of sources
+_BFS_PAIR_BYTES = 48  # a source and a node: its distance, and its place in the widest frontier
 _BLOCK_ELEMENTS = 1 << 25  # responsibilities of a block: 128 MiB, a few times over
 _MAX_BLOCK_ROWS = 1 << 15
 _UMAP_NEIGHBOURS = 15  # about a cluster of the default target size, which is what has to stay together
@@ -176,9 +179,24 @@ class _OnCupy:
         with _on_device():
             return gaussian_mixture.assign(cupy, rows, fitted, threshold, block_rows(fitted.n_components))
 
+    def bfs(self, graph: CsrGraph, sources: IntVector) -> NDArray[np.int32]:
+        """Return (n_sources, n_nodes) hops, as many sources at a time as the free memory takes.
+
+        cuGraph's breadth-first search takes one source a call: on an H200, 64 sources took it 0.32 s with 100,000 nodes
+        and 1.04 s with a million, and this 0.034 s and 0.26 s.
+        """
+        hops = np.empty((len(sources), graph.n_nodes), np.int32)
+        with _on_device():
+            room = _free_bytes() * _BFS_SHARE
+            step = max(int(room // (_BFS_PAIR_BYTES * max(graph.n_nodes, 1))), 1)
+            for first in range(0, len(sources), step):
+                part = slice(first, first + step)
+                hops[part] = cupy.asnumpy(frontier_hops(cupy, graph, sources[part]))
+        return hops
+
 
 class CupyKernels(_OnCupy):
-    """Mixtures and PCA on the GPU; communities by the kernels it is given: for CuPy without cuGraph."""
+    """Mixtures, PCA and paths on the GPU; communities by the kernels it is given: for CuPy without cuGraph."""
 
     name = "cupy"
 
@@ -272,6 +290,12 @@ def cugraph_partition(resolution: float, seed: int) -> Partition:
         return np.unique(labels, return_inverse=True)[1].astype(np.int64)
 
     return partition
+
+
+def _free_bytes() -> int:
+    """Return the free bytes of the device, with those that CuPy's memory pool has cached."""
+    free, _ = cupy.cuda.runtime.memGetInfo()
+    return int(free) + int(cupy.get_default_memory_pool().free_bytes())
 
 
 @contextmanager

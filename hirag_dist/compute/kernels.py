@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from hirag_dist.config.model import Config
 from hirag_dist.core.clustering import gaussian_mixture, kmeans, pca, ward
+from hirag_dist.core.graph.bfs import hop_distances
 from hirag_dist.core.graph.communities import nested_labels
 from hirag_dist.core.graph.leiden import leiden
 from hirag_dist.core.graph.warm_start import warm_partition
@@ -90,6 +91,10 @@ class CpuKernels:
         if warm is not None:
             return nested_labels(graph, warm_partition(graph, resolution, order_keys, warm), max_size)
         return nested_labels(graph, lambda part, groups, _: leiden(part, groups, resolution, order_keys), max_size)
+
+    def bfs(self, graph: CsrGraph, sources: IntVector) -> NDArray[np.int32]:
+        """Return (n_sources, n_nodes) hops, 64 sources in one walk."""
+        return hop_distances(graph, sources)
 
 
 logger = logging.getLogger(__name__)

@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hirag_dist.core.entities.resolution.scores import TIERS as RESOLUTION_TIERS
+from hirag_dist.core.graph.bfs import hop_distances
 from hirag_dist.core.graph.csr import rows_of
-from hirag_dist.core.graph.hierarchy_metrics import covered, path_lengths
+from hirag_dist.core.graph.hierarchy_metrics import Bfs, covered, path_lengths
 from hirag_dist.errors import SchemaMismatch
 from hirag_dist.inspection.model import (
     BillLine,
@@ -43,12 +44,13 @@ _PROBLEMS = ("rejected", "rate_limited", "failed")
 _SUMMED = ("calls", "ledger_hits", "input_tokens", "cached_tokens", "output_tokens", *_PROBLEMS)
 
 
-def inspect_tables(tables: Mapping[str, pa.Table], manifest: Mapping[str, Any]) -> Inspection:
+def inspect_tables(tables: Mapping[str, pa.Table], manifest: Mapping[str, Any], bfs: Bfs = hop_distances) -> Inspection:
     """Return the figures of an index.
 
     Args:
         tables: those named in `TABLES`, with the columns of `schemas`; `aliases` and `claims` too where there are any.
         manifest: `snapshot_id`, `created_at`, `complete` and `notes` are used, where they are there.
+        bfs: what counts hops, as of `protocols.Kernels`.
 
     Raises:
         SchemaMismatch: a table is missing.
@@ -71,7 +73,7 @@ def inspect_tables(tables: Mapping[str, pa.Table], manifest: Mapping[str, Any]) 
         hubs=_hubs(entities, graph),
         base_graph=_graph_summary(_base_graph(entities, sources, targets)),
         graph=_graph_summary(graph),
-        paths=path_lengths(entities, relations),
+        paths=path_lengths(entities, relations, bfs),
         levels=_levels(tables),
         reports=_cover(tables, manifest),
         resolved=_resolved(tables["aliases"]) if "aliases" in tables else (),

@@ -16,6 +16,7 @@ from hirag_dist.cli.doctor import DoctorFinding, examine
 from hirag_dist.composition.build import make_services, resolve
 from hirag_dist.compute.kernels import CpuKernels, make_kernels, resolve_kernels
 from hirag_dist.config.model import Config, ExecutionConfig
+from hirag_dist.core.graph.bfs import hop_distances
 from hirag_dist.errors import BackendUnavailable, ConfigError, StageFailed
 from hirag_dist.execution.stage import Services
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
@@ -50,6 +51,15 @@ def test_without_cugraph_communities_come_from_elsewhere_or_not_at_all() -> None
         cpu = CpuKernels()
         ours, cpus = (kernels.leiden(ring(60), 10, 1.0, order_keys(60, 3)) for kernels in (gpu.CupyKernels(cpu), cpu))
         assert [labels.tolist() for labels in ours] == [labels.tolist() for labels in cpus]
+
+
+@pytest.mark.parametrize("free", [0, 48 * 30 * 4 * 7, 1 << 30])
+def test_sources_are_walked_from_as_far_as_memory_allows(free: int) -> None:
+    """None fit, seven do, all do: the hops are the same."""
+    sources = np.arange(0, 30, 2)
+    with standin_gpu(StandInCupy(free=free)) as gpu:
+        found = gpu.CupyKernels(CpuKernels()).bfs(ring(30), sources)
+    assert np.array_equal(found, hop_distances(ring(30), sources))
 
 
 def test_what_is_small_never_reaches_the_card() -> None:

@@ -192,6 +192,17 @@ def test_communities_are_as_good_as_the_cpus(kernels: Kernels) -> None:
     assert ours >= cpus - MODULARITY_MARGIN
 
 
+@pytest.mark.parametrize("name", GRAPHS)
+def test_bfs_counts_the_fewest_hops(kernels: Kernels, name: str) -> None:
+    graph = GRAPHS[name]
+    sources = np.random.default_rng(0).integers(len(graph), size=70)  # more than share a walk, some of them twice
+    found = kernels.bfs(csr(graph), sources)
+    assert (found.shape, found.dtype) == ((70, len(graph)), np.int32)
+    for row, source in zip(found, sources.tolist(), strict=True):
+        reached = nx.single_source_shortest_path_length(graph, source)
+        assert row.tolist() == [reached.get(node, -1) for node in range(len(graph))]
+
+
 @beside_the_cpus
 def test_assignments_of_one_mixture_are_the_cpus(kernels: Kernels) -> None:
     rows = standardised(blobs(5, 1_200, 4, seed=9)[0])[0]

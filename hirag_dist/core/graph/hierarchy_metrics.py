@@ -7,6 +7,7 @@ do are near each other by extraction alone.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,6 +49,8 @@ def modularity(graph: CsrGraph, labels: IntVector, resolution: float = 1.0) -> f
     return inside / whole - resolution * float(np.sum(degrees * degrees))
 
 
+Bfs = Callable[[CsrGraph, IntVector], NDArray[np.int32]]
+
 _PAIRS = 16_000_000  # looked at, about: below it all of them are
 _FEWEST_SOURCES = 128  # of a sample, however large the graph
 _BLOCK_PAIRS = 64_000_000  # distances held at a time of each graph, at most
@@ -86,7 +89,7 @@ class PathLengthSample:
     hops: tuple[int, ...]
 
 
-def path_lengths(entities: pa.Table, relations: pa.Table) -> PathLengthSample:
+def path_lengths(entities: pa.Table, relations: pa.Table, bfs: Bfs = hop_distances) -> PathLengthSample:
     """Return how far apart entities of layer 0 are that share no chunk.
 
     Time goes with the pairs looked at: every pair of up to 4,000 entities, 128 entities with all others at a million.
@@ -95,6 +98,7 @@ def path_lengths(entities: pa.Table, relations: pa.Table) -> PathLengthSample:
     Args:
         entities: with the columns `entity_id`, `layer` and `chunk_ids` of ENTITIES.
         relations: with those of RELATIONS that `core.graph.csr.build_graph` reads.
+        bfs: as of `protocols.Kernels`.
     """
     base = np.flatnonzero(entities["layer"].to_numpy() == 0)
     ids = entities["entity_id"]
@@ -116,8 +120,8 @@ def path_lengths(entities: pa.Table, relations: pa.Table) -> PathLengthSample:
         else:
             wanted[rows, np.arange(len(rows))] = False
         n_pairs += int(wanted.sum())
-        near = hop_distances(flat, rows).T[wanted]  # a node's hops stand together
-        far = hop_distances(whole, base[rows]).T[base][wanted]
+        near = bfs(flat, rows).T[wanted]  # a node's hops stand together, as the CPU's kernels write them
+        far = bfs(whole, base[rows]).T[base][wanted]
         joined = near != UNREACHED
         for at, lengths in enumerate((near[joined], far[joined], far[far != UNREACHED])):
             counts[at] = _added(counts[at], np.bincount(lengths))

@@ -1,4 +1,4 @@
-"""Hops, against scipy."""
+"""Both ways to count hops, against scipy, wherever their work is cut."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import shortest_path
 
-from hirag_dist.core.graph.bfs import hop_distances
+from hirag_dist.core.graph.bfs import frontier_hops, hop_distances
 from hirag_dist.types import CsrGraph, IntVector
 
 
@@ -34,6 +34,14 @@ def test_hops_are_scipys_on_either_side_of_a_word(n_sources: int) -> None:
     expected = shortest_path(matrix, unweighted=True, indices=sources)
     expected[np.isinf(expected)] = -1
     assert np.array_equal(hop_distances(graph, sources), expected)
+    assert np.array_equal(frontier_hops(np, graph, sources), expected)
+
+
+@pytest.mark.parametrize("most_entries", [1, 7, 1000])
+def test_a_frontier_may_be_expanded_in_parts(most_entries: int) -> None:
+    graph, _ = heavy_tailed(120, 200, seed=3)
+    sources = np.arange(0, 120, 5)
+    assert np.array_equal(frontier_hops(np, graph, sources, most_entries), hop_distances(graph, sources))
 
 
 def test_a_long_path_is_walked_to_its_end() -> None:
@@ -42,3 +50,4 @@ def test_a_long_path_is_walked_to_its_end() -> None:
         [0, 1500, 2999],
         [2999, 1499, 0],
     ]
+    assert frontier_hops(np, graph, np.array([10]))[0, [0, 10, 2_999]].tolist() == [10, 0, 2989]
