@@ -69,9 +69,6 @@ class CallCounts:
 
     Attributes:
         calls: answered with 200.
-        input_tokens: Prompt tokens of the answered calls.
-        rate_limited: got a 429.
-        errors: got another 4xx or a 5xx.
         abandoned: were done, and the caller had hung up; they are in no other count.
         repeats: Answered calls whose request had been answered before: paid twice.
         faults: how many were given, by kind.
