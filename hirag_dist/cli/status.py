@@ -35,11 +35,12 @@ from hirag_dist.composition.build_records import (
     published,
 )
 from hirag_dist.core.prompts.reply_validation import beginning, by_reason
-from hirag_dist.core.retrieval.places import is_record_file, record_name
+from hirag_dist.core.retrieval.places import is_record_file, record_name, unit_name
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError, SnapshotError
 from hirag_dist.execution.stage_results import load_drops
 from hirag_dist.indexing.content_remarks import content_counts, remark_lines
+from hirag_dist.indexing.stages.read import METADATA
 from hirag_dist.indexing.update_summary import known_bill
 from hirag_dist.llm.usage import dollars, total_cost, usage_rows
 from hirag_dist.schemas import REJECTS
@@ -411,9 +412,9 @@ def letter_line(letter: Mapping[str, Any]) -> str:
     """
     place = letter.get("place")
     where = letter["unit_id"]
-    file, _, record = where.rpartition("#")
-    if letter["stage"] in READING and is_record_file(file) and record.isdecimal():
-        where = record_name(file, int(record))
+    if letter["stage"] in READING:
+        is_first = letter["stage"] == METADATA and is_record_file(where)  # metadata are those of a record
+        where = unit_name(f"{where}#0" if is_first else where)
     if place is not None:
         name = place["uri"] or place["document_id"]
         titled = f" ({place['title']})" if place["title"] and place["title"] not in name else ""

@@ -37,7 +37,6 @@ from hirag_dist.composition.models import (
 from hirag_dist.config.model import Config, RetrievalConfig, RoleTarget
 from hirag_dist.core.prompts.reply_parsing import parse_text
 from hirag_dist.core.prompts.templates import INSTRUCTIONS, Prompts
-from hirag_dist.core.retrieval.places import record_name
 from hirag_dist.core.text.normalize import one_line
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import ConfigError, InvalidQuery, RequestRejected, StoreError
@@ -306,9 +305,9 @@ class Session:
         self.letters.append(EvaluationLetter(step, own_id, reason))
 
     def refuse_records(self, step: str, unreadable: Iterable[Unreadable]) -> None:
-        """Count records of files that cannot be read."""
+        """Count records of files, and whole files, that cannot be read."""
         for each in unreadable:
-            self.refuse(step, record_name(each.uri, each.record), each.reason)
+            self.refuse(step, each.name, each.reason)
 
     async def map(
         self, step: str, units: Iterable[WorkUnit[T]], work: Work[T], *, at_once: int | None = None

@@ -292,7 +292,7 @@ def read_planned(inputs: Sequence[str], config: Config) -> PlannedInput:
     for source in sources:
         for read in read_source(source, options):
             if not isinstance(read, Document):
-                shown = record_name(source.display, read.record) if read.record else source.display
+                shown = source.display if read.is_file else record_name(source.display, read.record)
                 unreadable.append((shown, read.reason))
                 if not is_access_refusal(read.reason):
                     units.append(unit_of(source.name, read.record))

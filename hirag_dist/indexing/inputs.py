@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from hirag_dist.config.sections import MetadataConfig, ReadingConfig
 from hirag_dist.core.metadata.fields import FieldSource
+from hirag_dist.core.retrieval.places import unit_name
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import InputError
 from hirag_dist.indexing.stages.read import SOURCES
@@ -93,12 +94,14 @@ def check_read(sources: pa.Table, read: Container[str], rejects: pa.Table, text_
         if not any(shown in read for shown, kind in named if kind in _RECORD_FORMATS):
             for unit, reason in zip(units, reasons, strict=True):
                 if is_missing_text(reason, text_field):
-                    raise InputError(f"no record of INPUT has its text in {text_field!r}: {unit} has {reason}")
+                    raise InputError(
+                        f"no record of INPUT has its text in {text_field!r}: {unit_name(unit)} has {reason}"
+                    )
     if not read:
         raise InputError(
             f"INPUT holds no text that can be indexed: {count_noun(sources.num_rows, 'file')}, none of which "
             "could be read; "
-            f"the first, {units[0]}: {reasons[0]}"
+            f"the first, {unit_name(units[0])}: {reasons[0]}"
         )
 
 

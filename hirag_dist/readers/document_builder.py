@@ -55,9 +55,9 @@ class DocumentBuilder:
     options: ReadOptions
     path: str = ""
 
-    def unreadable(self, record: int, reason: str) -> Unreadable:
-        """Return the record's absence, with its reason on one line."""
-        return Unreadable(self.uri, record, _one_line(reason))
+    def unreadable(self, record: int | None, reason: str) -> Unreadable:
+        """Return the absence of a record, None for that of the whole file, with its reason on one line."""
+        return Unreadable(self.uri, record or 0, _one_line(reason), is_file=record is None)
 
     def document(
         self,

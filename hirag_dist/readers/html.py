@@ -60,7 +60,7 @@ def read_html(data: bytes, maker: DocumentBuilder) -> Document | Unreadable:
     """
     page = parse_page(data, _MEMORY_FACTOR * maker.options.max_file_bytes, maker.options.encoding)
     if isinstance(page, str):
-        return maker.unreadable(0, page)
+        return maker.unreadable(None, page)
     return maker.document(
         page.text, title=page.title, default_title=page.heading, places=page.places, properties=page.properties
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hirag_dist.core.metadata.fields import FieldSource
+from hirag_dist.core.retrieval.places import record_name
 
 FREE_BYTES = 1 << 26
 """Content that may be read from a file however small it is."""
@@ -161,8 +162,21 @@ class Unreadable:
         uri: the file, without credentials and query.
         record: index of the record; of the first one lost where the rest of a file is.
         reason: one line in plain words.
+        is_file: Whether nothing of the whole file could be read; `record` is 0 then.
     """
 
     uri: str
     record: int
     reason: str
+    is_file: bool = False
+
+    @property
+    def name(self) -> str:
+        """The file, with the number of the record, from 1, unless it is the whole file."""
+        return self.uri if self.is_file else record_name(self.uri, self.record)
+
+
+class FileReason(str):
+    """The reason why a whole file cannot be read, where a reader yields reasons of records too."""
+
+    __slots__ = ()

@@ -76,7 +76,7 @@ def read_mail(
     try:
         reply = _ask("eml", data, maker.options)
     except FileRefused as error:  # this mail fails; the others go on
-        yield maker.unreadable(0, str(error))
+        yield maker.unreadable(None, str(error))
         return
     yield _document(reply, maker)
     record = 1
@@ -91,7 +91,7 @@ def read_mail(
         if form == "eml":
             if depth >= _MAX_MAILS:
                 found: Iterable[Document | Unreadable] = [
-                    maker.unreadable(0, f"the mail is attached more than {_MAX_MAILS - 1} mails deep")
+                    maker.unreadable(None, f"the mail is attached more than {_MAX_MAILS - 1} mails deep")
                 ]
             else:
                 found = read_mail(content, own, read_attachment, depth + 1)
@@ -105,7 +105,7 @@ def read_mail(
 def _attached(found: Document | Unreadable, name: str, record: int) -> Document | Unreadable:
     """Return a document of an attachment, or the reason why there is none, as part of its mail."""
     if isinstance(found, Unreadable):
-        return replace(found, record=record, reason=f"attachment {name}: {found.reason}")
+        return replace(found, record=record, is_file=False, reason=f"attachment {name}: {found.reason}")
     places = found.places or (TextPlace(0, len(found.text), "part"),)
     named = tuple(place if place.section else replace(place, section=name) for place in places)
     return replace(found, record=record, places=named)

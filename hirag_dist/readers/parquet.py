@@ -45,10 +45,10 @@ def read_parquet(source: SourceFile, maker: DocumentBuilder) -> Iterator[Documen
         labels = find_field(table.names, options.label_field, LABEL_FIELDS)
         own_id = find_field(table.names, options.id_field, ID_FIELDS)
         if text is None:
-            yield maker.unreadable(0, missing_text(table.names, options.text_field))
+            yield maker.unreadable(None, missing_text(table.names, options.text_field))
             return
         if labels is None and options.label_field is not None:
-            yield maker.unreadable(0, f"no column {options.label_field!r} with the labels")
+            yield maker.unreadable(None, f"no column {options.label_field!r} with the labels")
             return
         keys = [key for field in options.metadata for key in field.keys]
         described = [
@@ -60,7 +60,7 @@ def read_parquet(source: SourceFile, maker: DocumentBuilder) -> Iterator[Documen
             yield maker.from_fields(row, record)
             record += 1
         if record == 0:
-            yield maker.unreadable(0, "the table has no rows")
+            yield maker.unreadable(None, "the table has no rows")
 
 
 @contextmanager

@@ -52,10 +52,10 @@ def read_pdf(data: bytes, maker: DocumentBuilder) -> list[Document | Unreadable]
         properties, places = read["properties"], _places(lines, read)
         found.append(maker.document(text, title=properties.get("Title"), places=places, properties=properties))
     elif len(bad) < len(pages):
-        found.append(maker.unreadable(0, "the PDF has no text layer; run OCR first"))
+        found.append(maker.unreadable(None, "the PDF has no text layer; run OCR first"))
     if bad or not pages:
         numbers = ", ".join(str(index + 1) for index in bad[:20]) + (", …" if len(bad) > 20 else "")
-        found.append(maker.unreadable(0, f"pages of the PDF cannot be read: {numbers or 'it has none'}"))
+        found.append(maker.unreadable(None, f"pages of the PDF cannot be read: {numbers or 'it has none'}"))
     return found
 
 

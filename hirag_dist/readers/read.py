@@ -62,7 +62,7 @@ def read_markdown(text: str, maker: DocumentBuilder) -> Document | Unreadable:
     text, fields = _split_front_matter(_PICTURE.sub("", clean_text(text)))
     options = maker.options
     if not fields and _names_labels(text):
-        return maker.unreadable(0, "its front matter names labels and is not valid YAML between two lines of ---")
+        return maker.unreadable(None, "its front matter names labels and is not valid YAML between two lines of ---")
     title_field = find_field(fields, options.title_field, TITLE_FIELDS)
     label_field = find_field(fields, options.label_field, LABEL_FIELDS)
     title = None if title_field is None else fields[title_field]
@@ -150,11 +150,11 @@ def read_source(source: SourceFile, options: ReadOptions) -> Found:
     stem, extension, _ = split_name(source.uri)
     maker = DocumentBuilder(public_uri(source.uri), stem, options, source.name)
     if source.refusal:
-        yield maker.unreadable(0, source.refusal)
+        yield maker.unreadable(None, source.refusal)
         return
     if source.format == "unsupported":
         hint = f": {_INSTEAD[extension]}" if extension in _INSTEAD else ""
-        yield maker.unreadable(0, f"unsupported file type {extension}{hint}")
+        yield maker.unreadable(None, f"unsupported file type {extension}{hint}")
         return
     record = 0
     try:
@@ -164,13 +164,13 @@ def read_source(source: SourceFile, options: ReadOptions) -> Found:
     except _OwnPage:
         return
     except (NotText, FileRefused) as error:
-        yield maker.unreadable(record, str(error))
+        yield maker.unreadable(record or None, str(error))
     except Exception as error:  # whatever a reader or its library raises is a fault of this file alone
         raise_if_full(error)
-        yield maker.unreadable(record, explain(error))
+        yield maker.unreadable(record or None, explain(error))
     else:
         if record == 0:
-            yield maker.unreadable(0, "the file holds no records")
+            yield maker.unreadable(None, "the file holds no records")
 
 
 class _OwnPage(Exception):
@@ -205,13 +205,13 @@ def _read(source: SourceFile, maker: DocumentBuilder) -> Found:
         head = stream.peek(_MAGIC_BYTES)[:_MAGIC_BYTES]
         is_pdf = head.startswith(_PDF_MAGIC) or (source.format == "pdf" and _PDF_MAGIC in head)
         if source.format == "pdf" and not is_pdf:
-            yield maker.unreadable(0, "the file is no PDF" if head else "the file is empty")
+            yield maker.unreadable(None, "the file is no PDF" if head else "the file is empty")
             return
         if source.format == "html" and _OWN_PAGE in head:
             raise _OwnPage
         form = "pdf" if is_pdf else source.format
         if reason := missing_package(form):
-            yield maker.unreadable(0, reason)
+            yield maker.unreadable(None, reason)
         elif form in _BY_LINE:
             yield from _BY_LINE[form](text_lines(stream, options.max_document_bytes, options.encoding), maker)
         else:
@@ -257,7 +257,7 @@ def _read_attachment(form: str, data: bytes, maker: DocumentBuilder) -> Found:
     options = maker.options
     try:
         if reason := missing_package(form):
-            yield maker.unreadable(0, reason)
+            yield maker.unreadable(None, reason)
         elif form in _BY_LINE:
             stream = cast(io.BufferedReader, io.BufferedReader(io.BytesIO(data)))
             yield from _bounded(
@@ -268,7 +268,7 @@ def _read_attachment(form: str, data: bytes, maker: DocumentBuilder) -> Found:
         else:
             yield from _bounded(iter(_WHOLE[form](data, maker)), options, len(data))
     except (NotText, FileRefused) as error:
-        yield maker.unreadable(0, str(error))
+        yield maker.unreadable(None, str(error))
     except Exception as error:  # as of a file
         raise_if_full(error)
-        yield maker.unreadable(0, explain(error))
+        yield maker.unreadable(None, explain(error))

@@ -21,7 +21,7 @@ from hirag_dist.readers.document_builder import (
 )
 from hirag_dist.readers.encoding import NotText, clean_text, decode_text, text_lines
 from hirag_dist.readers.limited_process import raise_if_full
-from hirag_dist.readers.model import Document, FileRefused, ReadOptions, SourceFile, Unreadable
+from hirag_dist.readers.model import Document, FileReason, FileRefused, ReadOptions, SourceFile, Unreadable
 from hirag_dist.readers.open import explain, open_source, read_all
 from hirag_dist.readers.parquet import open_parquet
 
@@ -53,16 +53,17 @@ def read_rows(source: SourceFile, options: ReadOptions | None = None) -> Iterato
     try:
         for found in _read(source, options or ReadOptions()):
             row = found if isinstance(found, str) else Row(record, found)
-            yield Unreadable(source.display, record, row) if isinstance(row, str) else row
+            is_file = isinstance(row, FileReason)
+            yield Unreadable(source.display, record, row, is_file) if isinstance(row, str) else row
             record += 1
     except (NotText, FileRefused) as error:
-        yield Unreadable(source.display, record, str(error))
+        yield Unreadable(source.display, record, str(error), is_file=not record)
     except Exception as error:  # as in `read_source`
         raise_if_full(error)
-        yield Unreadable(source.display, record, explain(error))
+        yield Unreadable(source.display, record, explain(error), is_file=not record)
     else:
         if record == 0:
-            yield Unreadable(source.display, 0, "the file holds no records")
+            yield Unreadable(source.display, 0, "the file holds no records", is_file=True)
 
 
 def _read(source: SourceFile, options: ReadOptions) -> Iterator[Mapping[str, object] | str]:
@@ -79,7 +80,7 @@ def _read(source: SourceFile, options: ReadOptions) -> Iterator[Mapping[str, obj
         elif source.format in ("csv", "tsv"):
             yield from _delimited(stream, max_bytes, "\t" if source.format == "tsv" else None)
         else:
-            yield f"{source.format} has no records; give .jsonl, .json, .csv, .tsv or .parquet"
+            yield FileReason(f"{source.format} has no records; give .jsonl, .json, .csv, .tsv or .parquet")
 
 
 def _json(text: str, max_bytes: int) -> Iterator[Mapping[str, object] | str]:
@@ -90,7 +91,7 @@ def _json(text: str, max_bytes: int) -> Iterator[Mapping[str, object] | str]:
         if "Extra data" in str(error) and "\n" in text.strip():
             yield from map(_object, json_values(iter_lines(text), max_bytes))
         else:
-            yield f"not valid JSON: {error}"
+            yield FileReason(f"not valid JSON: {error}")
         return
     if isinstance(value, dict):
         lists = [items for items in value.values() if isinstance(items, list) and _holds_objects(items)]
@@ -101,7 +102,7 @@ def _json(text: str, max_bytes: int) -> Iterator[Mapping[str, object] | str]:
         else:
             value = [value]
     if not isinstance(value, list):
-        yield f"the file holds {kind_of(value)}, not a list or an object"
+        yield FileReason(f"the file holds {kind_of(value)}, not a list or an object")
         return
     yield from map(_object, value)
 
@@ -150,6 +151,9 @@ def read_delimited(
         "the file is empty",
     )
     for record, fields in enumerate(rows):
+        if isinstance(fields, FileReason):
+            yield maker.unreadable(None, fields)
+            return
         yield maker.unreadable(record, fields) if isinstance(fields, str) else maker.from_fields(fields, record)
 
 
@@ -168,16 +172,16 @@ def read_table(
         lines: without their ends.
         max_row_bytes: limit of a row, which may go on over several lines.
         delimiter_of: header → one character.
-        check_header: returns the reason why a header cannot be used; it is the only item then.
-        if_empty: the only item of a file without lines; no item if empty.
+        check_header: returns the reason why a header cannot be used; it is the only item then, as `FileReason`.
+        if_empty: the only item of a file without lines, as `FileReason`; no item if empty.
     """
     csv.field_size_limit(max(csv.field_size_limit(), max_row_bytes))
     first = next((line for line in lines if line and not line.isspace()), None)
     if first is None:
-        yield from [if_empty] if if_empty else []
+        yield from [FileReason(if_empty)] if if_empty else []
         return
     if max(map(first.count, DELIMITERS)) >= MAX_COLUMNS:
-        yield f"the header has more than {MAX_COLUMNS} columns"
+        yield FileReason(f"the header has more than {MAX_COLUMNS} columns")
         return
     named = _SEPARATOR_LINE.fullmatch(first.strip())
     if named:
@@ -187,7 +191,7 @@ def read_table(
     header = [] if isinstance(names, str) else [name.strip() for name in names]
     reason = names if isinstance(names, str) else check_header(header)
     if reason is not None:
-        yield reason
+        yield FileReason(reason)
         return
     for row in rows:
         if isinstance(row, str):
@@ -329,7 +333,7 @@ def read_json(text: str, maker: DocumentBuilder) -> Iterator[Document | Unreadab
     """
     text = clean_text(text)
     if not text or text.isspace():
-        yield maker.unreadable(0, "the text is empty")
+        yield maker.unreadable(None, "the text is empty")
         return
     try:
         value = parse_json(text, maker.options.max_file_bytes)
@@ -337,7 +341,7 @@ def read_json(text: str, maker: DocumentBuilder) -> Iterator[Document | Unreadab
         if "Extra data" in str(error) and "\n" in text.strip():
             yield from read_json_lines(iter_lines(text), maker)
         else:
-            yield maker.unreadable(0, f"not valid JSON: {error}")
+            yield maker.unreadable(None, f"not valid JSON: {error}")
         return
     if isinstance(value, dict):
         yield from _from_object(value, maker)
@@ -346,7 +350,7 @@ def read_json(text: str, maker: DocumentBuilder) -> Iterator[Document | Unreadab
     elif isinstance(value, str):
         yield maker.document(value)
     else:
-        yield maker.unreadable(0, f"the file holds {kind_of(value)}, not a list or an object")
+        yield maker.unreadable(None, f"the file holds {kind_of(value)}, not a list or an object")
 
 
 def _from_object(value: dict[str, object], maker: DocumentBuilder) -> Iterator[Document | Unreadable]:
@@ -359,7 +363,7 @@ def _from_object(value: dict[str, object], maker: DocumentBuilder) -> Iterator[D
     elif len(lists) == 1 or named:
         yield from _from_list(cast(list[object], value[(named or lists)[0]]), maker)
     elif len(lists) > 1:
-        yield maker.unreadable(0, f"several lists ({', '.join(lists[:10])}): which holds the documents is not clear")
+        yield maker.unreadable(None, f"several lists ({', '.join(lists[:10])}): which holds the documents is not clear")
     elif find_field(value, options.title_field, TITLE_FIELDS + LABEL_FIELDS) is None and _is_map(value):
         for record, (key, item) in enumerate(value.items()):
             yield _from_value(item, record, maker, key)
@@ -369,7 +373,7 @@ def _from_object(value: dict[str, object], maker: DocumentBuilder) -> Iterator[D
 
 def _from_list(values: list[object], maker: DocumentBuilder) -> Iterator[Document | Unreadable]:
     if not values:
-        yield maker.unreadable(0, "the list is empty")
+        yield maker.unreadable(None, "the list is empty")
     for record, value in enumerate(values):
         yield _from_value(value, record, maker)
 

@@ -127,6 +127,27 @@ def test_a_record_that_cannot_be_read_has_one_number_and_a_corrected_file_helps(
     assert "  read: rows.csv, record 2, 1 try" in capfd.readouterr().out
 
 
+def test_the_first_record_of_a_file_has_its_number_and_a_whole_file_has_none(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "rows.jsonl").write_text('{broken\n{"text": "James Watt met Matthew Boulton in Soho."}\n')
+    (tmp_path / "list.json").write_text("{broken")
+    config = tmp_path / "hirag.yaml"
+    config.write_text("execution: {executor: inline}")
+    index = str(tmp_path / "index")
+    given = [*(str(tmp_path / name) for name in ("rows.jsonl", "list.json")), "--config", str(config)]
+    assert run(["plan", *given]) == 0
+    said = " ".join(capfd.readouterr().out.split())
+    assert "rows.jsonl, record 1: line 1 is not valid JSON" in said
+    assert "list.json: not valid JSON" in said
+    assert run(["index", *given, "--index", index]) == 3
+    capfd.readouterr()
+    assert run(["status", "--letters", "--index", index]) == 0
+    said = capfd.readouterr().out
+    assert "  read: rows.jsonl, record 1, 1 try" in said
+    assert "  read: list.json, 1 try" in said
+
+
 def test_a_snapshot_is_chosen_for_documents_or_a_bill(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["status", "--index", str(tmp_path), "--snapshot", "other"]) == 2
     assert "give --documents or --cost with it" in capsys.readouterr().err

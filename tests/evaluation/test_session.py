@@ -17,6 +17,7 @@ from hirag_dist.errors import BudgetReached, ConfigError, InvalidQuery, ModelUna
 from hirag_dist.evaluation.session import Session
 from hirag_dist.evaluation.work_units import Outcomes
 from hirag_dist.execution.events import StageFailedEvent, StageFinished, StageStarted, TaskFinished
+from hirag_dist.readers import Unreadable
 from hirag_dist.testing.simulator import Simulator, SimulatorOptions
 from hirag_dist.testing.simulator.app import Endpoint
 from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected
@@ -64,6 +65,13 @@ async def test_a_second_run_does_nothing_again(tmp_path: Path) -> None:
             assert await values(outcomes) == [(1, 1), (2, 4)]
             assert (opened.n_new, opened.n_reused) == (len(expected), 2 - len(expected))
         assert work.done == expected
+
+
+async def test_records_that_cannot_be_read_have_their_number_and_whole_files_none(tmp_path: Path) -> None:
+    async with session(tmp_path) as opened:
+        unreadable = [Unreadable("q.jsonl", 0, "not valid JSON", is_file=is_file) for is_file in (True, False)]
+        opened.refuse_records("questions", unreadable)
+        assert [letter.id for letter in opened.letters] == ["q.jsonl", "q.jsonl, record 1"]
 
 
 async def test_equal_units_are_done_once_and_come_twice(tmp_path: Path) -> None:

@@ -253,7 +253,7 @@ class TestReading:
 
     def test_a_text_field_that_no_record_has(self, bench: Bench) -> None:
         inputs = self.records(bench, a_jsonl='{"id": 1, "body": "sun"}\n{"id": 2, "body": "moon"}\n', b_md="sea water")
-        with pytest.raises(InputError, match=r"'nope': a\.jsonl has no field 'nope'; there is: id, body"):
+        with pytest.raises(InputError, match=r"'nope': a\.jsonl, record 1 has no field 'nope'; there is: id, body"):
             bench.run_on(inputs, reading={"text_field": "nope"})
 
     def test_nothing_but_dead_letters(self, bench: Bench) -> None:

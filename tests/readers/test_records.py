@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hirag_dist.readers import Row, Unreadable, find_inputs, read_rows
+from hirag_dist.readers import ReadOptions, Row, Unreadable, find_inputs, read_rows, read_source
 
 ROWS = [{"id": "a", "n": 1, "gold": ["x", "y"]}, {"id": "b", "n": None, "gold": []}]
 
@@ -53,6 +53,38 @@ def test_cells_are_text_and_empty_ones_nothing(tmp_path: Path, name: str, delimi
         {"id": "2", "question": None},
         {"id": "3", "question": None},
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "records"),
+    [
+        ("a.jsonl", b'{broken\n{"text": "x"}\n', [1]),
+        ("a.jsonl", b"", [None]),
+        ("a.jsonl.gz", b"no gzip", [None]),
+        ("a.json", b"{broken", [None]),
+        ("a.json", b"3", [None]),
+        ("a.json", b'[1, {"text": "x"}, 2]', [1, 3]),
+    ],
+)
+def test_what_is_unreadable_is_named_by_its_record_or_as_the_whole_file(
+    tmp_path: Path, name: str, content: bytes, records: list[int | None]
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    (source,) = find_inputs([str(tmp_path / name)])
+    for read in (read_rows(source), read_source(source, ReadOptions())):
+        unread = [found.name for found in read if isinstance(found, Unreadable)]
+        path = unread[0].partition(",")[0]
+        assert path.endswith(name)
+        assert unread == [path if number is None else f"{path}, record {number}" for number in records]
+
+
+def test_a_header_that_cannot_be_used_is_of_the_whole_file(tmp_path: Path) -> None:
+    for name, text, whole in (("a.csv", "id,n\n1,2\n", True), ("b.csv", "id,text\n1,\n", False)):
+        (tmp_path / name).write_text(text)
+        (source,) = find_inputs([str(tmp_path / name)])
+        (found,) = read_source(source, ReadOptions())
+        assert isinstance(found, Unreadable)
+        assert (found.is_file, found.name.endswith(", record 1")) == (whole, not whole)
 
 
 def test_a_broken_record_costs_itself(tmp_path: Path) -> None:

@@ -69,6 +69,16 @@ def record_name(uri: str, record: int) -> str:
     return f"{uri} #{record}" if record else uri
 
 
+def unit_name(unit: str) -> str:
+    """Return the name for people of a record or a file that could not be read, from the unit of its dead letter.
+
+    >>> unit_name("rows.csv#1"), unit_name("rows.csv"), unit_name("mail.eml#1")
+    ('rows.csv, record 2', 'rows.csv', 'mail.eml#1')
+    """
+    file, _, record = unit.rpartition("#")
+    return record_name(file, int(record)) if is_record_file(file) and record.isdecimal() else unit
+
+
 def character_place(uri: str, start: int, end: int, text: str) -> Place:
     """Return the place of a quotation of which only the characters are known.
 

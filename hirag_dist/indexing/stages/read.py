@@ -12,10 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hirag_dist.core.retrieval.places import is_record_file
 from hirag_dist.core.text.ids import document_id
 from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.stage import ByKey, ByRows, Services, Split, Tables
-from hirag_dist.readers import Document, ReadOptions, SourceFile, read_source
+from hirag_dist.readers import Document, ReadOptions, SourceFile, Unreadable, read_source
 from hirag_dist.schemas import DOCUMENT_METADATA, DOCUMENTS, PLACES, REJECTS
 from hirag_dist.storage.spill import SpillFile, spill_file
 
@@ -57,7 +58,7 @@ class ReadDocuments:
     """Files → documents with their metadata and, for whatever could not be read, a reject with its reason."""
 
     name: ClassVar[str] = "read"
-    version: ClassVar[int] = 6
+    version: ClassVar[int] = 7
     split: ClassVar[Split] = ByRows(32)
 
     class Inputs(TableSet):
@@ -83,7 +84,7 @@ class ReadDocuments:
                 for found in read_source(source_of(row), self.options):
                     where = unit_of(row["shown"], found.record)
                     if not isinstance(found, Document):
-                        rejects.add(_reject(self.name, where, found.reason))
+                        rejects.add(_reject(self.name, _letter_unit(row["shown"], found), found.reason))
                         continue
                     document = _document_row(found, row["shown"], where)
                     documents.add(document, len(found.text))
@@ -101,6 +102,12 @@ class ReadDocuments:
 def unit_of(shown: str, record: int) -> str:
     """Return the name of a record in dead letters; that of its file where it is the first or only one."""
     return f"{shown}#{record}" if record else shown
+
+
+def _letter_unit(shown: str, unread: Unreadable) -> str:
+    """Return the unit of a dead letter: as `unit_of`, but the first of a file of records has the number 0."""
+    is_first = not unread.record and not unread.is_file and is_record_file(shown)
+    return f"{shown}#0" if is_first else unit_of(shown, unread.record)
 
 
 def metadata_text(values: Mapping[str, Any]) -> str:

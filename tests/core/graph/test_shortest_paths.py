@@ -103,6 +103,19 @@ def test_any_small_graph_agrees_with_brute_force(data: st.DataObject) -> None:
             assert finder.path(source, target) == brute_force(n_nodes, edges, source, target)
 
 
+def test_the_neighbours_of_a_hub_are_found_by_the_other_end() -> None:
+    """Too many to look through: the lowest is taken of the few nodes two hops from the target, 2, 5, 3, 4 in turn.
+
+    The hub 0 has no edge to 2, and a weak one to 3.
+    """
+    edges: Edges = [(9, 7, 2), (9, 8, 2), (7, 2, 2), (7, 5, 2), (8, 3, 2), (8, 4, 2), (0, 3, 1), (0, 4, 2), (0, 5, 2)]
+    edges += [(0, leaf, 2) for leaf in range(10, 410)]
+    finder = PathFinder(csr(410, edges))
+    assert finder.path(0, 9) == brute_force(410, edges, 0, 9) == [0, 4, 8, 9]
+    assert finder.path(9, 0) == brute_force(410, edges, 9, 0)
+    assert_clean(finder)
+
+
 def test_unconnected_isolated_and_equal_ends() -> None:
     finder = PathFinder(csr(5, [(0, 1, 1), (2, 3, 1)]))
     assert finder.path(0, 3) == []
