@@ -99,7 +99,6 @@ class _Service:
     """`hirag-dist serve` in a process of its own, for as long as the block lasts.
 
     Args:
-        command: program and arguments.
         log: file that gets its output.
     """
 

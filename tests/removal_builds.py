@@ -15,7 +15,7 @@ from hirag_dist.config.model import Config
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.store import Store
 from hirag_dist.testing.simulator import SimulatorOptions
-from hirag_dist.testing.simulator.app import SimulatorThread
+from tests.simulator_thread import SimulatorThread
 
 KEPT = {
     "engine.txt": "Charles Babbage designed the Analytical Engine in London. The Analytical Engine had a mill and a "

@@ -251,7 +251,6 @@ def execute_build(
 
     Args:
         action: the command, for the record; `retry` gives refused units new attempts.
-        arguments: input of the build, for the record and for a later retry.
         check: may refuse the build before the previous record is archived.
         base_id: the snapshot that an update starts from; None builds from nothing; empty: the current one.
     """
@@ -351,12 +350,7 @@ def _existing(index_uri: str) -> Store:
 def index_result(
     store: Store, result: BuildResult, sent: UsageMeter, seconds: float, repaired: tuple[str, ...] = ()
 ) -> IndexResult:
-    """Return the outcome of a build whose snapshot is published.
-
-    Args:
-        sent: usage of this run.
-        repaired: as `IndexResult.repaired`.
-    """
+    """Return the outcome of a build whose snapshot is published."""
     snapshot = open_snapshot(store, result.manifest.snapshot_id)
     usage = usage_rows(snapshot.table("usage"))
     letters = snapshot.table("rejects", ["stage", "reason"])

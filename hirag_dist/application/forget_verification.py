@@ -272,7 +272,6 @@ class VerificationResult:
     Attributes:
         documents: ids of the documents, all versions.
         unknown: ids that no snapshot knows; they were searched for as strings.
-        findings: what still derives from them.
         problems: places that could not be read, so that nothing is proved there.
     """
 

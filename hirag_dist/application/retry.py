@@ -147,7 +147,6 @@ class LetterSelection:
     Attributes:
         stage: of this stage only; None for all.
         units: these only; empty for all.
-        why: for the record.
     """
 
     stage: str | None = None

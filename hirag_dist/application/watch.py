@@ -24,8 +24,6 @@ class Watch:
     """Follows an input in rounds. The state is in the index: a new process begins with an update of all of the input.
 
     Attributes:
-        listing: returns the files of the input.
-        update: makes the index equal to the input.
         notify: called with the result of each update, and with each failure that is not the one before.
         monotonic: seconds that no change of the system's clock reaches.
     """

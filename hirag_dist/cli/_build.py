@@ -17,8 +17,8 @@ from hirag_dist.llm.usage import dollars
 _SHOWN_REASONS = 5  # of dead letters
 
 
-def conclude(result: IndexResult, json: bool, headline: str = "") -> None:
-    """Print a build's summary, or a headline in its place; exit with 3 if the index lacks something.
+def conclude(result: IndexResult, json: bool) -> None:
+    """Print a build's summary; exit with 3 if the index lacks something.
 
     That is, if it has open dead letters, or half of its documents have no entity.
     """
@@ -26,12 +26,12 @@ def conclude(result: IndexResult, json: bool, headline: str = "") -> None:
     if json:
         emit(report)
     else:
-        show(report, headline)
+        show(report)
     if result.exit_code:
         raise typer.Exit(result.exit_code)
 
 
-def show(report: dict[str, Any], headline: str = "") -> None:
+def show(report: dict[str, Any]) -> None:
     """Print a build's summary for a person."""
     counts = report["counts"]
     if report["rebuilt_because"]:
@@ -42,9 +42,7 @@ def show(report: dict[str, Any], headline: str = "") -> None:
         out.print(f"{report['fallback']}.", markup=False)
     if report["repaired"]:
         out.print(f"[yellow]{count_noun(len(report['repaired']), 'damaged work file')} made again.[/yellow]")
-    if headline:
-        out.print(headline, markup=False)
-    elif report["up_to_date"]:
+    if report["up_to_date"]:
         out.print(f"Nothing changed: the documents are those of snapshot {report['snapshot']}.")
     elif report["update"] is not None and report["update"]["returned"]:
         out.print(

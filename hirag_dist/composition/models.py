@@ -70,7 +70,6 @@ def check_prices(config: Config, roles: Iterable[str], max_usd: float | None) ->
     """Refuse a limit in dollars where the price of an endpoint is not known: it would limit nothing.
 
     Args:
-        roles: whose endpoints may be called.
         max_usd: the limit; None for none.
 
     Raises:

@@ -222,7 +222,6 @@ class LayerDrift:
     """Clusters of one layer compared with those of the shadow.
 
     Attributes:
-        orphans: entities in no cluster.
         compactness, shadow_compactness: mean cosine of entities to the centroid of their best cluster.
     """
 
@@ -271,7 +270,6 @@ class UpdateStaleness:
     Attributes:
         number: Number of updates since the index was built from nothing.
         base: snapshot that was updated; None for a build from nothing.
-        documents: number of documents added, changed and removed.
         debt: kind of text → units and tokens that were due and not written in this update.
         summaries, reports: staleness by the tables of the snapshot.
         other_changes: what differed where no document was added, changed or removed.

@@ -219,11 +219,9 @@ NOTE = (
 )
 
 
-def mean_table(
-    title: str, results: Mapping[str, Any], form: str = ".3f", measures: Sequence[str] | None = None
-) -> Table:
+def mean_table(title: str, results: Mapping[str, Any], form: str = ".3f") -> Table:
     """Return the means of each system with their intervals."""
-    names = list(measures or results["measures"])
+    names = results["measures"]
     rows: list[list[Cell]] = [
         [system, *(found[name] for name in names)] for system, found in results["systems"].items()
     ]

@@ -23,7 +23,6 @@ class Findings:
 
     Attributes:
         results: JSON, for `report.json`; documented by the kind. Intervals become {value, low, high}.
-        sections: Sections of the page, in order.
         headline: tables that the command prints, in addition to those of every kind.
         questions: counts of the question file (`Questions.counts`), empty where there was none.
     """
@@ -56,11 +55,7 @@ class SystemUnderTest:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One question put to one system.
-
-    Attributes:
-        place: Place of the question among the questions.
-    """
+    """One question put to one system."""
 
     place: int
     question: Question
@@ -93,7 +88,6 @@ class WorkUnit(Generic[T]):
         id: for people, in reports and letters; best unique within its step.
         decides: JSON; everything that decides the outcome: the question, the snapshot, the settings, the models and
             prompts (`Session.asks`). Units of one step that are equal in it are one.
-        item: what the work is given.
     """
 
     id: str

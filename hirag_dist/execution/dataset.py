@@ -29,7 +29,6 @@ class DatasetPart:
     """A Parquet file in the store; of a table whose rows lie in two files, that of the rows that changed stands for it.
 
     Attributes:
-        digest: of its content.
         sha256: of its bytes as they were written; "" where that was not recorded.
     """
 
@@ -80,11 +79,7 @@ class TableSet:
 
 
 class DatasetStore:
-    """Datasets as tables in memory, and tables as datasets.
-
-    Attributes:
-        folders: Folders of the tables that were put.
-    """
+    """Datasets as tables in memory, and tables as datasets."""
 
     def __init__(self, store: Store) -> None:
         self.folders: set[str] = set()
@@ -173,7 +168,6 @@ def is_damaged(store: Store, path: str, sha256: str) -> bool:
     """Return whether a file is gone or is not what was written; False where that cannot be found out.
 
     Args:
-        store, path: the file.
         sha256: as it was recorded; "": the file is damaged if it is no Parquet file.
     """
     try:

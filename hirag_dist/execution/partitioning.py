@@ -53,8 +53,6 @@ class Shuffle:
 
     Attributes:
         folder: of the files and markers; it may be removed once the stage is done.
-        rows: of each task.
-        tasks: makes them.
     """
 
     folder: str

@@ -108,7 +108,6 @@ class OutputFile(NamedTuple):
     """An output of a task, as its marker records it.
 
     Attributes:
-        digest: of the content.
         sha256: of the file's bytes; "" in markers of earlier versions.
         size: bytes; -1 in markers of earlier versions.
     """

@@ -129,11 +129,7 @@ class BuildTracing:
 
 
 def stage_span_id(trace_id: int, folder: str) -> int:
-    """Return the id of a stage's span, which every process of a build derives by itself.
-
-    Args:
-        folder: Folder of the stage in the index.
-    """
+    """Return the id of a stage's span, which every process of a build derives by itself."""
     return int.from_bytes(hashlib.sha256(f"{trace_id:032x} {folder}".encode()).digest()[:8], "big")
 
 

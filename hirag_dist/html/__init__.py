@@ -39,7 +39,6 @@ class Table:
     """A table. Columns without a text are right-aligned; None is a dash.
 
     Attributes:
-        note: a sentence below the title.
         form: format specification of floats and intervals.
         foot: the last row, such as a total.
     """
@@ -82,7 +81,6 @@ class Lines:
         series: name → (x, y) of each point, in order.
         form: format specification of the values.
         from_zero: the vertical axis begins at zero, or below it.
-        height: Height of the area between the axes.
         marks: x values on the horizontal axis; the points' by default.
     """
 

@@ -136,11 +136,9 @@ class WrittenBaseLayer:
     """Layer 0 after a change.
 
     Attributes:
-        entities: Entities with their vectors.
         relations: those within the layer that came and went.
         mentions, relation_mentions: MENTIONS and RELATION_MENTIONS of now: sorted tables, or, where all are new, as
             the extraction gave them; None of an imported graph.
-        costs: EXTRACTION_COSTS, as in `GraphMentions`.
         rejects, aliases, claims, cut_ids, imported: as of `BaseLayer`.
     """
 
@@ -172,7 +170,6 @@ def _new_base_layer(context: BuildContext, base: UpdateBase, layer: BaseLayer) -
 
     Args:
         base: nothing.
-        layer: Layer as its stages gave it.
     """
     found = layer.mentions
     return WrittenBaseLayer(

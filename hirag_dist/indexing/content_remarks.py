@@ -28,7 +28,6 @@ def content_notes(
         chunks: CHUNKS.
         entities: ENTITIES.
         cut: ids of entities and relations with more descriptions than are merged.
-        vectors: of entities and chunks.
     """
     bare = documents.filter(_without_entities(documents["document_id"], chunks, entities))
     n_names = int(pc.sum(pc.list_value_length(documents["source_ids"])).as_py() or 0)

@@ -119,7 +119,6 @@ class DueEstimate:
     """Texts of one kind that an update makes due, about.
 
     Attributes:
-        total: Texts of the index after the update, about.
         due: Texts whose material changes by `update.staleness` or more, or that derive from removed text.
         written: Due texts that the budget pays.
         tokens: Tokens of the texts that are written.
@@ -668,7 +667,6 @@ class _Texts(NamedTuple):
     """All summaries or reports of an index, about.
 
     Attributes:
-        n_texts, calls: Texts, and the calls that write them.
         input_tokens, output_tokens: Tokens of their material, without instructions, and of the replies.
         layers: Entities that summaries make, by layer.
     """

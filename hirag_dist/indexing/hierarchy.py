@@ -65,7 +65,6 @@ class Hierarchy:
         clusters: CLUSTERS of all layers.
         relations: RELATIONS of all kinds, sorted by id.
         relation_changes: those that came and went.
-        records: one for each layer.
         mentions: SUMMARY_MENTIONS of each summary layer; of all clusters only where documents carry labels.
         rejects: dead letters above layer 0.
         state: SUMMARIES of all layers.

@@ -42,9 +42,7 @@ class BaseLayer:
 
     Attributes:
         entities, relations, vectors: described and embedded.
-        rejects: dead letters of its stages.
         aliases: names that were resolved to another name's entity.
-        claims: claims of the texts about entities.
         mentions: None if the graph was imported.
         imported: communities to keep; None to detect them over all layers.
         cut_ids: entities and relations with more descriptions than are merged.

@@ -69,7 +69,6 @@ class BuildResult:
     Attributes:
         changed: whether `current` names another snapshot than before.
         stages_run: stages that were executed; 0 if the index was up to date.
-        rejects: dead letters in the snapshot.
         dropped: dead letters whose loss was accepted.
         kept_current_id: the snapshot that stays current: `current` was set back to it from that of this build.
         update: what was done, if the build was an update of the index.

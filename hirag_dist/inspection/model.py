@@ -80,7 +80,6 @@ class GraphSummary:
         edges: pairs of entities with at least one relation.
         components: connected components, isolated entities among them.
         largest_share: share of the entities that the largest component holds.
-        isolated: entities without a neighbour.
         degrees: logarithmic bins; the first is degree 0.
         clustering: Eq. 18 and the mean local coefficient.
     """

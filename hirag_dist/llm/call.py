@@ -128,7 +128,6 @@ class CallContext:
     """The settings that all calls of one task share.
 
     Attributes:
-        meter: counts what the calls cost.
         is_retry: whether a refused unit gets as many new attempts as a new one, in addition to those in the ledger.
         stored: ledger key → record of each reply that the calls have stored.
         stage: folder of the stage that makes the calls; empty outside a stage.
@@ -146,7 +145,6 @@ class CallReply(Generic[R]):
 
     Attributes:
         endpoint: the configured name of the endpoint that replied.
-        tokens, usd: what the call used.
         rate_limits: the limits that the endpoint's headers named.
     """
 
@@ -202,7 +200,6 @@ class Call(Generic[P, R]):
     """One request with everything that the layers need to know of it.
 
     Attributes:
-        payload: the content that the endpoint is sent.
         targets: endpoints that give the same reply.
         tokens: the estimated use, for rate limits.
         max_input_tokens: the largest prompt, for spending limits.

@@ -41,11 +41,7 @@ class RecordingLedger(ReadOnlyLedger):
 
 
 class UnavailableModel:
-    """A chat model without an endpoint: it refuses every request, so that only stored replies count.
-
-    Args:
-        name: of the model whose stored replies are looked up.
-    """
+    """A chat model without an endpoint: it refuses every request, so that only stored replies count."""
 
     rate_limits: RateLimits | None = None
 

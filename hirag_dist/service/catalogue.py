@@ -34,13 +34,7 @@ _MAX_RETRY_S = 60.0  # between two attempts to open an index that fails
 
 @dataclass(frozen=True, slots=True)
 class IndexDefinition:
-    """An index of a catalogue.
-
-    Attributes:
-        name: as requests give it.
-        uri: of its folder.
-        title: for people.
-    """
+    """An index of a catalogue."""
 
     name: str
     uri: str

@@ -90,7 +90,6 @@ class SnapshotSwapper:
         open_engine: opens the current snapshot.
         current_id: returns its id, None if nothing is published; runs in a thread, so it may read a file.
         poll_s: seconds between two checks of `current_id`.
-        runner: runs the engines; its owner closes it after the swapper.
     """
 
     def __init__(

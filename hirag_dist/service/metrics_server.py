@@ -89,11 +89,7 @@ def _page_class(registry: CollectorRegistry, ready: Callable[[], bool]) -> type[
 
 
 class WatchMetrics:
-    """Metrics of one process that follows an input.
-
-    Attributes:
-        registry: Registry that `serve_metrics` shows.
-    """
+    """Metrics of one process that follows an input."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()

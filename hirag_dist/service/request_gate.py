@@ -226,8 +226,6 @@ class _Use:
         tokens: tokens in the bucket of the rate limit, None before the first request.
         refilled_at: time at which the bucket had them.
         day: days since 1970.
-        requests: number of requests of that day.
-        in_progress: number of requests in progress.
     """
 
     tokens: float | None = None
@@ -315,11 +313,7 @@ _MAX_DELAYED = 1000  # rejections at a time that are delayed
 
 @dataclass(slots=True)
 class AdmittedRequest:
-    """A request that passed the gate.
-
-    Attributes:
-        record: filled while the request is served.
-    """
+    """A request that passed the gate."""
 
     message: Any
     caller: Caller

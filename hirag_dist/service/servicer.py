@@ -56,8 +56,6 @@ class _Lookup:
     """An RPC that looks up a single item.
 
     Attributes:
-        response: Class of the reply.
-        keys: Fields of the request with an id or a name.
         find: Calls the engine; takes it, the request, the keys, and `scope` and `deadline_s` as keyword arguments.
         count: Returns the number of entities, communities, relations and chunks that were found.
     """

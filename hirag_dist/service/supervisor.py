@@ -101,10 +101,7 @@ class WorkerJob:
     """The command of a worker and its input.
 
     Attributes:
-        command: program and arguments.
         work: bytes for its standard input.
-        environ: its whole environment.
-        name: name in the log.
         required: whether the supervisor gives up when this worker and all other required ones keep failing.
     """
 

@@ -111,8 +111,6 @@ class RateLimits:
 
     requests: float | None
     tokens: float | None
-    remaining_requests: float | None = None
-    remaining_tokens: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

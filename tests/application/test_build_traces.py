@@ -16,7 +16,7 @@ from hirag_dist.application.build import run_build
 from hirag_dist.config.model import Config
 from hirag_dist.errors import StageFailed
 from hirag_dist.testing.simulator import SimulatorOptions
-from hirag_dist.testing.simulator.app import SimulatorThread
+from tests.simulator_thread import SimulatorThread
 
 pytest.importorskip("opentelemetry.sdk")
 TEXT = "Ada Lovelace wrote notes on the engine of Charles Babbage. Charles Babbage lived in London."

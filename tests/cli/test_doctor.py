@@ -9,7 +9,7 @@ import pytest
 from hirag_dist.cli.doctor import examine
 from hirag_dist.config.model import Config, ExecutionConfig, VectorsConfig
 from hirag_dist.testing.simulator import SimulatorOptions
-from hirag_dist.testing.simulator.app import SimulatorThread
+from tests.simulator_thread import SimulatorThread
 
 
 def test_the_extra_milvus_is_a_fault_only_where_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,9 +19,9 @@ from hirag_dist.indexing.update_summary import known_bill
 from hirag_dist.storage.store import Store
 from hirag_dist.storage.store_errors import store_error
 from hirag_dist.testing.simulator import SimulatorOptions
-from hirag_dist.testing.simulator.app import SimulatorThread
 from tests.cli.update_commands import SETTINGS, CommandBench, command_bench, indexed_bench
 from tests.removal_builds import REMOVED
+from tests.simulator_thread import SimulatorThread
 
 PATIENT = REMOVED["patient.txt"]
 

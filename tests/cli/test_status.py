@@ -151,6 +151,8 @@ def test_the_first_record_of_a_file_has_its_number_and_a_whole_file_has_none(
 def test_a_snapshot_is_chosen_for_documents_or_a_bill(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["status", "--index", str(tmp_path), "--snapshot", "other"]) == 2
     assert "give --documents or --cost with it" in capsys.readouterr().err
+    assert run(["status", "--index", str(tmp_path), "--source", "*.txt"]) == 2
+    assert "--source selects documents: give --documents with it" in capsys.readouterr().err
 
 
 def test_the_bill_of_a_first_build_that_was_interrupted(

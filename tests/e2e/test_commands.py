@@ -15,10 +15,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from hirag_dist.llm.reply_store import ledger_size
 from hirag_dist.storage.store import Store
 from hirag_dist.testing.simulator import SimulatorOptions
-from hirag_dist.testing.simulator.app import SimulatorThread
+from tests.ledger_sizes import ledger_size
+from tests.simulator_thread import SimulatorThread
 
 QUESTION = "What did Newton write about whiteness and colours?"
 INLINE = ("--executor", "inline")

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 import yaml
 
-from hirag_dist.llm.reply_store import ledger_size
 from hirag_dist.storage.store import Store
 from hirag_dist.testing.simulator import SimulatorOptions
-from hirag_dist.testing.simulator.app import SimulatorThread
+from tests.ledger_sizes import ledger_size
+from tests.simulator_thread import SimulatorThread
 
 STAGES = ("read", "chunk", "extract", "merge_entities", "describe", "embed_entities", "cluster", "summarise", "reports")
 IN_FLIGHT = 4  # max_concurrent of each endpoint in conftest.paid_endpoint

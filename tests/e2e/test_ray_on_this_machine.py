@@ -21,7 +21,7 @@ import pytest
 import yaml
 
 from hirag_dist.testing.simulator import SimulatorOptions
-from hirag_dist.testing.simulator.app import SimulatorThread
+from tests.simulator_thread import SimulatorThread
 
 KEY = "sk-3f9d1c7ab24e"
 FAR_S = 240.0  # for what takes seconds on a machine without other work

@@ -18,8 +18,8 @@ import yaml
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
 from hirag_dist.storage.store import Store
 from hirag_dist.testing.simulator import SimulatorOptions
-from hirag_dist.testing.simulator.app import SimulatorThread
 from tests.e2e.test_kills import chat_calls
+from tests.simulator_thread import SimulatorThread
 
 TEXT = "Aloysius Pemberley measured the white light of a lamp with a prism at Trinity College in the year 1701. "
 

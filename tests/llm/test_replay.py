@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from hirag_dist.llm.replay import RecordingLedger
-from hirag_dist.llm.reply_store import Ledger, ledger_size
+from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.reply_store.block_format import key_bytes
 from hirag_dist.storage.store import Store
+from tests.ledger_sizes import ledger_size
 
 
 async def test_a_replay_reads_and_stores_nothing(tmp_path: Path) -> None:

@@ -62,7 +62,6 @@ def loose_clusters(
         vectors: (n, dim) float32, unit length or zero.
         labels: (n,) int64 best cluster of each row.
         shadow: (n,) int64 best cluster of each row in the clusters made from nothing.
-        n_clusters: Number of clusters in `labels`.
         max_loose: that are made again at most, None for no limit.
 
     Returns:

@@ -149,7 +149,6 @@ def _fit(rows: FloatMatrix, labels: IntVector, n_components: int) -> _Components
     Args:
         rows: (n, d) float32 standardised rows.
         labels: (n,) component of each row.
-        n_components: k.
     """
     n_rows, n_dims = rows.shape
     squares = (rows * rows).sum(dtype=np.float64)

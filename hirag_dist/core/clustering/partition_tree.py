@@ -116,7 +116,6 @@ def fit_cells(
         sums_of: sums of all rows by their nearest mean, as `kmeans.lloyd` takes it.
         sample: rows at `sample_numbers(n_rows, sample_size(n_rows, settings), settings.seed)`, finite.
         n_rows: Number of rows of the layer.
-        settings: sizes and `seed` are used.
     """
     if n_rows <= settings.max_cell_rows:
         return PartitionTree(None, 1)
@@ -163,7 +162,6 @@ def coarse_mixture(kernels: Kernels, rows: FloatMatrix, n_components: int, setti
     Args:
         rows: (n, d) float32, finite, n ≥ 1.
         n_components: at most as many are fitted as there are rows.
-        settings: `seed` is used.
     """
     scaled, shift, scale = standardised(rows)
     if scale < _MIN_SCALE:  # their squares leave the range of float32
@@ -203,7 +201,6 @@ def _grow(
     Args:
         sample: rows that reached this node.
         rows_each: rows of the layer that one of the sample stands for.
-        settings: of the cells.
         numbers: gives the next cell's.
     """
     labels = kernels.assign(sample, mixture, 1.0).components

@@ -64,7 +64,6 @@ def soft_clusters(rows: FloatMatrix, settings: ClusterSettings, kernels: Kernels
 
     Args:
         rows: (n, d) float32 reduced embeddings, n ≥ 1; may be memory-mapped.
-        settings: sizes, threshold and seed.
 
     Raises:
         ValueError: no rows.
@@ -116,8 +115,6 @@ def layer_height(
         heights: of the merges of each tree.
         weights: of each tree, as `RowTree.weights` gives them.
         n_rows: Number of rows of the layer.
-        n_dims: Number of dimensions of the rows.
-        settings: `target_size` is used.
     """
     inner = np.concatenate([each[:-1] for each in weights])
     n_roots = float(sum(each[-1] for each in weights))
@@ -159,7 +156,6 @@ def join_cells(
     Args:
         rows: (n, d) float32 of the layer.
         parts: for each cell in order, the layer's rows in it, ascending, and their memberships. Every row is in one.
-        settings: sizes and threshold.
     """
     columns: list[list[Any]] = [[], [], [], [], []]
     n_components = 0
@@ -207,7 +203,6 @@ def split_labels(rows: FloatMatrix, settings: ClusterSettings) -> IntVector:
 
     Args:
         rows: (n, d) float32 of the members, in the order of the layer; indistinguishable ones are split by rank.
-        settings: sizes are used.
     """
     n_rows = len(rows)
     labels = np.zeros(n_rows, np.int64)

@@ -50,7 +50,6 @@ def cut_height(
         n_roots: clusters where no merge is undone.
         n_rows: Number of rows of the layer.
         target_size: members that a cluster should have.
-        n_dims: Number of dimensions of the rows.
     """
     usual = n_rows / target_size
     order = np.argsort(-heights, kind="stable")
@@ -83,7 +82,6 @@ def height_of(heights: FloatVector, weights: FloatVector, n_roots: float, n_clus
         heights: (n_merges,) of all trees, in any order.
         weights: (n_merges,) as of `cut_height`.
         n_roots: likewise.
-        n_clusters: wanted.
     """
     order = np.argsort(-heights, kind="stable")
     n_undone = int(np.searchsorted(n_roots + np.cumsum(weights[order]), n_clusters + 0.5, side="right"))

@@ -64,7 +64,6 @@ class PathLengthSample:
     The second graph holds the first, so a pair that the first joins is joined in both, and no farther apart.
 
     Attributes:
-        pairs: looked at.
         sources: entities that the pairs begin at.
         exact: whether these are all entities, and the pairs all pairs; otherwise a seeded sample of entities, each
             with every other one.

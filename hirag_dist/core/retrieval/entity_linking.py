@@ -139,8 +139,6 @@ def named_first(
     The nearest follow in their order.
 
     Args:
-        named: by the question, in its order.
-        nearest: to the question.
         closeness: row → similarity to the question, of the named ones.
         limit: entities in all.
 
@@ -265,9 +263,6 @@ def spelled_words(text: str) -> list[str]:
 def name_keys(names: Iterable[str]) -> tuple[Key, IntVector]:
     """Return (keys, positions) of the names of 1 to `MAX_WORDS` words.
 
-    Args:
-        names: of entities.
-
     Returns:
         A key of each, and its position among the names.
     """
@@ -292,7 +287,6 @@ def found_names(
     """Return every phrase that is the name of an entity, by its start, end and row.
 
     Args:
-        names: of entities.
         read: the words of the question; those after the first 512 are ignored.
         admits: entity rows → which of them count, before the first 16 of a name are taken; None: all.
     """
@@ -351,7 +345,6 @@ def similar_names(
     hashes, so the time does not depend on the number of names.
 
     Args:
-        names: of entities.
         read: the words of the name; longer words and longer names than names of entities usually have are not changed.
         admits: entity rows → which of them count; None: all.
     """

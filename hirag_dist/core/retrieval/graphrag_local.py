@@ -55,7 +55,6 @@ def relation_order(rows: IntVector, ends: NDArray[Any], weights: NDArray[Any], e
         rows: (n,) of relations that have one end at least among the entities.
         ends: (n, 2) entity rows of each.
         weights: (n,) of each.
-        entities: the chosen ones.
     """
     among = np.isin(ends, np.asarray(entities, np.int64))
     inside = among.all(axis=1)
@@ -93,7 +92,6 @@ def text_order(
     Args:
         walk_graph: has the chunks of entities.
         provenance: of relations.
-        entities: by similarity to the question.
         rows: (n,) of their visible relations.
         ends: (n, 2) entity rows of each.
         visible_chunks: (n_chunks,) whether the caller may see a chunk; None: every one.

@@ -133,8 +133,6 @@ class JudgingOptions:
     """Parameters of judging.
 
     Attributes:
-        criteria: Names in `CRITERIA`.
-        replicates: Times that the judge is asked the same.
         against: Method that all others are compared with; None compares each with each.
     """
 

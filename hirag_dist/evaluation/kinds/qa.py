@@ -212,12 +212,7 @@ Sort = Literal["answerable", "unanswerable", "without gold"]
 
 @dataclass(frozen=True, slots=True)
 class ScoringRules:
-    """Rules of scoring answers.
-
-    Attributes:
-        definition: Name in `DEFINITIONS`.
-        refusals: Answers that say that there is none.
-    """
+    """Rules of scoring answers."""
 
     definition: str = "hotpotqa"
     refusals: tuple[str, ...] = REFUSALS

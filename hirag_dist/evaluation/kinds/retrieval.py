@@ -35,7 +35,6 @@ class Evidence:
         gold_ids: Ids as question files have them.
 
     Attributes:
-        n_chunks: Chunks of the snapshot.
         known: Gold ids that the snapshot has.
         examples: A few ids of records that the snapshot has.
 
@@ -208,7 +207,6 @@ def findings(board: Board, ks: Sequence[int], n_chunks: int, counts: Mapping[str
 
     Args:
         ks: Numbers of sources that count, rising.
-        n_chunks: Chunks of the index.
         n_asked: Questions with gold evidence.
     """
     times = {

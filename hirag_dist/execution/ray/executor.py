@@ -209,7 +209,6 @@ class RayExecutor:
         workers: int | None = None,
         address: str | None = None,
         in_flight: Callable[[int], int] = lambda n_workers: 4,
-        n_cpus: int | None = None,
         gpu: GpuWorkers | None = None,
     ) -> None:
         """Connect, and start the workers; those with a GPU when there is work for them.
@@ -219,7 +218,6 @@ class RayExecutor:
                 nodes that have a GPU where there is `gpu`.
             address: of a running cluster, `auto` for the one of this machine, None for a new one.
             in_flight: number of workers → tasks that each holds at a time where they wait for models; of others two.
-            n_cpus: of a new cluster; None for this machine's.
             gpu: workers that do what kernels of a GPU compute, and nothing else.
 
         Raises:
@@ -227,7 +225,7 @@ class RayExecutor:
         """
         self._owns_ray = not ray.is_initialized()
         if self._owns_ray:
-            start(address, max(n_cpus or os.cpu_count() or 1, workers or 1))
+            start(address, max(os.cpu_count() or 1, workers or 1))
         on_gpu = gpu is not None and gpu.count > 0
         if on_gpu and self._owns_ray and address is None:
             try:

@@ -132,11 +132,7 @@ class GpuWorkers:
 
 @dataclass(slots=True, eq=False)
 class PoolLease:
-    """A use of workers in progress.
-
-    Attributes:
-        n: workers that it has work for, at most.
-    """
+    """A use of workers in progress."""
 
     n: int
 

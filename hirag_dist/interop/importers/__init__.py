@@ -43,7 +43,6 @@ def read_working_folder(folder: str, count_tokens: Callable[[str], int], communi
     if not root.is_dir():
         raise InputError(f"{folder} is no folder that can be read")
     source = _read(root, communities)
-    counts = source.counts()
     places = place(source, count_tokens)
     merged = merge(source, places.chunk_ids)
     if not merged.entities.num_rows:
@@ -59,7 +58,6 @@ def read_working_folder(folder: str, count_tokens: Callable[[str], int], communi
         entities=merged.entities,
         relations=merged.relations,
         claims=claims,
-        source_counts=counts,
         left_out=tuple(source.left_out),
         n_merged=merged.n_merged,
         n_merged_relations=merged.n_merged_relations,

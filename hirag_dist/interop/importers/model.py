@@ -136,8 +136,6 @@ _QUOTES = "\"'“”"
 class ImportedGraph:
     """A graph that another tool extracted, held in memory whole.
 
-    `entities.num_rows` is `source_counts["entities"]` less `n_merged` and the entities left out, plus `n_added`.
-
     Attributes:
         kind: graphrag, graphrag-0.x, nano-graphrag, lightrag or hirag.
         documents: DOCUMENTS, sorted by id.
@@ -146,8 +144,6 @@ class ImportedGraph:
         relations: RELATIONS of kind `extracted`, sorted by id.
         claims: CLAIMS, sorted by id; empty where the folder holds none.
         communities, reports: COMMUNITIES and REPORTS, members of layer 0 alone; None where they were not asked for.
-        source_counts: documents, chunks, entities and relations that the folder holds, before anything is merged, and
-            claims, communities and reports where it holds some and they were read.
         left_out: (what, reason) of all that is not in the tables, or not as it was in the folder.
         n_merged: entities that became one with another since their names differ in case, quotes or edges only.
         n_merged_relations: relations that became one with another between the same two entities.
@@ -161,7 +157,6 @@ class ImportedGraph:
     entities: pa.Table
     relations: pa.Table
     claims: pa.Table
-    source_counts: Mapping[str, int]
     left_out: tuple[tuple[str, str], ...]
     n_merged: int
     n_merged_relations: int
@@ -271,30 +266,11 @@ class SourceGraph:
     communities: list[SourceCommunity] = field(default_factory=list)
     reports: list[SourceReport] = field(default_factory=list)
     left_out: list[tuple[str, str]] = field(default_factory=list)
-    skipped: dict[str, int] = field(default_factory=dict)  # rows that are in `left_out` and in no list
 
     @property
     def has_labels(self) -> bool:
         """True if a document carries labels, so that the document of each text matters."""
         return any(document.labels for document in self.documents)
-
-    def counts(self) -> dict[str, int]:
-        """Return how many records of each sort the folder holds."""
-        held = {
-            "documents": len(self.documents),
-            "chunks": len(self.chunks),
-            "entities": len(self.entities),
-            "relations": len(self.relations),
-        }
-        counts = {name: count + self.skipped.get(name, 0) for name, count in held.items()}
-        more = {"claims": len(self.claims), "communities": len(self.communities), "reports": len(self.reports)}
-        counts |= {name: count + self.skipped.get(name, 0) for name, count in more.items()}
-        return {name: count for name, count in counts.items() if count or name in held}
-
-    def skip(self, sort: str, count: int, what: str, reason: str) -> None:
-        """Account for records that a reader leaves out itself."""
-        self.skipped[sort] = self.skipped.get(sort, 0) + count
-        self.left_out.append((what, reason))
 
 
 def text_of(value: object) -> str:

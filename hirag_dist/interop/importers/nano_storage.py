@@ -80,7 +80,7 @@ def _add_community(key: str, row: Mapping[str, Any], source: SourceGraph) -> Non
     """Take a community and its report, which nano-graphrag stores as one."""
     level = whole_of(row.get("level"))
     if level is None:
-        source.skip("communities", 1, f"community {key}", "it has no level")
+        source.left_out.append((f"community {key}", "it has no level"))
         return
     source.communities.append(SourceCommunity(key, level, texts_of(row.get("nodes"))))
     held = row.get("report_json")

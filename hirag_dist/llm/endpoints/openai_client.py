@@ -296,11 +296,8 @@ class EndpointClient:
     @property
     def rate_limits(self) -> RateLimits | None:
         """The limits that the last answer named; None before the first, or if it named none."""
-        found = {
-            kind: _number(self._headers.get(f"x-ratelimit-{kind}"))
-            for kind in ("limit-requests", "limit-tokens", "remaining-requests", "remaining-tokens")
-        }
-        return RateLimits(*found.values()) if any(value is not None for value in found.values()) else None
+        requests, tokens = (_number(self._headers.get(f"x-ratelimit-limit-{kind}")) for kind in ("requests", "tokens"))
+        return None if requests is None and tokens is None else RateLimits(requests, tokens)
 
     async def close(self) -> None:
         """Close connections; a later call opens new ones."""

@@ -39,7 +39,6 @@ class HttpGuards:
     """Hooks of one endpoint's client.
 
     Attributes:
-        who: the endpoint, for messages.
         base_url: URL as configured; requests go to its scheme, host and port, or from http to https on the usual ports.
         max_reply_bytes: Maximum bytes of a reply that is no stream and no file, decompressed.
         key_header: carries the key in place of `Authorization: Bearer`; empty for that.

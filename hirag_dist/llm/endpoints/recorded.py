@@ -53,9 +53,6 @@ class RecordedModel:
         name: holds a digest of what was recorded, so that another recording is another model.
         recorded: replies given from the recording.
         fallbacks: replies given by the fallback.
-        passed_over: lines that held no reply that can be replayed.
-        repeated: replies for something that an earlier line had answered already.
-        bad_triples: OpenIE triples that are not three strings.
 
     Raises:
         ConfigError: a path cannot be read, a line is no JSON, or nothing can be replayed.
@@ -70,7 +67,7 @@ class RecordedModel:
         count_tokens: Callable[[str], int] | None = None,
         model: str | None = None,
     ) -> None:
-        self.recorded = self.fallbacks = self.passed_over = self.repeated = self.bad_triples = 0
+        self.recorded = self.fallbacks = self._passed_over = self._bad_triples = 0
         self._fallback = fallback
         self._count = count_tokens
         self._replies: dict[Key, _Recorded] = {}
@@ -80,8 +77,12 @@ class RecordedModel:
         if not self._replies and not self._by_request:
             of_model = f" of the model {model}" if model else ""
             raise ConfigError(f"recorded: {', '.join(shown)} holds no reply{of_model} that can be replayed")
-        if self.bad_triples:
-            logger.warning("%s: %d triples are not three strings, and are left out", ", ".join(shown), self.bad_triples)
+        for count, what in (
+            (self._passed_over, "lines hold no reply that can be replayed"),
+            (self._bad_triples, "triples are not three strings"),
+        ):
+            if count:
+                logger.warning("%s: %d %s, and are left out", ", ".join(shown), count, what)
         items = sorted((*key[:2], str(key[2]), reply.text) for key, reply in self._replies.items())
         items += sorted((key, reply.text) for key, reply in self._by_request.items())  # type: ignore[misc]
         digest = content_id(*(part for item in items for part in item))[:12]
@@ -165,18 +166,16 @@ class RecordedModel:
         entry = _entry(row)
         if entry is None:
             if not any(key in row and "text" in row for key in _TEXT_KEYS):
-                self.passed_over += 1
+                self._passed_over += 1
             return
-        self.bad_triples += entry.bad_triples
+        self._bad_triples += entry.bad_triples
         keys = [entry.unit] if entry.unit else units.get(entry.about, [])
         if model is not None and entry.reply.model != model:
             keys, entry.request = [], ""
         if entry.request:
             self._by_request.setdefault(entry.request, entry.reply)
         if not keys and not entry.request:
-            self.passed_over += 1
-        elif keys and (entry.role, keys[0], entry.round) in self._replies:
-            self.repeated += 1
+            self._passed_over += 1
         for unit in keys:
             self._replies.setdefault((entry.role, unit, entry.round), entry.reply)
 

@@ -111,7 +111,6 @@ class CallTotals:
 
     Attributes:
         answered: replies, those that were refused included.
-        tokens, usd: used.
         limited: 429s.
         in_flight: calls at this moment.
         pause_s: seconds for which an endpoint asked to send nothing, the longest of all endpoints.

@@ -294,7 +294,6 @@ class RateLimiter:
         """Begin without permits.
 
         Args:
-            client: the quota coordinator, local or remote.
             worker: unique name; a worker that was restarted has another one.
             spending: whether the run has a spending limit, so that the largest use of calls has to be known exactly.
             observer: called with each request that was sent, its endpoint, when it was sent (nanoseconds since 1970),

@@ -8,16 +8,14 @@ from hirag_dist.llm.reply_store.compaction import (
     purge,
     scan_records,
 )
-from hirag_dist.llm.reply_store.ledger import Ledger, LedgerSize, ledger_size
+from hirag_dist.llm.reply_store.ledger import Ledger
 
 __all__ = [
     "CompactionResult",
     "CompactionSizes",
     "Ledger",
-    "LedgerSize",
     "PurgeResult",
     "compact",
-    "ledger_size",
     "purge",
     "scan_records",
 ]

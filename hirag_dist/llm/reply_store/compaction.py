@@ -68,8 +68,6 @@ class CompactionResult:
 
     logs: int = 0
     merges: int = 0
-    bytes_read: int = 0
-    segments_written: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +163,6 @@ class _Batch:
     def end(self, name: str, size: int) -> None:
         self._read.append(name)
         self._done.logs += 1
-        self._done.bytes_read += size
         if len(self._read) >= _MAX_LOGS:
             self.write()
 
@@ -184,7 +181,6 @@ class _Batch:
             self._check()
             records = (self._records[key] for key in sorted(self._records))
             write_segment(self._store, segment_name(new_run(), 0), records, self._sizes.block_bytes)
-            self._done.segments_written += 1
         self._records, self._n_bytes = {}, 0
 
 
@@ -236,13 +232,11 @@ def _merge(
                 following = next(records, None)
             writer.finish()
         part += 1
-        done.segments_written += 1
     check()
     for each in runs:
         for name, _ in each.parts:
             store.delete(path_of(name))
     done.merges += 1
-    done.bytes_read += total
     logger.info("the ledger: merged %.1f MB into %d segments, %.1f s", total / 1e6, part, time.perf_counter() - started)
 
 

@@ -14,56 +14,19 @@ from hirag_dist.errors import StoreError
 from hirag_dist.llm.reply_store.block_format import (
     Record,
     key_bytes,
-    log_name,
     new_log,
     new_run,
     pack_block,
     pack_value,
     path_of,
-    run_of,
     segment_name,
     unpack_value,
 )
-from hirag_dist.llm.reply_store.reader import LedgerReader, scan_log
-from hirag_dist.llm.reply_store.segment import open_segment, write_segment
+from hirag_dist.llm.reply_store.reader import LedgerReader
+from hirag_dist.llm.reply_store.segment import write_segment
 from hirag_dist.storage.file_locks import FileLock
-from hirag_dist.storage.layout import LEDGER, PURGED
+from hirag_dist.storage.layout import PURGED
 from hirag_dist.storage.store import Store
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerSize:
-    """The contents of a ledger.
-
-    Attributes:
-        records: stored replies; one that lies in two files, which the next compaction mends, counts twice.
-        n_bytes: Bytes of all files.
-    """
-
-    records: int
-    n_bytes: int
-    segments: int
-    logs: int
-
-
-def ledger_size(store: Store) -> LedgerSize:
-    """Count what a ledger holds: reads the tails of segments, and logs whole.
-
-    Raises:
-        StoreError: it cannot be read, or a segment is damaged.
-    """
-    records = segments = logs = 0
-    entries = store.entries(LEDGER)
-    for name, entry in entries.items():
-        kind = log_name(name)
-        if run_of(name) is not None:
-            segments += 1
-            records += open_segment(store, name, entry.size).n_records
-        elif kind is not None:
-            logs += 1
-            records += sum(1 for _ in scan_log(store, name))
-    return LedgerSize(records, sum(entry.size for entry in entries.values()), segments, logs)
-
 
 logger = logging.getLogger(__name__)
 _GROUP_SIZE = 64

@@ -155,7 +155,6 @@ class FilteredRows:
         self._statements = map_statements(files.serving, "chunks")
         self._max_tokens = max_tokens
         self._chunk_documents = index.chunk_documents
-        self._n_documents = files.documents.n_rows
         self._dim = index.vectors.shape[1]
         arrays: tuple[NDArray[Any], ...] = (
             walk.entity_indptr,

@@ -128,11 +128,7 @@ _MAX_MESSAGES = 2000
 
 
 class BadRequest(Exception):
-    """A request is wrong, or asks for something that this API does not have.
-
-    Attributes:
-        code: short name of the fault.
-    """
+    """A request is wrong, or asks for something that this API does not have."""
 
     def __init__(self, message: str, param: str | None = None, code: str | None = None, status: int = 400) -> None:
         super().__init__(message)

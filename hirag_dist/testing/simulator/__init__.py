@@ -6,7 +6,7 @@ part of a call's `latency_ms` as long as it is shorter. A request that was answe
 process. What goes wrong, and when, is drawn by seed: a rehearsal repeats.
 """
 
-from hirag_dist.testing.simulator.app import Simulator, SimulatorThread, run_simulator
+from hirag_dist.testing.simulator.app import Simulator, run_simulator
 from hirag_dist.testing.simulator.options import SimulatorOptions
 
-__all__ = ["Simulator", "SimulatorOptions", "SimulatorThread", "run_simulator"]
+__all__ = ["Simulator", "SimulatorOptions", "run_simulator"]

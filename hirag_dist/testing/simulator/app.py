@@ -17,7 +17,6 @@ from typing import Any
 
 from aiohttp import web
 
-from hirag_dist._loop_thread import LoopThread
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.llm.endpoints.hashing import HashingEmbedder
 from hirag_dist.llm.rule_based import reply_to
@@ -69,9 +68,6 @@ class CallCounts:
 
     Attributes:
         calls: answered with 200.
-        input_tokens: Prompt tokens of the answered calls.
-        rate_limited: got a 429.
-        errors: got another 4xx or a 5xx.
         abandoned: were done, and the caller had hung up; they are in no other count.
         repeats: Answered calls whose request had been answered before: paid twice.
         faults: how many were given, by kind.
@@ -395,41 +391,3 @@ async def run_simulator(options: SimulatorOptions, ready: Callable[[str], None])
             for each in signals:
                 loop.remove_signal_handler(each)
         return simulator.endpoint.stats()
-
-
-class SimulatorThread:
-    """A context manager that serves from a thread with a loop of its own, for callers without one.
-
-    Entering gives the base URL; raises BackendUnavailable when the address cannot be listened on.
-    """
-
-    def __init__(self, options: SimulatorOptions) -> None:
-        self._simulator = Simulator(options)
-        self._thread: LoopThread | None = None
-
-    def __enter__(self) -> str:
-        self._thread = LoopThread("simulate-llm", lambda: BackendUnavailable("the simulated endpoint is closed"))
-        try:
-            self._thread.run(self._simulator.__aenter__())
-        except BaseException:
-            self._thread.close()
-            raise
-        return self._simulator.base_url
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._thread is not None:
-            try:
-                self._thread.run(self._simulator.__aexit__(kind, error, trace))
-            finally:
-                self._thread.close()
-
-    def stats(self) -> dict[str, Any]:
-        """Return the counts so far, as GET /stats gives them: every reply that has come is in them."""
-        if self._thread is None or not self._thread.running:
-            return self._simulator.endpoint.stats()
-        return self._thread.run(self._stats())
-
-    async def _stats(self) -> dict[str, Any]:
-        return self._simulator.endpoint.stats()

@@ -40,9 +40,9 @@ from hirag_dist.llm.limits.protocol import CallDemand, WorkerReport
 from hirag_dist.protocols import Executor
 from hirag_dist.storage.store import Store
 from hirag_dist.testing.simulator import SimulatorOptions
-from hirag_dist.testing.simulator.app import SimulatorThread
 from tests.bare_services import SERVICES
 from tests.ray_nodes import started
+from tests.simulator_thread import SimulatorThread
 
 CORPUS = Path(__file__).parents[3] / "hirag_dist" / "samples" / "corpus"
 FILES = ("newton-whiteness-from-colours.md", "jefferson-1803-louisiana.md")

@@ -44,7 +44,7 @@ def test_graphrags_tree_comes_with_its_reports(graphrag: Callable[..., Path], ol
         "origin": "imported",
         "n_dropped_references": 0,
     }
-    assert (graph.source_counts["communities"], graph.source_counts["reports"]) == (2, 2)
+    assert (graph.communities.num_rows, graph.reports.num_rows) == (2, 2)
 
 
 def test_what_is_wrong_with_nano_graphrags_communities_is_told(nano: Path) -> None:
@@ -57,7 +57,6 @@ def test_what_is_wrong_with_nano_graphrags_communities_is_told(nano: Path) -> No
         "1 member of community 1": 'no entities of layer 0: "THE DORMOUSE"',
         "report of community 2": "the folder holds none that says something",
     }
-    assert graph.source_counts["communities"] == 3
 
 
 def test_names_that_become_one_entity_are_in_one_community_of_a_level(lightrag: Path) -> None:
@@ -85,7 +84,6 @@ def test_graphrags_covariates_are_claims_about_entities_and_chunks(graphrag: Cal
     write_parquet(path, [*rows, nothing])  # as the model's empty records are in real tables
     graph = read_working_folder(str(folder), len)
     assert graph.claims.schema == schemas.CLAIMS
-    assert graph.source_counts["claims"] == 3
     found = {row["subject"]: row for row in graph.claims.to_pylist()}
     assert found["BOB"] | {"claim_id": ""} == {
         "claim_id": "",

@@ -22,12 +22,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hirag_dist.errors import StoreError
-from hirag_dist.llm.reply_store import CompactionResult, CompactionSizes, Ledger, compact, ledger_size
+from hirag_dist.llm.reply_store import CompactionResult, CompactionSizes, Ledger, compact
 from hirag_dist.llm.reply_store.block_format import Record, pack_block
 from hirag_dist.llm.reply_store.reader import LedgerReader
 from hirag_dist.llm.reply_store.segment import write_segment
 from hirag_dist.storage.file_locks import FileLock
 from hirag_dist.storage.store import Store, StoreEntry
+from tests.ledger_sizes import ledger_size
 from tests.storage.s3_server import s3_server
 
 TINY = CompactionSizes(

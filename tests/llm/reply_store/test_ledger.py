@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from hirag_dist.errors import StoreError
-from hirag_dist.llm.reply_store import Ledger, ledger_size
+from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.storage.store import Store
+from tests.ledger_sizes import ledger_size
 
 
 def key(what: object) -> str:

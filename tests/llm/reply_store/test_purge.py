@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from hirag_dist.errors import StoreError
-from hirag_dist.llm.reply_store import Ledger, compact, ledger_size, purge, scan_records
+from hirag_dist.llm.reply_store import Ledger, compact, purge, scan_records
 from hirag_dist.llm.reply_store.block_format import Record
 from hirag_dist.llm.reply_store.reader import LedgerReader
 from hirag_dist.llm.reply_store.segment import write_segment
 from hirag_dist.storage.store import Store
+from tests.ledger_sizes import ledger_size
 from tests.llm.reply_store.test_compaction import TINY, key, names, put_log, record
 
 

@@ -32,7 +32,6 @@ def group_pairs(
     Args:
         forms: Forms of each row, in an order that does not depend on which names are there.
         n_mentions: Number of mentions of each row.
-        pairs: that are to be merged.
         apart: (left, right) of pairs that somebody held apart.
     """
     direct = {(pair.left, pair.right) for pair in pairs}

@@ -62,7 +62,6 @@ class NameForm:
 
     Attributes:
         text: its folded words; spellings of one name have the same.
-        words: of `text`.
         family: what kind of thing it names, of a few.
         numbers: every number in it, sorted: digits, Roman, words, ordinals, Chinese; signs ("C++", "$10", "x ≤ y"); and
             single letters where it is no person's ("Vitamin A").

@@ -66,7 +66,6 @@ def search_params(kind: str, limit: int, n_rows: int, admitted: float = 1.0) -> 
     Args:
         kind: kind of the index; any other than hnsw gets Milvus's own defaults.
         limit: Number of rows wanted.
-        n_rows: Number of rows of the collection.
         admitted: share of the rows that the filter lets through, for Milvus Lite, and for filters that Milvus does not
             know. Lite walks its graph as if there were no filter and drops what it may not give, so a narrow filter
             needs a wide search; a server searches the few rows of its own filters directly.
