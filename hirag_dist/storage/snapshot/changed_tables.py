@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -37,6 +38,8 @@ from hirag_dist.storage.serving.kept_rows import is_too_much, max_changed
 from hirag_dist.storage.store import Store
 from hirag_dist.types import IntVector
 
+Rows = NDArray[np.int32]
+
 KEYS: Final[Mapping[str, Sequence[str]]] = {  # table → columns that tell its rows apart
     "documents": ("document_id",),
     "chunks": ("chunk_id",),
@@ -56,6 +59,7 @@ KEYS: Final[Mapping[str, Sequence[str]]] = {  # table → columns that tell its 
 ROW: Final = "table_row"
 MIN_BYTES: Final = 1 << 20  # minimum size of the files of a table whose rows are kept
 _BATCH_ROWS: Final = 1 << 13  # rows of a table whose keys are hashed at a time
+_RUN_ROWS: Final = 1 << 9  # maximum rows that are compared at once
 _MAX_AHEAD: Final = 1 << 12  # maximum run of rows that came or went between two that stay
 _PRIME: Final = np.uint64(0x100000001B3)  # of the hash FNV-1a
 
@@ -94,11 +98,11 @@ class ChangedTable:
         """Number of rows of the table."""
         return self.n_stored - len(self.unused) + len(self.changed)
 
-    def slots(self) -> IntVector:
+    def slots(self) -> Rows:
         """Return (n_rows,) the row in the first file, or `n_stored` and more for rows of the second."""
-        slots = np.full(self.n_rows, -1, np.int64)
+        slots = np.full(self.n_rows, -1, np.int32)
         slots[self.changed] = self.n_stored + np.arange(len(self.changed))
-        slots[slots < 0] = np.delete(np.arange(self.n_stored), self.unused)
+        slots[slots < 0] = np.delete(np.arange(self.n_stored, dtype=np.int32), self.unused)
         return slots
 
     def joined(self, stored: Iterable[pa.RecordBatch], changed: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -195,7 +199,7 @@ def read_table_rows(
     return pa.Table.from_batches(_woven(stored, changed, 0, is_changed))
 
 
-def _rows(store: Store, path: str, rows: IntVector, columns: Sequence[str] | None) -> pa.RecordBatch:
+def _rows(store: Store, path: str, rows: Rows, columns: Sequence[str] | None) -> pa.RecordBatch:
     """Return rows of a Parquet file, ascending, without the column ROW."""
     first, stop = (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
     return _one_batch(store.read_rows(path, first, stop, columns)).take(pa.array(rows - first))
@@ -221,17 +225,18 @@ def find_changes(
     """
     n_rows, slots = table.num_rows, division.slots()
     rows = _rows_before(name, table, keys)
-    rows[rows >= 0] = np.where(slots[rows[rows >= 0]] < division.n_stored, rows[rows >= 0], -1)
+    found = np.flatnonzero(rows >= 0)
+    rows[found[slots[rows[found]] >= division.n_stored]] = -1  # they lie in the second file
     if is_too_much(int((rows < 0).sum()), division.n_stored, n_rows):
         return None
     same = np.zeros(n_rows, np.bool_)
-    known = np.flatnonzero(rows >= 0)
+    known = np.flatnonzero(rows >= 0).astype(np.int32)
     rows_known, first = rows[known], 0
     for piece in before:
         low, high = np.searchsorted(rows_known, [first, first + piece.num_rows])
-        if low < high:
-            own = known[low:high]
-            same[own] = _same_rows(table, own, piece, rows_known[low:high] - first)
+        other = piece.cast(table.schema)
+        for row, row_before, n_run in _runs(known[low:high], rows_known[low:high] - first):
+            same[row : row + n_run] = _same_rows(table.slice(row, n_run), other.slice(row_before, n_run))
         first += piece.num_rows
     if is_too_much(int((~same).sum()), division.n_stored, n_rows):
         return None
@@ -240,7 +245,7 @@ def find_changes(
     return ChangedTable(division.n_stored, np.flatnonzero(is_unused), np.flatnonzero(~same))
 
 
-def _rows_before(name: str, table: pa.Table, keys: Iterable[pa.Table]) -> IntVector:
+def _rows_before(name: str, table: pa.Table, keys: Iterable[pa.Table]) -> Rows:
     """Return for each row the row of the table before that has the same key, ascending; −1 where none was found.
 
     Rows are found by a hash of their key, so another row may be given: the caller compares all values.
@@ -250,14 +255,19 @@ def _rows_before(name: str, table: pa.Table, keys: Iterable[pa.Table]) -> IntVec
     return _common_rows(now, then, max_changed(len(now)))
 
 
-def _same_rows(table: pa.Table, rows: IntVector, before: pa.Table, rows_before: IntVector) -> Flags:
-    """Return (n,) whether rows of two tables have equal values in all columns."""
-    low, low_before = int(rows[0]), int(rows_before[0])
-    one = one_piece(table.slice(low, int(rows[-1]) + 1 - low))
-    other = one_piece(before.slice(low_before, int(rows_before[-1]) + 1 - low_before))
-    one = one if one.num_rows == len(rows) else one.take(pa.array(rows - low))
-    other = other if other.num_rows == len(rows) else other.take(pa.array(rows_before - low_before))
-    pairs = zip(one_piece(one).columns, one_piece(other.cast(one.schema)).columns, strict=True)
+def _runs(rows: Rows, rows_before: Rows) -> Iterator[tuple[int, int, int]]:
+    """Yield runs of rows that follow each other in two tables: first row in each, and number of rows."""
+    breaks = np.flatnonzero((np.diff(rows) != 1) | (np.diff(rows_before) != 1)) + 1
+    for start, stop in pairwise([0, *breaks.tolist(), len(rows)]):
+        for at in range(start, stop, _RUN_ROWS):
+            yield int(rows[at]), int(rows_before[at]), min(_RUN_ROWS, stop - at)
+
+
+def _same_rows(one: pa.Table, other: pa.Table) -> Flags | bool:
+    """Return (n_rows,) whether rows of two tables have equal values in all columns; True where all have."""
+    if one.equals(other):
+        return True
+    pairs = zip(one.columns, other.columns, strict=True)
     same: Flags = np.logical_and.reduce([same_values(one_array(a), one_array(b)) for a, b in pairs])
     return same
 
@@ -282,7 +292,7 @@ def _key_hashes(name: str, table: pa.Table) -> NDArray[np.uint64]:
 
 
 @compiled
-def _common_rows(now: NDArray[np.uint64], then: NDArray[np.uint64], max_missing: int) -> IntVector:
+def _common_rows(now: NDArray[np.uint64], then: NDArray[np.uint64], max_missing: int) -> Rows:
     """Return for each value of a sequence its place in an earlier one, ascending; −1 for values that came since.
 
     Both are read side by side. Where they differ, the nearest place is searched from which they go on alike.
@@ -290,7 +300,7 @@ def _common_rows(now: NDArray[np.uint64], then: NDArray[np.uint64], max_missing:
     Args:
         max_missing: number of values that are found on neither side before the rest is given up.
     """
-    rows = np.full(len(now), -1, np.int64)
+    rows = np.full(len(now), -1, np.int32)
     row = place = missing = 0
     while row < len(now) and place < len(then) and missing <= max_missing:
         missing += 1

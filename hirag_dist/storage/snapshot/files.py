@@ -195,8 +195,7 @@ class SnapshotFiles:
         entry, target = self._base.manifest.files[name], f"{self._folder}/{new_name or name}"
         try:
             self._store.copy(f"{self._base.folder}/{name}", target, durable=False)
-            is_local = self._store.local is not None  # an object store checks what it copies
-            if self._store.size(target) != entry.bytes or (is_local and self._store.sha256(target) != entry.sha256):
+            if self._store.size(target) != entry.bytes or not self._is_as_hashed(name, target):
                 logger.warning("%s of %s was altered; it is written again", name, self._base.folder)
                 self._store.delete(target)
                 return False
@@ -205,6 +204,18 @@ class SnapshotFiles:
             return False
         self.entries[new_name or name] = entry
         return True
+
+    def _is_as_hashed(self, name: str, target: str) -> bool:
+        """Return whether the copy of a file of the base is what was published.
+
+        A link to a file that did not change since the base was opened and hashed is not hashed again.
+        """
+        assert self._base is not None
+        if self._store.local is None:  # an object store checks what it copies
+            return True
+        if (self._store.local / target).stat().st_mtime_ns == self._base.hashed.get(name):
+            return True
+        return self._store.sha256(target) == self._base.manifest.files[name].sha256
 
     def _all_linked(self, names: Sequence[str], new_names: Sequence[str]) -> bool:
         """Copy files of the base: all, or none if one was altered or removed."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import logging
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -162,6 +163,7 @@ class Snapshot:
 
     Attributes:
         fallback: why the current snapshot cannot be read, if this one is used in its place; else "".
+        hashed: local files that were compared with their hashes at opening → time of their last change, in nanoseconds.
     """
 
     def __init__(
@@ -171,6 +173,7 @@ class Snapshot:
         self.manifest = manifest
         self.folder = snapshot_path(manifest.snapshot_id)
         self.fallback = ""
+        self.hashed: Mapping[str, int] = {}
         self._cache = SnapshotCache(store, manifest, cache_dir, cache_bytes)
 
     def cached_in(self, cache_dir: str | None, cache_bytes: int | None = None) -> Snapshot:
@@ -395,11 +398,13 @@ def open_snapshot(store: Store, snapshot_id: str | None = None, full_check: bool
     manifest = parse_manifest(store.read_bytes(f"{folder}/{MANIFEST}"), f"{store.uri}/{folder}")
     if manifest.snapshot_id != chosen:
         raise SnapshotCorrupt(f"{store.uri}/{folder} is damaged: its manifest is of {manifest.snapshot_id}")
-    _check_files(store, folder, manifest, full_check)
-    return Snapshot(store, manifest)
+    snapshot = Snapshot(store, manifest)
+    snapshot.hashed = _check_files(store, folder, manifest, full_check)
+    return snapshot
 
 
-def _check_files(store: Store, folder: str, manifest: Manifest, full_check: bool) -> None:
+def _check_files(store: Store, folder: str, manifest: Manifest, full_check: bool) -> dict[str, int]:
+    """Compare files with their sizes and hashes; return `Snapshot.hashed`."""
     listed = {name.rpartition("/")[0] for name in manifest.files}
     found = {part: store.entries(f"{folder}/{part}".rstrip("/")) for part in listed}  # a listing, not a call a file
     hashed = []
@@ -413,6 +418,10 @@ def _check_files(store: Store, folder: str, manifest: Manifest, full_check: bool
             raise SnapshotCorrupt(f"{store.uri}/{folder}/{name} {wrong}; build again or serve another snapshot")
         if full_check or entry.bytes <= HASHED_BYTES:
             hashed.append(name)
+    changed_at: dict[str, int] = {}
+    if store.local is not None:
+        with suppress(FileNotFoundError):  # hashing it says so
+            changed_at |= {name: (store.local / folder / name).stat().st_mtime_ns for name in hashed}
     is_small = store.local is not None and sum(manifest.files[name].bytes for name in hashed) <= HASHED_BYTES
     with ThreadPoolExecutor(_THREADS) as threads:
         on_each = map if is_small else threads.map  # to give a thread a small file takes longer than to hash it
@@ -423,3 +432,4 @@ def _check_files(store: Store, folder: str, manifest: Manifest, full_check: bool
                     f"{store.uri}/{folder}/{name} was altered after it was published; build again or serve another "
                     "snapshot"
                 )
+    return changed_at
