@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 from hirag_dist.cli.main import exit_at_once
 from hirag_dist.llm.endpoints import onnx_models
 from hirag_dist.storage.serving import kept_rows
-from hirag_dist.storage.snapshot import changed_tables
+from hirag_dist.storage.snapshot import divided_tables
 from hirag_dist.storage.store import Store
 from tests import strata
 from tests.milvus_server import NoServer, shared_server
@@ -55,11 +55,11 @@ def _one_authority(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture
-def divided_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+def divided(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows stay in files of a former snapshot, however small the tables and however many rows changed."""
     for name, value in (("MIN_ROWS", 1), ("MAX_CHANGED", 9.0), ("MAX_UNUSED", 9.0)):
         monkeypatch.setattr(kept_rows, name, value)
-    monkeypatch.setattr(changed_tables, "MIN_BYTES", 1)
+    monkeypatch.setattr(divided_tables, "MIN_BYTES", 1)
 
 
 @pytest.fixture

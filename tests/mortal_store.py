@@ -43,6 +43,10 @@ class MortalStore(Store):
             yield file
         self._count(path)
 
+    def copy(self, source: str, target: str, **options: Any) -> None:
+        super().copy(source, target, **options)
+        self._count(target)
+
     def delete(self, path: str) -> None:
         super().delete(path)
         self._count(path)

@@ -41,11 +41,15 @@ def one_piece(table: pa.Table) -> pa.Table:
 def same_values(one: pa.Array, other: pa.Array) -> NDArray[np.bool_]:
     """Return (n,) whether the values of two arrays of one type are equal, row by row; a null equals a null.
 
+    Floating-point numbers are equal where all of their bits are.
+
     >>> same_values(pa.array([["a"], ["b", "c"]]), pa.array([["a"], ["b"]])).tolist()
     [True, False]
     """
     kind = one.type
-    if one.equals(other):
+    if pa.types.is_floating(kind):
+        return same_values(*(each.view(pa.int64() if kind.bit_width == 64 else pa.int32()) for each in (one, other)))
+    if not _has_floats(kind) and one.equals(other):
         return np.ones(len(one), np.bool_)
     if pa.types.is_list(kind):
         lengths, others = (
@@ -63,6 +67,15 @@ def same_values(one: pa.Array, other: pa.Array) -> NDArray[np.bool_]:
     else:
         same &= pc.fill_null(pc.equal(one, other), True).to_numpy(zero_copy_only=False)
     return same
+
+
+def _has_floats(kind: pa.DataType) -> bool:
+    """Return whether values of a type hold floating-point numbers, of which −0 and 0 have other bits."""
+    if pa.types.is_list(kind):
+        return _has_floats(kind.value_type)
+    if pa.types.is_struct(kind):
+        return any(_has_floats(field.type) for field in kind)
+    return bool(pa.types.is_floating(kind))
 
 
 def rows_of_table(table: pa.Table, rows: IntVector) -> pa.Table:

@@ -17,8 +17,9 @@ import pyarrow as pa
 
 from hirag_dist.errors import HiragError, SnapshotCorrupt, StoreError, WorkFileDamaged
 from hirag_dist.storage.digest import table_digest
-from hirag_dist.storage.layout import WORK, work_path
-from hirag_dist.storage.snapshot.changed_tables import divided_table, read_table_rows, scan_table
+from hirag_dist.storage.layout import MANIFEST, WORK, work_path
+from hirag_dist.storage.snapshot.divided_tables import divided_table, pieces_of_table, rows_of_table, table_files
+from hirag_dist.storage.snapshot.manifest import parse_manifest
 from hirag_dist.storage.store import Store
 
 Schemas = Mapping[str, pa.Schema]
@@ -26,7 +27,7 @@ Schemas = Mapping[str, pa.Schema]
 
 @dataclass(frozen=True, slots=True)
 class DatasetPart:
-    """A Parquet file in the store; of a table whose rows lie in two files, that of the rows that changed stands for it.
+    """A Parquet file in the store. A divided table of a snapshot has the path of its file of changed rows.
 
     Attributes:
         sha256: of its bytes as they were written; "" where that was not recorded.
@@ -139,7 +140,7 @@ def read_part(store: Store, path: str, sha256: str, columns: Sequence[str] | Non
     """
     with _checked(store, path, sha256):
         if (divided := divided_table(path)) is not None:
-            return pa.Table.from_batches(scan_table(store, *divided, columns))
+            return pa.concat_tables(pieces_of_table(store, *divided, columns))
         return store.read_table(path, columns)
 
 
@@ -149,7 +150,7 @@ def read_part_rows(
     """Return rows [start, stop) of a file of a dataset; as `read_part`."""
     with _checked(store, path, sha256):
         if (divided := divided_table(path)) is not None:
-            return read_table_rows(store, *divided, start, stop, columns)
+            return rows_of_table(store, *divided, start, stop, columns)
         return store.read_rows(path, start, stop, columns)
 
 
@@ -159,7 +160,7 @@ def part_pieces(store: Store, path: str, sha256: str) -> Iterator[pa.Table]:
         raise _damaged(store, path)
     with _checked(store, path, sha256):
         if (divided := divided_table(path)) is not None:
-            yield from (pa.Table.from_batches([batch]) for batch in scan_table(store, *divided))
+            yield from pieces_of_table(store, *divided)
         else:
             yield from store.pieces(path)
 
@@ -171,6 +172,8 @@ def is_damaged(store: Store, path: str, sha256: str) -> bool:
         sha256: as it was recorded; "": the file is damaged if it is no Parquet file.
     """
     try:
+        if (divided := divided_table(path)) is not None:
+            return _is_divided_table_damaged(store, *divided)
         if store.size(path) is None:
             return True
         if sha256:
@@ -181,6 +184,15 @@ def is_damaged(store: Store, path: str, sha256: str) -> bool:
         cause = error.__cause__
         return not sha256 and not (isinstance(cause, OSError) and cause.errno is not None)
     return False
+
+
+def _is_divided_table_damaged(store: Store, folder: str, name: str) -> bool:
+    """Return whether a file of a divided table is gone or is not what the manifest of its snapshot lists."""
+    manifest = parse_manifest(store.read_bytes(f"{folder}/{MANIFEST}"), f"{store.uri}/{folder}")
+    entries = [(f"{folder}/{file}", manifest.files.get(file)) for file in table_files(name)]
+    return any(
+        entry is None or store.size(path) is None or store.sha256(path) != entry.sha256 for path, entry in entries
+    )
 
 
 @contextmanager

@@ -176,10 +176,11 @@ class UpdateBase:
             return Dataset(schema)
         manifest = self.snapshot.manifest
         rows = manifest.counts.get(name, 0)
-        file = f"{CHANGED if name in manifest.changed_tables else ''}{name}.parquet"
-        sha256 = manifest.files[file].sha256 if rows else ""
-        part = DatasetPart(f"{self.snapshot.folder}/{file}", rows, manifest.content.get(name, ""), sha256)
-        return Dataset(schema, (part,) if rows else ())
+        if not rows:
+            return Dataset(schema)
+        file = f"{CHANGED if name in manifest.divided_tables else ''}{name}.parquet"
+        path = f"{self.snapshot.folder}/{file}"
+        return Dataset(schema, (DatasetPart(path, rows, manifest.content[name], manifest.files[file].sha256),))
 
     def release(self, *names: str) -> None:
         """Drop tables from memory that no step needs any more."""

@@ -67,7 +67,7 @@ UNUSED: Final = "unused_"  # prefix of files with the row numbers of unused rows
 SLOTS: Final = {"entities": "entity_slots", "relations": "relation_slots", "chunks": "chunk_slots"}  # serving arrays
 VECTORS: Final = {"entities": "vectors/entities", "chunks": "vectors/chunks"}
 FORMAT_VERSION: Final = 1  # format of ids, and of snapshots whose files hold their own rows only
-SLOTTED_VERSION: Final = 2  # format of snapshots with files of changed rows
+DIVIDED_VERSION: Final = 2  # format of snapshots with files of changed rows
 
 
 def pointer_id(data: bytes) -> str:

@@ -57,7 +57,13 @@ def rows_of_file(file: pq.ParquetFile, start: int, stop: int, columns: Sequence[
 
 
 def pieces_of_file(file: pq.ParquetFile, columns: Sequence[str] | None) -> Iterator[pa.Table]:
-    """Yield a file, or some of its columns, in small pieces, one at a time in memory; an empty file as one piece."""
+    """Yield a file, or some of its columns, in small pieces, one at a time in memory; an empty file as one piece.
+
+    Raises:
+        pa.ArrowKeyError: it lacks a column.
+    """
+    if missing := sorted({*(columns or ())} - {*file.schema_arrow.names}):
+        raise pa.ArrowKeyError(f"it has no column {', '.join(missing)}")
     n_bytes = sum(file.metadata.row_group(at).total_byte_size for at in range(file.num_row_groups))
     rows = max(min(_PIECE_BYTES * file.metadata.num_rows // max(n_bytes, 1), _PIECE_ROWS), 1)
     is_empty = True

@@ -87,14 +87,18 @@ def test_a_removal_that_made_a_former_snapshot_current_again_is_forgotten_too(tm
         assert bench.store.names("snapshots") == [first]
 
 
-@pytest.mark.usefixtures("divided_tables")
+@pytest.mark.usefixtures("divided")
 def test_a_former_text_in_files_that_the_current_snapshot_shares_is_forgotten_too(tmp_path: Path) -> None:
     with removal_bench(tmp_path) as bench:
         before = bench.build(KEPT | REMOVED).snapshot_id
         index = Index(bench, bench.document_id("patient.txt"), before)
         edited = bench.build(KEPT | dict.fromkeys(REMOVED, "The Analytical Engine has a mill and a store."))
         assert edited.manifest.format_version == 2
+        served = bench.snapshot()
+        texts = [served.document_text(row) for row in range(2)]
         assert run(index).complete
+        assert [served.document_text(row) for row in range(2)] == texts, "a service may have the snapshot open"
+        assert served.table("documents").num_rows == served.manifest.counts["documents"]
         assert index.verify()
         store = bench.store
         assert bench.snapshot().manifest.format_version == 1

@@ -72,13 +72,13 @@ def test_an_update_after_a_rollback_starts_from_what_is_current(index: RefusingI
     assert index.names() == {"engine.txt", "loom.txt", "train.txt"}
 
 
-@pytest.mark.usefixtures("divided_tables")
+@pytest.mark.usefixtures("divided")
 def test_rows_stay_in_files_of_a_former_snapshot_until_a_document_is_removed(index: RefusingIndex) -> None:
     (engine,) = index.files("engine.txt")
     whole = index.build("engine.txt", "loom.txt")
     added = index.add("bridge.txt")
     assert (whole.manifest.format_version, added.manifest.format_version) == (1, 2)
-    assert {"entities", "relations", "mentions", "reports"} <= added.manifest.changed_tables
+    assert {"entities", "relations", "mentions", "reports"} <= added.manifest.divided_tables
     Path(engine).write_text(TEXTS["engine.txt"].replace(TEXTS["engine.txt"][:40], "A wholly other beginning."))
     changed = run_add([engine], str(index.store.root), index.config)
     chunks = open_snapshot(index.store).serving.texts("chunks.arrow")

@@ -59,4 +59,6 @@ VALUES = st.none() | st.lists(
 def test_values_are_compared_through_lists_structs_and_nulls(pairs: list[tuple[Any, Any]]) -> None:
     one, other = (pa.array([pair[side] for pair in pairs], NESTED) for side in (0, 1))
     assert same_values(one, other).tolist() == [a == b for a, b in pairs]
+    zeros = pa.array([[0.0], [-0.0], [float("nan")]]), pa.array([[0.0], [0.0], [float("nan")]])
+    assert same_values(*zeros).tolist() == [True, False, True], "floats are equal by their bits"
     assert same_values(one.slice(1), other.slice(1)).tolist() == [a == b for a, b in pairs[1:]]

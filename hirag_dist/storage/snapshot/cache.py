@@ -26,7 +26,7 @@ from hirag_dist.storage.file_locks import FileLock, lock_file
 from hirag_dist.storage.layout import CACHE, STORED, snapshot_path
 from hirag_dist.storage.serving.text_columns import BATCH_ROWS
 from hirag_dist.storage.serving.writer import FILES, SERVING, write_serving
-from hirag_dist.storage.snapshot.changed_tables import scan_table
+from hirag_dist.storage.snapshot.divided_tables import pieces_of_table
 from hirag_dist.storage.snapshot.manifest import FileEntry, Manifest
 from hirag_dist.storage.store import Store
 
@@ -164,8 +164,9 @@ class SnapshotCache:
         logger.info("derived the serving files of %s in %.1f s: %s", self._folder, took_s, target)
 
     def _batches(self, table: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        if table in self._manifest.changed_tables:
-            yield from scan_table(self._store, self._folder, table, columns)
+        if table in self._manifest.divided_tables:
+            for piece in pieces_of_table(self._store, self._folder, table, columns):
+                yield from piece.to_batches()
         elif f"{table}.parquet" in self._manifest.files:  # absent: an optional table
             yield from self._store.scan(f"{self._folder}/{table}.parquet", columns, BATCH_ROWS)
 

@@ -30,7 +30,7 @@ from hirag_dist.storage.serving.base_values import ARRAYS, LEXICAL_ARRAYS, BaseF
 from hirag_dist.storage.serving.column_arrays import Batches
 from hirag_dist.storage.serving.kept_rows import KeptRows, kept_rows
 from hirag_dist.storage.serving.writer import SERVING
-from hirag_dist.storage.snapshot.changed_tables import KEYS, ROW, find_changes, may_be_divided, table_files
+from hirag_dist.storage.snapshot.divided_tables import KEYS, ROW, find_changes, may_be_divided, table_files
 from hirag_dist.storage.snapshot.manifest import FileEntry
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.storage.store import Store
@@ -74,7 +74,7 @@ class SnapshotFiles:
         Args:
             keeps_rows: whether rows may stay in the file that the base, or a snapshot before it, wrote.
         """
-        before = self._base.manifest.changed_tables if self._base is not None else frozenset[str]()
+        before = self._base.manifest.divided_tables if self._base is not None else frozenset[str]()
         names = table_files(name) if name in before else [f"{name}.parquet"]
         may_copy = name in _WHOLE and (keeps_rows or name not in before) and self._has_same([name])
         if may_copy and self._all_linked(names, names):
@@ -94,6 +94,9 @@ class SnapshotFiles:
         if self._base is None or not may_be_divided(name, self._base.manifest.table_bytes(name)):
             return False
         try:
+            columns = self._store.read_rows(f"{self._base.folder}/{stored}", 0, 0).schema.names
+            if columns != table.schema.names:  # another version wrote the file
+                return False
             before = self._base.division(name)
             keys = self._base.pieces(name, KEYS[name])
             found = find_changes(name, table, keys, self._base.pieces(name), before)

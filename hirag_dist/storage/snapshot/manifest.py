@@ -10,7 +10,7 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from hirag_dist.errors import SnapshotCorrupt, SnapshotTooNew
-from hirag_dist.storage.layout import CHANGED, FORMAT_VERSION, SLOTS, SLOTTED_VERSION, STORED, UNUSED
+from hirag_dist.storage.layout import CHANGED, DIVIDED_VERSION, FORMAT_VERSION, SLOTS, STORED, UNUSED
 
 MISSING_REPORTS_COUNT: Final = "missing_reports"  # among the counts of an index
 UPDATE: Final = "update"  # note: UpdateNote
@@ -131,13 +131,13 @@ class Manifest(BaseModel):
         return frozenset(table for table, slots in SLOTS.items() if f"{slots}.npy" in names)
 
     @property
-    def changed_tables(self) -> frozenset[str]:
-        """Tables of which most rows lie in the file of a former snapshot (`storage.snapshot.changed_tables`)."""
+    def divided_tables(self) -> frozenset[str]:
+        """Tables of which most rows lie in the file of a former snapshot (`storage.snapshot.divided_tables`)."""
         return frozenset(name for name in self.counts if f"{CHANGED}{name}.parquet" in self.files)
 
     def table_bytes(self, name: str) -> int:
         """Return the size of the files of a table, 0 for a table that the snapshot does not have."""
-        prefixes = (STORED, CHANGED, UNUSED) if name in self.changed_tables else ("",)
+        prefixes = (STORED, CHANGED, UNUSED) if name in self.divided_tables else ("",)
         files = [self.files.get(f"{prefix}{name}.parquet") for prefix in prefixes]
         return sum(file.bytes for file in files if file is not None)
 
@@ -165,9 +165,9 @@ def parse_manifest(data: bytes, where: str) -> Manifest:
     """
     try:
         loose = _Version.model_validate_json(data)
-        if loose.format_version > SLOTTED_VERSION:
+        if loose.format_version > DIVIDED_VERSION:
             raise SnapshotTooNew(
-                f"{where} has format {loose.format_version}, this hirag_dist reads up to {SLOTTED_VERSION}: upgrade it"
+                f"{where} has format {loose.format_version}, this hirag_dist reads up to {DIVIDED_VERSION}: upgrade it"
             )
         return Manifest.model_validate_json(data)
     except ValidationError as error:

@@ -56,7 +56,13 @@ from hirag_dist.storage.serving.mmap_files import ServingFiles, damaged, map_arr
 from hirag_dist.storage.serving.text_columns import are_rows
 from hirag_dist.storage.serving.writer import SERVING
 from hirag_dist.storage.snapshot.cache import HASHED_BYTES, SnapshotCache
-from hirag_dist.storage.snapshot.changed_tables import ChangedTable, read_division, read_table_rows, scan_table
+from hirag_dist.storage.snapshot.divided_tables import (
+    TableDivision,
+    pieces_of_table,
+    read_division,
+    rows_of_table,
+    table_files,
+)
 from hirag_dist.storage.snapshot.manifest import MISSING_REPORTS_COUNT, Manifest, parse_manifest
 from hirag_dist.storage.store import Store
 from hirag_dist.types import CsrGraph, IndexInfo
@@ -194,16 +200,18 @@ class Snapshot:
             expected = pa.schema([expected.field(column) for column in columns])
         if name in OPTIONAL_TABLES and name not in self.manifest.counts:
             return expected.empty_table()
-        path = f"{self.folder}/{name}.parquet"
+        is_divided = self._is_divided(name)
+        path = f"{self.folder}/{table_files(name)[0] if is_divided else f'{name}.parquet'}"
         new = [column for column in expected.names if column in _ADDED.get(name, ())]
         try:
-            if name in self.manifest.changed_tables:
-                return pa.Table.from_batches(scan_table(self.store, self.folder, name, expected.names), expected)
             if new:
                 present = self.store.read_rows(path, 0, 0).schema.names
                 new = [column for column in new if column not in present]
             kept = [column for column in expected.names if column not in new]
-            table = self.store.read_table(path, kept)
+            if is_divided:
+                table = pa.concat_tables(pieces_of_table(self.store, self.folder, name, kept))
+            else:
+                table = self.store.read_table(path, kept)
         except StoreError as error:
             raise SnapshotCorrupt(f"{error}; build again or serve another snapshot") from error
         return self._current_form(name, table, expected)
@@ -227,20 +235,25 @@ class Snapshot:
             schema = pa.schema([schema.field(column) for column in columns])
         yield schema.empty_table()
         try:
-            if name in self.manifest.changed_tables:
-                batches = scan_table(self.store, self.folder, name, schema.names)
-                yield from (pa.Table.from_batches([batch]) for batch in batches)
-                return
-            for piece in self.store.pieces(f"{self.folder}/{name}.parquet", columns):
+            if self._is_divided(name):
+                pieces = pieces_of_table(self.store, self.folder, name, columns)
+            else:
+                pieces = self.store.pieces(f"{self.folder}/{name}.parquet", columns)
+            for piece in pieces:
                 yield self._current_form(name, piece, schema)
         except StoreError as error:
             raise SnapshotCorrupt(f"{error}; build again or serve another snapshot") from error
 
-    def division(self, name: str) -> ChangedTable:
+    def _is_divided(self, name: str) -> bool:
+        """Return whether the rows of a table lie in two files; `write_whole` may have ended that since the opening."""
+        changed_file = f"{self.folder}/{table_files(name)[1]}"
+        return name in self.manifest.divided_tables and self.store.exists(changed_file)
+
+    def division(self, name: str) -> TableDivision:
         """Return how the rows of a table are divided between the files of the snapshot."""
-        if name in self.manifest.changed_tables:
+        if name in self.manifest.divided_tables:
             return read_division(self.store, self.folder, name)
-        return ChangedTable(self.manifest.counts[name], np.zeros(0, np.int64), np.zeros(0, np.int64))
+        return TableDivision(self.manifest.counts[name], np.zeros(0, np.int64), np.zeros(0, np.int64))
 
     def document_text(self, row: int) -> str:
         """Return the text of one document.
@@ -248,8 +261,8 @@ class Snapshot:
         Raises:
             StoreError: the table cannot be read.
         """
-        if "documents" in self.manifest.changed_tables:
-            rows = read_table_rows(self.store, self.folder, "documents", row, row + 1, ["text"])
+        if self._is_divided("documents"):
+            rows = rows_of_table(self.store, self.folder, "documents", row, row + 1, ["text"])
         else:
             rows = self.store.read_rows(f"{self.folder}/documents.parquet", row, row + 1, ["text"])
         text: str = rows["text"][0].as_py()

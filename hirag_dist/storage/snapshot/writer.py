@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from hirag_dist import schemas
 from hirag_dist._version import __version__
 from hirag_dist.core.row_changes import one_piece
 from hirag_dist.core.vectors import SlottedVectors
@@ -23,12 +24,12 @@ from hirag_dist.storage.layout import (
     CHANGED,
     CONTENT_TABLES,
     CURRENT,
+    DIVIDED_VERSION,
     DROPPED,
     FORMAT_VERSION,
     MANIFEST,
     OPTIONAL_CONTENT,
     SLOTS,
-    SLOTTED_VERSION,
     STORED,
     UNUSED,
     VECTORS,
@@ -83,7 +84,7 @@ def write_snapshot(
         folder = snapshot_path(snapshot_id)
         existing = _whole(store, snapshot_id)
         if existing is not None:
-            if existing.format_version == SLOTTED_VERSION and snapshot_id != current_id(store):
+            if existing.format_version == DIVIDED_VERSION and snapshot_id != current_id(store):
                 write_whole(store, snapshot_id)  # no former text of a document comes back with it
                 return open_snapshot(store, snapshot_id).manifest
             return existing
@@ -93,7 +94,7 @@ def write_snapshot(
         _write_files(pool, files, tables, arrays, values, kept, keeps_rows)
     files.sync()  # before the manifest, which vouches for them
     manifest = Manifest(
-        format_version=SLOTTED_VERSION if any(map(_is_divided, files.entries)) else FORMAT_VERSION,
+        format_version=DIVIDED_VERSION if any(map(_is_divided, files.entries)) else FORMAT_VERSION,
         snapshot_id=snapshot_id,
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         hirag_dist=__version__,
@@ -130,17 +131,17 @@ def write_whole(store: Store, snapshot_id: str) -> list[str]:
 
     The new files have other names than the former ones, and the manifest names them from one moment to the next: a kill
     leaves the snapshot whole, and what has mapped former files keeps them. Files that an earlier, killed run left are
-    removed too.
+    removed too. Memory: one table of the snapshot.
 
     Returns:
         The names of the files that were removed.
     """
     snapshot = open_snapshot(store, snapshot_id)
     manifest = snapshot.manifest
-    if manifest.format_version == SLOTTED_VERSION:
+    if manifest.format_version == DIVIDED_VERSION:
         files = SnapshotFiles(store, snapshot.folder, {}, None)
-        for name in manifest.changed_tables:
-            files.table(name, snapshot.table(name), keeps_rows=False)
+        for name in manifest.divided_tables:
+            files.table(name, snapshot.table(name).cast(getattr(schemas, name.upper())), keeps_rows=False)
         for table in manifest.slotted:
             texts = snapshot.serving.texts(f"{table}.arrow")
             blocks = (texts.table(texts.schema.names, at, at + BATCH_ROWS) for at in range(0, texts.n_rows, BATCH_ROWS))

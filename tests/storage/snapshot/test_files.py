@@ -17,10 +17,11 @@ import pytest
 from pyarrow import fs
 
 from hirag_dist import schemas
-from hirag_dist.errors import SnapshotNotFound, StoreError
+from hirag_dist.errors import SnapshotCorrupt, SnapshotNotFound, StoreError
+from hirag_dist.execution.dataset import read_part
 from hirag_dist.storage.snapshot import cache
 from hirag_dist.storage.snapshot.files import SnapshotFiles, write_parquet
-from hirag_dist.storage.snapshot.manifest import Manifest
+from hirag_dist.storage.snapshot.manifest import FileEntry, Manifest
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.snapshot.writer import write_snapshot, write_whole
 from hirag_dist.storage.store import Store
@@ -189,7 +190,7 @@ def readings(snapshot: Snapshot) -> list[Any]:
     return [*values, *tables, *matrices]
 
 
-@pytest.mark.usefixtures("divided_tables")
+@pytest.mark.usefixtures("divided")
 def test_rows_that_did_not_change_stay_in_files_of_the_base(store: Store, tmp_path: Path) -> None:
     before = first = write_large(store, 0)
     for seed in range(1, 5):
@@ -234,7 +235,7 @@ def test_rows_that_did_not_change_stay_in_files_of_the_base(store: Store, tmp_pa
         ("unused_entities.parquet", 40),
     ],
 )
-@pytest.mark.usefixtures("divided_tables")
+@pytest.mark.usefixtures("divided")
 def test_an_altered_file_of_the_base_is_not_kept(store: Store, tmp_path: Path, name: str, offset: int | None) -> None:
     base = write_large(store, 1, write_large(store, 0))
     file = Path(store.root) / base.folder / name
@@ -246,7 +247,7 @@ def test_an_altered_file_of_the_base_is_not_kept(store: Store, tmp_path: Path, n
     assert readings(now) == readings(write_large(Store(str(tmp_path / "alone")), 2))
 
 
-@pytest.mark.usefixtures("divided_tables")
+@pytest.mark.usefixtures("divided")
 def test_all_files_of_a_table_are_kept_or_none(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = write_large(store, 0)
     copy = Store.copy
@@ -266,18 +267,18 @@ def test_all_files_of_a_table_are_kept_or_none(store: Store, tmp_path: Path, mon
         assert readings(snapshot) == readings(write_large(Store(str(tmp_path / f"{number}")), number))
 
 
-@pytest.mark.usefixtures("divided_tables")
+@pytest.mark.usefixtures("divided")
 def test_tables_of_equal_content_are_links_without_slots(store: Store) -> None:
     before = write_large(store, 0)
     tables, arrays = large(0)
     tables["documents"] = snapshots.tiny_tables(" More.")["documents"]
     now = write_snapshot(store, tables, arrays, embedder="e", complete=True, build={}, notes={}, base=before)
-    assert (now.slotted, now.changed_tables) == (frozenset(), {"documents"})
+    assert (now.slotted, now.divided_tables) == (frozenset(), {"documents"})
     for name in ("serving-2/entities.arrow", "vectors/entities.npy"):
         assert inode(store, now.snapshot_id, name) == inode(store, before.manifest.snapshot_id, name)
 
 
-@pytest.mark.usefixtures("divided_tables")
+@pytest.mark.usefixtures("divided")
 def test_a_kill_while_a_snapshot_is_written_whole_leaves_it_readable(store: Store, tmp_path: Path) -> None:
     first = write_large(store, 0)
     second = write_large(store, 1, first)
@@ -302,7 +303,7 @@ def test_a_kill_while_a_snapshot_is_written_whole_leaves_it_readable(store: Stor
     assert dies_at > 10
 
 
-@pytest.mark.usefixtures("divided_tables")
+@pytest.mark.usefixtures("divided")
 def test_a_snapshot_that_is_published_again_from_another_base_is_read_from_its_own_files(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -317,3 +318,40 @@ def test_a_snapshot_that_is_published_again_from_another_base_is_read_from_its_o
         assert readings(cached) == expected
         assert snapshot.manifest.slotted
         store.delete(snapshot.folder)
+
+
+@pytest.mark.usefixtures("divided")
+def test_a_file_of_a_version_with_other_columns_is_not_kept(store: Store) -> None:
+    tables, arrays = contents("")
+    (row,) = tables["documents"].to_pylist()
+    rows = [row | {"source_ids": [], "document_id": f"d{number}"} for number in range(1, 4)]
+
+    def written(n_rows: int, base: Snapshot | None = None) -> Snapshot:
+        documents = {"documents": pa.Table.from_pylist(rows[:n_rows], schemas.DOCUMENTS)}
+        facts = {"embedder": "e", "complete": True, "build": {}, "notes": {}}
+        return open_snapshot(store, write_snapshot(store, tables | documents, arrays, base=base, **facts).snapshot_id)
+
+    base = written(2)
+    path = Path(store.root) / base.folder / "documents.parquet"
+    table = pq.read_table(path).drop_columns("source_ids")
+    path.unlink()
+    pq.write_table(table, path)
+    entry = FileEntry(bytes=path.stat().st_size, sha256=store.sha256(f"{base.folder}/documents.parquet"))
+    manifest = base.manifest.model_copy(update={"files": {**base.manifest.files, "documents.parquet": entry}})
+    now = written(3, Snapshot(store, manifest))
+    assert (now.table("documents").to_pylist(), now.manifest.divided_tables) == (rows, frozenset())
+
+
+@pytest.mark.usefixtures("divided")
+@pytest.mark.parametrize("file", ["stored_entities.parquet", "changed_entities.parquet", "unused_entities.parquet"])
+def test_a_stage_refuses_a_divided_table_of_which_a_file_was_altered(store: Store, file: str) -> None:
+    snapshot = write_large(store, 1, write_large(store, 0))
+    path = f"{snapshot.folder}/changed_entities.parquet"
+    sha256 = snapshot.manifest.files["changed_entities.parquet"].sha256
+    altered = Path(store.root) / snapshot.folder / file
+    data = bytearray(altered.read_bytes())
+    data[-9] ^= 1
+    altered.unlink()
+    altered.write_bytes(data)
+    with pytest.raises(SnapshotCorrupt, match="was altered"):
+        read_part(store, path, sha256)

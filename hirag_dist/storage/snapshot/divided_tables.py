@@ -38,7 +38,7 @@ from hirag_dist.storage.serving.kept_rows import is_too_much, max_changed
 from hirag_dist.storage.store import Store
 from hirag_dist.types import IntVector
 
-Rows = NDArray[np.int32]
+Rows = NDArray[np.int32]  # row numbers; −1 for none
 
 KEYS: Final[Mapping[str, Sequence[str]]] = {  # table → columns that tell its rows apart
     "documents": ("document_id",),
@@ -60,7 +60,8 @@ ROW: Final = "table_row"
 MIN_BYTES: Final = 1 << 20  # minimum size of the files of a table whose rows are kept
 _BATCH_ROWS: Final = 1 << 13  # rows of a table whose keys are hashed at a time
 _RUN_ROWS: Final = 1 << 9  # maximum rows that are compared at once
-_MAX_AHEAD: Final = 1 << 12  # maximum run of rows that came or went between two that stay
+_MIN_RUN_ROWS: Final = 16  # on average, for runs of rows to be compared where they lie
+_MAX_AHEAD: Final = 16  # rows on either side among which the next equal key is searched first
 _PRIME: Final = np.uint64(0x100000001B3)  # of the hash FNV-1a
 
 
@@ -80,8 +81,8 @@ def table_files(name: str) -> tuple[str, str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class ChangedTable:
-    """How the rows of a table are divided between the file of a former snapshot and a new one.
+class TableDivision:
+    """How the rows of a table are divided between the file of a former snapshot and a new one; maybe not at all.
 
     Attributes:
         n_stored: number of rows in the first file.
@@ -104,6 +105,13 @@ class ChangedTable:
         slots[self.changed] = self.n_stored + np.arange(len(self.changed))
         slots[slots < 0] = np.delete(np.arange(self.n_stored, dtype=np.int32), self.unused)
         return slots
+
+    def stored_rows(self, start: int, stop: int) -> IntVector:
+        """Return the rows in the first file of the used ones with numbers [start, stop), in order."""
+        numbers = np.arange(start, stop)
+        used_before = self.unused - np.arange(len(self.unused))  # of each unused row
+        rows: IntVector = numbers + np.searchsorted(used_before, numbers, "right")
+        return rows
 
     def joined(self, stored: Iterable[pa.RecordBatch], changed: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the table in order, a batch of the first file at a time.
@@ -137,13 +145,13 @@ def _woven(used: pa.RecordBatch, changed: pa.RecordBatch, first: int, is_changed
 
 
 def divided_table(path: str) -> tuple[str, str] | None:
-    """Return the folder and the name of the table that the path of a file of changed rows stands for; else None."""
+    """Return the folder and the name of the divided table that the path of its changed rows stands for, else None."""
     folder, _, file = path.rpartition("/")
     is_divided = folder.startswith(f"{SNAPSHOTS}/") and file.startswith(CHANGED)
     return (folder, file.removeprefix(CHANGED).removesuffix(".parquet")) if is_divided else None
 
 
-def read_division(store: Store, folder: str, name: str) -> ChangedTable:
+def read_division(store: Store, folder: str, name: str) -> TableDivision:
     """Return how the rows of a table in the folder of a snapshot are divided.
 
     Raises:
@@ -154,55 +162,50 @@ def read_division(store: Store, folder: str, name: str) -> ChangedTable:
     changed, unused = (
         store.read_table(f"{folder}/{file}", [ROW])[ROW].to_numpy() for file in (changed_file, unused_file)
     )
-    found = ChangedTable(store.count_rows(f"{folder}/{stored_file}"), unused, changed)
+    found = TableDivision(store.count_rows(f"{folder}/{stored_file}"), unused, changed)
     for rows, n_all in ((unused, found.n_stored), (changed, found.n_rows)):
         if len(rows) and (rows[0] < 0 or rows[-1] >= n_all or not (np.diff(rows) > 0).all()):
-            raise _mismatch(store, folder, name)
+            raise SnapshotCorrupt(
+                f"{store.uri}/{folder}: {', '.join(table_files(name))} do not belong together; build again or serve "
+                "another snapshot"
+            )
     return found
 
 
-def _mismatch(store: Store, folder: str, name: str) -> SnapshotCorrupt:
-    return SnapshotCorrupt(
-        f"{store.uri}/{folder}: {', '.join(table_files(name))} do not belong together; build again or serve another "
-        "snapshot"
-    )
+def pieces_of_table(store: Store, folder: str, name: str, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+    """Yield a divided table, or some of its columns, in pieces of any size.
 
-
-def scan_table(store: Store, folder: str, name: str, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-    """Yield a divided table, or some of its columns, in batches of any size.
-
-    Memory: a batch, the rows that changed, and some bytes for each row.
+    Memory: a piece, the rows that changed, and some bytes for each row.
 
     Args:
         folder: folder of the snapshot.
 
     Raises:
         SnapshotCorrupt: the files do not belong together.
-        StoreError: they cannot be read.
+        StoreError: they cannot be read, or lack a column.
     """
     division = read_division(store, folder, name)
     stored_file, changed_file, _ = table_files(name)
     stored = (batch for piece in store.pieces(f"{folder}/{stored_file}", columns) for batch in piece.to_batches())
-    yield from division.joined(stored, _one_batch(store.read_table(f"{folder}/{changed_file}", columns)))
+    changed = _one_batch(store.read_table(f"{folder}/{changed_file}", columns))
+    yield from (pa.Table.from_batches([batch]) for batch in division.joined(stored, changed))
 
 
-def read_table_rows(
+def rows_of_table(
     store: Store, folder: str, name: str, start: int, stop: int, columns: Sequence[str] | None = None
 ) -> pa.Table:
-    """Return rows [start, stop) of a divided table; as `scan_table`."""
+    """Return rows [start, stop) of a divided table; as `pieces_of_table`."""
     division = read_division(store, folder, name)
     stored_file, changed_file, _ = table_files(name)
-    slots = division.slots()[start:stop]
-    is_changed = slots >= division.n_stored
-    stored = _rows(store, f"{folder}/{stored_file}", slots[~is_changed], columns)
-    changed = _rows(store, f"{folder}/{changed_file}", slots[is_changed] - division.n_stored, columns)
+    stop = min(stop, division.n_rows)
+    first, last = (int(place) for place in np.searchsorted(division.changed, [start, stop]))
+    is_changed = np.zeros(stop - start, np.bool_)
+    is_changed[division.changed[first:last] - start] = True
+    rows = division.stored_rows(start - first, stop - last)
+    low, high = (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
+    stored = _one_batch(store.read_rows(f"{folder}/{stored_file}", low, high, columns)).take(pa.array(rows - low))
+    changed = _one_batch(store.read_rows(f"{folder}/{changed_file}", first, last, columns))
     return pa.Table.from_batches(_woven(stored, changed, 0, is_changed))
-
-
-def _rows(store: Store, path: str, rows: Rows, columns: Sequence[str] | None) -> pa.RecordBatch:
-    """Return rows of a Parquet file, ascending, without the column ROW."""
-    first, stop = (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
-    return _one_batch(store.read_rows(path, first, stop, columns)).take(pa.array(rows - first))
 
 
 def _one_batch(table: pa.Table) -> pa.RecordBatch:
@@ -212,8 +215,8 @@ def _one_batch(table: pa.Table) -> pa.RecordBatch:
 
 
 def find_changes(
-    name: str, table: pa.Table, keys: Iterable[pa.Table], before: Iterable[pa.Table], division: ChangedTable
-) -> ChangedTable | None:
+    name: str, table: pa.Table, keys: Iterable[pa.Table], before: Iterable[pa.Table], division: TableDivision
+) -> TableDivision | None:
     """Return how a new table can be divided; None where it is to be written whole.
 
     Args:
@@ -234,15 +237,16 @@ def find_changes(
     rows_known, first = rows[known], 0
     for piece in before:
         low, high = np.searchsorted(rows_known, [first, first + piece.num_rows])
-        other = piece.cast(table.schema)
-        for row, row_before, n_run in _runs(known[low:high], rows_known[low:high] - first):
-            same[row : row + n_run] = _same_rows(table.slice(row, n_run), other.slice(row_before, n_run))
+        if low < high:
+            own = known[low:high]
+            one = one_piece(table.slice(int(own[0]), int(own[-1]) + 1 - int(own[0])))
+            same[own] = _same_rows(one, own - own[0], piece.cast(table.schema), rows_known[low:high] - first)
         first += piece.num_rows
     if is_too_much(int((~same).sum()), division.n_stored, n_rows):
         return None
     is_unused = np.ones(division.n_stored, np.bool_)
     is_unused[slots[rows[same]]] = False
-    return ChangedTable(division.n_stored, np.flatnonzero(is_unused), np.flatnonzero(~same))
+    return TableDivision(division.n_stored, np.flatnonzero(is_unused), np.flatnonzero(~same))
 
 
 def _rows_before(name: str, table: pa.Table, keys: Iterable[pa.Table]) -> Rows:
@@ -255,21 +259,28 @@ def _rows_before(name: str, table: pa.Table, keys: Iterable[pa.Table]) -> Rows:
     return _common_rows(now, then, max_changed(len(now)))
 
 
-def _runs(rows: Rows, rows_before: Rows) -> Iterator[tuple[int, int, int]]:
-    """Yield runs of rows that follow each other in two tables: first row in each, and number of rows."""
-    breaks = np.flatnonzero((np.diff(rows) != 1) | (np.diff(rows_before) != 1)) + 1
-    for start, stop in pairwise([0, *breaks.tolist(), len(rows)]):
+def _same_rows(table: pa.Table, rows: Rows, before: pa.Table, rows_before: Rows) -> Flags:
+    """Return (n,) whether rows of two tables have equal values in all columns.
+
+    Runs of rows that follow each other in both are compared where they lie, short ones after they were copied.
+    """
+    starts = np.flatnonzero((np.diff(rows, prepend=-2) != 1) | (np.diff(rows_before, prepend=-2) != 1))
+    if len(starts) * _MIN_RUN_ROWS > len(rows):
+        return _equal_rows(table.take(pa.array(rows)), before.take(pa.array(rows_before)))
+    same = np.zeros(len(rows), np.bool_)
+    for start, stop in pairwise([*starts.tolist(), len(rows)]):
         for at in range(start, stop, _RUN_ROWS):
-            yield int(rows[at]), int(rows_before[at]), min(_RUN_ROWS, stop - at)
-
-
-def _same_rows(one: pa.Table, other: pa.Table) -> Flags | bool:
-    """Return (n_rows,) whether rows of two tables have equal values in all columns; True where all have."""
-    if one.equals(other):
-        return True
-    pairs = zip(one.columns, other.columns, strict=True)
-    same: Flags = np.logical_and.reduce([same_values(one_array(a), one_array(b)) for a, b in pairs])
+            n_run = min(_RUN_ROWS, stop - at)
+            run, run_before = table.slice(int(rows[at]), n_run), before.slice(int(rows_before[at]), n_run)
+            same[at : at + n_run] = _equal_rows(run, run_before)
     return same
+
+
+def _equal_rows(one: pa.Table, other: pa.Table) -> Flags:
+    """Return (n_rows,) whether all columns of two tables have equal values, row by row."""
+    pairs = zip(one.columns, other.columns, strict=True)
+    equal: Flags = np.logical_and.reduce([same_values(one_array(a), one_array(b)) for a, b in pairs])
+    return equal
 
 
 def _key_hashes(name: str, table: pa.Table) -> NDArray[np.uint64]:
@@ -295,27 +306,41 @@ def _key_hashes(name: str, table: pa.Table) -> NDArray[np.uint64]:
 def _common_rows(now: NDArray[np.uint64], then: NDArray[np.uint64], max_missing: int) -> Rows:
     """Return for each value of a sequence its place in an earlier one, ascending; −1 for values that came since.
 
-    Both are read side by side. Where they differ, the nearest place is searched from which they go on alike.
+    Both are read side by side. Where they differ, the nearest place from which they go on alike is searched: at first
+    among the next values of both, then among all later ones of the earlier sequence.
 
     Args:
-        max_missing: number of values that are found on neither side before the rest is given up.
+        max_missing: number of values without a place before the rest is given up.
     """
     rows = np.full(len(now), -1, np.int32)
+    order, ordered = np.zeros(0, np.int64), np.zeros(0, np.uint64)
     row = place = missing = 0
     while row < len(now) and place < len(then) and missing <= max_missing:
-        missing += 1
+        found = False
         for n_ahead in range(_MAX_AHEAD):
             if row + n_ahead < len(now) and now[row + n_ahead] == then[place]:
                 row += n_ahead
+                missing += n_ahead
+                found = True
             elif place + n_ahead < len(then) and now[row] == then[place + n_ahead]:
                 place += n_ahead
-            else:
-                continue
+                found = True
+            if found:
+                break
+        if not found:
+            if len(order) == 0:
+                order = np.argsort(then)
+                ordered = then[order]
+            at = np.searchsorted(ordered, now[row])
+            if at < len(ordered) and ordered[at] == now[row] and order[at] > place:
+                place = order[at]
+                found = True
+        if found:
             rows[row] = place
-            missing -= 1
-            break
+            place += 1
+        else:
+            missing += 1
         row += 1
-        place += 1
     return rows
 
 

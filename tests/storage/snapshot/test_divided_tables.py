@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hirag_dist import schemas
 from hirag_dist.errors import SnapshotCorrupt
 from hirag_dist.storage.serving import kept_rows
-from hirag_dist.storage.snapshot import changed_tables
-from hirag_dist.storage.snapshot.changed_tables import ChangedTable, find_changes
+from hirag_dist.storage.snapshot import divided_tables
+from hirag_dist.storage.snapshot.divided_tables import TableDivision, find_changes
 from hirag_dist.storage.store import Store
 
 Rows = dict[tuple[str, str, int], str]  # (name, chunk, position) → description
@@ -49,16 +49,16 @@ def cut(table: pa.Table, n_rows: int) -> Iterator[pa.Table]:
     return (table.slice(first, n_rows) for first in range(0, table.num_rows, n_rows))
 
 
-def whole(table: pa.Table) -> ChangedTable:
-    return ChangedTable(table.num_rows, np.zeros(0, np.int64), np.zeros(0, np.int64))
+def whole(table: pa.Table) -> TableDivision:
+    return TableDivision(table.num_rows, np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
-def divided(table: pa.Table, before: pa.Table, division: ChangedTable, n_rows: int = 7) -> ChangedTable | None:
-    keys = before.select(changed_tables.KEYS["mentions"])
+def divided(table: pa.Table, before: pa.Table, division: TableDivision, n_rows: int = 7) -> TableDivision | None:
+    keys = before.select(divided_tables.KEYS["mentions"])
     return find_changes("mentions", table, cut(keys, n_rows), cut(before, n_rows), division)
 
 
-def read(division: ChangedTable, stored: pa.Table, table: pa.Table, n_rows: int) -> list[dict[str, Any]]:
+def read(division: TableDivision, stored: pa.Table, table: pa.Table, n_rows: int) -> list[dict[str, Any]]:
     changed = pa.RecordBatch.from_pylist(table.take(pa.array(division.changed)).to_pylist(), table.schema)
     batches = (batch for piece in cut(stored, n_rows) for batch in piece.to_batches())
     return pa.Table.from_batches(division.joined(batches, changed), table.schema).to_pylist()
@@ -89,6 +89,15 @@ def test_rows_around_a_long_run_of_new_ones_stay() -> None:
     assert (back.changed.tolist(), back.unused.tolist()) == ([], list(range(400)))
 
 
+def test_rows_around_long_runs_that_came_and_went_at_one_place_stay() -> None:
+    old = numbered("a", 3) | numbered("g", 300) | numbered("m", 500)
+    new = numbered("a", 3) | numbered("h", 200) | numbered("m", 500)
+    before, table = mentions(old), mentions(new)
+    found = divided(table, before, whole(before))
+    assert found is not None
+    assert (found.changed.tolist(), found.unused.tolist()) == (list(range(3, 203)), list(range(3, 303)))
+
+
 def test_a_table_in_another_order_or_with_other_keys_is_written_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept_rows, "MAX_CHANGED", 0.1)
     before = mentions(numbered("m", 500))
@@ -98,7 +107,7 @@ def test_a_table_in_another_order_or_with_other_keys_is_written_whole(monkeypatc
 
 
 def test_equal_hashes_of_keys_do_not_make_rows_equal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(changed_tables, "_key_hashes", lambda name, table: np.zeros(table.num_rows, np.uint64))
+    monkeypatch.setattr(divided_tables, "_key_hashes", lambda name, table: np.zeros(table.num_rows, np.uint64))
     before = mentions({("a", "c", 0): "a", ("b", "c", 0): "b"})
     table = mentions({("a", "c", 0): "a", ("c", "c", 0): "b"})
     found = divided(table, before, whole(before))
@@ -112,18 +121,19 @@ def test_any_rows_and_columns_are_read_as_from_a_table_written_whole(store: Stor
     before, table = map(mentions, states)
     found = divided(table, before, whole(before))
     assert found is not None
-    changed = table.take(pa.array(found.changed)).append_column(changed_tables.ROW, pa.array(found.changed))
-    unused = pa.table({changed_tables.ROW: found.unused})
-    for file, rows in zip(changed_tables.table_files("mentions"), (before, changed, unused), strict=True):
+    changed = table.take(pa.array(found.changed)).append_column(divided_tables.ROW, pa.array(found.changed))
+    unused = pa.table({divided_tables.ROW: found.unused})
+    for file, rows in zip(divided_tables.table_files("mentions"), (before, changed, unused), strict=True):
         store.write_table(f"snapshots/own/{file}", rows)
-    place = changed_tables.divided_table("snapshots/own/changed_mentions.parquet")
+    place = divided_tables.divided_table("snapshots/own/changed_mentions.parquet")
     assert place == ("snapshots/own", "mentions")
     for columns in (None, ["position", "name_key"]):
         plain = table if columns is None else table.select(columns)
-        assert pa.Table.from_batches(changed_tables.scan_table(store, *place, columns)).to_pylist() == plain.to_pylist()
+        pieces = divided_tables.pieces_of_table(store, *place, columns)
+        assert pa.concat_tables(pieces).to_pylist() == plain.to_pylist()
         for start, stop in ((0, 88), (3, 4), (4, 7), (84, 87), (88, 88)):
-            read_rows = changed_tables.read_table_rows(store, *place, start, stop, columns)
+            read_rows = divided_tables.rows_of_table(store, *place, start, stop, columns)
             assert read_rows.to_pylist() == plain.slice(start, stop - start).to_pylist()
-    store.write_table("snapshots/own/unused_mentions.parquet", pa.table({changed_tables.ROW: [90]}))
+    store.write_table("snapshots/own/unused_mentions.parquet", pa.table({divided_tables.ROW: [90]}))
     with pytest.raises(SnapshotCorrupt, match="do not belong together"):
-        changed_tables.read_division(store, *place)
+        divided_tables.read_division(store, *place)
