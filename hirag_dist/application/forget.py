@@ -312,7 +312,8 @@ def _begin(
     """Put the documents on record; None where there is nothing to do.
 
     Raises:
-        InputError: a document is in the current snapshot, or no snapshot knows it.
+        InputError: a document is in the current snapshot, or no snapshot knows it, or none is named and no earlier run
+            is unfinished.
     """
     before = pending_forget(store)
     known = set() if before is None else set(before.documents)
@@ -328,9 +329,13 @@ def _begin(
     if unknown := removed.unknown - known:
         raise InputError(f"no snapshot of {store.uri} has {first_names(unknown)}: nothing is known of what to forget")
     if not wanted:
-        if before is not None:
-            with lock.fenced():
-                store.delete(FORGET)
+        if before is None:
+            raise InputError(
+                f"no document of {store.uri} is being forgotten: name the documents by the ids that they had, with "
+                "`hirag-dist remove ID… --forget`"
+            )
+        with lock.fenced():
+            store.delete(FORGET)
         return None, removed
     own = current.manifest.snapshot_id
     snapshots = [

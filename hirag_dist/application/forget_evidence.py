@@ -309,9 +309,10 @@ def _add_snapshot(traces: _Traces, snapshot: Snapshot, removed: set[str]) -> Non
         if found and all(chunk in traces.chunks for chunk in found)
     ]
     _add_vectors(traces, snapshot.entity_vectors, rows)
-    traces.values.update(entities["entity_id"].take(rows).to_pylist())
+    own_entities = entities.take(pa.array(rows, pa.int64()))  # there may be none
+    traces.values.update(own_entities["entity_id"].to_pylist())
     if MENTIONS not in tables:
-        traces.names |= {name: name for name in entities["name"].take(rows).to_pylist()}
+        traces.names |= {name: name for name in own_entities["name"].to_pylist()}
 
 
 def _rows(snapshot: Snapshot, table: str, columns: Sequence[str], chunk_ids: pa.Array) -> pa.Table:
@@ -430,8 +431,9 @@ def _share_layer_0(
     rows = [
         row for row, found in enumerate(entities["chunk_ids"].to_pylist()) if any(chunk in remaining for chunk in found)
     ]
-    traces.values.difference_update(entities["entity_id"].take(rows).to_pylist())
-    for name in entities["name"].take(rows).to_pylist():
+    stated = entities.take(pa.array(rows, pa.int64()))
+    traces.values.difference_update(stated["entity_id"].to_pylist())
+    for name in stated["name"].to_pylist():
         names.discard_within(name)
         joints.add(name)
     if MENTIONS in served.manifest.counts:

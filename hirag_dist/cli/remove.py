@@ -184,7 +184,10 @@ def remove(
     ] = False,
     verify_only: Annotated[
         bool,
-        typer.Option("--verify", help="Remove nothing: search for what still derives from removed documents (exit 6)."),
+        typer.Option(
+            "--verify",
+            help="Remove nothing: search for what still derives from the named, removed documents (exit 6).",
+        ),
     ] = False,
     input: Annotated[
         list[str] | None,

@@ -213,3 +213,16 @@ def test_a_snapshot_that_a_verification_needs_is_not_pruned(index: Index) -> Non
     done = run(index, now=False)
     assert done.waiting == (index.before,)
     assert [each.snapshot_id for each in plan_gc(store, rule, time.time()).snapshots] == [index.before]
+
+
+def test_a_document_all_of_whose_entities_others_name_is_forgotten_too(tmp_path: Path) -> None:
+    """And where nothing is being forgotten, none is named for it: that is said, and is no success."""
+    with removal_bench(tmp_path) as bench:
+        text = "Ada Lovelace visited Charles Babbage in London."
+        before = bench.build({"kept.txt": f"{text} She wrote notes there.", "gone.txt": text}).snapshot_id
+        index = Index(bench, bench.document_id("gone.txt"), before)
+        bench.build({"kept.txt": f"{text} She wrote notes there."})
+        assert run(index).complete
+        assert index.verify()
+        with pytest.raises(InputError, match="is being forgotten: name the documents"):
+            run_forget(bench.store.uri, bench.config, [])

@@ -75,8 +75,9 @@ def in_place_of_current(snapshot: Snapshot, error: SnapshotError) -> Snapshot:
     """
     uri, manifest = snapshot.store.uri, snapshot.manifest
     logger.warning(
-        "%s. Snapshot %s of %s, the newest whole one, is used in its place. `hirag-dist index INPUT --index %s` with "
-        "all documents makes the index whole; %s/%s names the snapshot to use",
+        "%s. Snapshot %s of %s, the newest whole one, is used in its place; documents that were removed since "
+        "are in it. `hirag-dist index INPUT --index %s` with all documents makes the index whole; %s/%s names the "
+        "snapshot to use",
         error,
         manifest.snapshot_id,
         manifest.created_at,
