@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -65,6 +66,7 @@ class SnapshotFiles:
         self._store = store
         self._folder = folder
         self._content = content
+        self._comparing = threading.Lock()  # one table at a time: hashes of its keys and pieces of it are in memory
         usable = base is not None and base.store.uri == store.uri
         self._base = base if usable and base and base.manifest.hirag_dist == __version__ else None
 
@@ -99,7 +101,8 @@ class SnapshotFiles:
                 return False
             before = self._base.division(name)
             keys = self._base.pieces(name, KEYS[name])
-            found = find_changes(name, table, keys, self._base.pieces(name), before)
+            with self._comparing:
+                found = find_changes(name, table, keys, self._base.pieces(name), before)
         except HiragError as error:
             logger.info("%s is written again: %s", name, error)
             return False
