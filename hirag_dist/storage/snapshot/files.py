@@ -76,9 +76,9 @@ class SnapshotFiles:
         Args:
             keeps_rows: whether rows may stay in the file that the base, or a snapshot before it, wrote.
         """
-        before = self._base.manifest.divided_tables if self._base is not None else frozenset[str]()
-        names = table_files(name) if name in before else [f"{name}.parquet"]
-        may_copy = name in _WHOLE and (keeps_rows or name not in before) and self._has_same([name])
+        was_divided = self._base is not None and name in self._base.manifest.divided_tables
+        names = table_files(name) if was_divided else [f"{name}.parquet"]
+        may_copy = name in _WHOLE and (keeps_rows or not was_divided) and self._has_same([name])
         if may_copy and self._all_linked(names, names):
             return
         group_bytes = _DOCUMENT_BYTES if name == "documents" else _GROUP_BYTES
@@ -99,10 +99,10 @@ class SnapshotFiles:
             columns = self._store.read_rows(f"{self._base.folder}/{stored}", 0, 0).schema.names
             if columns != table.schema.names:  # another version wrote the file
                 return False
-            before = self._base.division(name)
+            division = self._base.division(name)
             keys = self._base.pieces(name, KEYS[name])
             with self._comparing:
-                found = find_changes(name, table, keys, self._base.pieces(name), before)
+                found = find_changes(name, table, keys, self._base.pieces(name), division)
         except HiragError as error:
             logger.info("%s is written again: %s", name, error)
             return False
