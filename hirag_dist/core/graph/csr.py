@@ -104,7 +104,12 @@ def entries_of(graph: CsrGraph, nodes: IntVector) -> tuple[IntVector, IntVector]
 
 def components(graph: CsrGraph) -> NDArray[np.int64]:
     """Return (n_nodes,) connected component labels, numbered by their lowest node."""
-    return component_labels(heads(graph), graph.indices, graph.n_nodes)
+    from scipy.sparse import csr_array  # not at the top: a large import
+    from scipy.sparse.csgraph import connected_components
+
+    edges = csr_array((np.ones(len(graph.indices), np.bool_), graph.indices, graph.indptr), (graph.n_nodes,) * 2)
+    labels = connected_components(edges, connection="strong")[1]  # each edge is there both ways: no transposed copy
+    return by_lowest_node(labels.astype(np.int64))
 
 
 def component_labels(sources: NDArray[np.integer], targets: NDArray[np.integer], n_nodes: int) -> NDArray[np.int64]:
