@@ -7,11 +7,13 @@ wall and CPU seconds of the update, what it paid, the bytes that it wrote of the
 CPU seconds and the peak of anonymous and shared memory while it ran, in MB.
 
     python -m benchmarks.update_scale [--entities 100000] [--folder FOLDER] [--documents 10] [--remove] [--workers 2]
+        [--nights 30]
 
 The base is built once in FOLDER and copied for each update. A base of 100,000 entities takes minutes, one of a million
 half an hour of one core, 8 GB of memory and, with its copy and the update, 25 GB of disk. --remove removes as many
 documents of the index instead. With --workers the update runs on a Ray of this machine, and the CPU seconds of its
-workers and the peak of the largest are printed too.
+workers and the peak of the largest are printed too. With --nights other documents are added, or removed, again and
+again; each line has the size of the index, in which a file of several snapshots counts once, and of its work folder.
 """
 
 from __future__ import annotations
@@ -90,6 +92,7 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=10)
     parser.add_argument("--remove", action="store_true", help="remove documents instead of adding some")
     parser.add_argument("--workers", type=int, help="number of Ray workers; without it all runs in one process")
+    parser.add_argument("--nights", type=int, default=1, help="number of updates, one after another")
     parser.add_argument("--step", choices=("base", "update"), help=argparse.SUPPRESS)  # in this process
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
@@ -99,7 +102,8 @@ def main() -> None:
             if arguments.step == "base":
                 print(json.dumps(write_base(place, n_entities)), flush=True)
             elif arguments.step == "update":
-                print(json.dumps(update(place, n_entities, arguments)), flush=True)
+                for night in range(arguments.nights):
+                    print(json.dumps(update(place, n_entities, arguments, night)), flush=True)
             else:
                 _in_own_processes(place, n_entities, arguments, root)
 
@@ -108,6 +112,7 @@ def _in_own_processes(place: Path, n_entities: int, arguments: argparse.Namespac
     own = [sys.executable, "-m", "benchmarks.update_scale", "--entities", str(n_entities), "--folder", str(root)]
     own += ["--documents", str(arguments.documents), *(["--remove"] if arguments.remove else [])]
     own += ["--workers", str(arguments.workers)] if arguments.workers else []
+    own += ["--nights", str(arguments.nights)]
     if not (place / "base" / "current").exists():
         subprocess.run([*own, "--step", "base"], check=True)
     shutil.rmtree(place / "updated", ignore_errors=True)
@@ -159,15 +164,19 @@ def write_base(place: Path, n_entities: int) -> dict[str, Any]:
     return {"benchmark": "update_scale", "case": "base", "entities": n_entities, **run}
 
 
-def update(place: Path, n_entities: int, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Add or remove documents once; return the figures by part."""
+def update(place: Path, n_entities: int, arguments: argparse.Namespace, night: int) -> dict[str, Any]:
+    """Add or remove documents once; return the figures by part.
+
+    Args:
+        night: number of this update, which chooses the documents.
+    """
     n_documents, remove, config = arguments.documents, arguments.remove, configuration(arguments.workers)
     index = str(place / "updated")
     snapshot = open_snapshot(Store(index))
-    ids = np.random.default_rng(1).permutation(np.array(snapshot.table("documents")["document_id"]))
+    ids = np.random.default_rng(1 + night).permutation(np.array(snapshot.table("documents")["document_id"]))
     path = place / "added.jsonl"
     if not remove:
-        path.write_text("".join(documents(snapshot, n_documents)), encoding="utf-8")
+        path.write_text("".join(documents(snapshot, n_documents, night)), encoding="utf-8")
     selection = DocumentSelection(tuple(ids[:n_documents].tolist()))
     clock = PartClock()
     with clock.watching():
@@ -178,10 +187,18 @@ def update(place: Path, n_entities: int, arguments: argparse.Namespace) -> dict[
                 else run_add([str(path)], index, config, None, heard)
             )
         )
-    line = {"benchmark": "update_scale", "case": "remove" if remove else "add", "entities": n_entities, **run}
+    line: dict[str, Any] = {"benchmark": "update_scale", "case": "remove" if remove else "add"}
+    line |= {"entities": n_entities, "night": night} | run
     rest = round(run["wall_s"] - sum(part["wall_s"] for part in clock.parts.values()), 2)
     line |= written(Path(index, open_snapshot(Store(index)).folder)) | clock.workers.figures()
+    line |= {"index_mb": _size_mb(Path(index)), "work_mb": _size_mb(Path(index, "work"))}
     return line | {"changed_documents": n_documents, "parts": clock.parts, "rest_s": rest}
+
+
+def _size_mb(folder: Path) -> float:
+    """Return the size of all files in a folder in MB; one with several names counts once."""
+    files = [path.stat() for path in folder.rglob("*") if path.is_file()]
+    return round(sum({file.st_ino: file.st_size for file in files}.values()) / 1e6, 1)
 
 
 def written(folder: Path) -> dict[str, float]:
@@ -243,7 +260,7 @@ def documents(snapshot: Snapshot, count: int, seed: int = 0) -> Iterator[str]:
         names = known[: CHUNKS_A_DOCUMENT * NAMES_A_CHUNK - n_new] + new
         texts = prose.texts(np.full(CHUNKS_A_DOCUMENT, CHUNK_CHARS), rng).to_pylist()
         text = "\n\n".join(f"{text}. {_sentences(names, rng)}" for text in texts)
-        yield json.dumps({"id": f"added-{number}", "title": f"Added {number}", "text": text}) + "\n"
+        yield json.dumps({"id": f"added-{seed}-{number}", "title": f"Added {seed}-{number}", "text": text}) + "\n"
 
 
 def _sentences(names: list[str], rng: np.random.Generator) -> str:
