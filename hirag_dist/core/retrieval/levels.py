@@ -71,8 +71,11 @@ def nearest_of_all(
     if access is not None:
         rows = rows[visible_rows(access, rows)]
     if len(rows) > limit:
-        scores = products(vectors, query, end)[rows]
-        scores = np.nan_to_num(scores, copy=False, nan=-np.inf, posinf=np.inf, neginf=-np.inf)
+        scores = products(vectors, query, end)
+        if access is not None:
+            scores = scores[rows]
+        if not np.isfinite(scores.sum()):
+            scores[np.isnan(scores)] = -np.inf
         if access is not None:  # the product of a partially visible row says nothing of its parts
             partial = access.entity_states[access.entity_patterns[rows]] == PARTIAL
             scores[partial] = np.inf
