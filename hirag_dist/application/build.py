@@ -431,7 +431,7 @@ def _previous_kernels(config: Config, store: Store) -> str | None:
     if current_id(store) is None:
         return None
     try:
-        return str(open_current(store).manifest.build["kernels"])
+        return str(open_current(store, warn=False).manifest.build["kernels"])
     except (SnapshotError, KeyError):  # of another version, or damaged: the build makes a new one
         return None
 
