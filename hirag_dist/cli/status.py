@@ -40,10 +40,9 @@ from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError, SnapshotError
 from hirag_dist.execution.stage_results import load_drops
 from hirag_dist.indexing.content_remarks import content_counts, remark_lines
-from hirag_dist.indexing.stages.read import METADATA
 from hirag_dist.indexing.update_summary import known_bill
 from hirag_dist.llm.usage import dollars, total_cost, usage_rows
-from hirag_dist.schemas import REJECTS
+from hirag_dist.schemas import METADATA, REJECTS
 from hirag_dist.storage.layout import ALIASES, MANIFEST
 from hirag_dist.storage.snapshot.documents import IndexedDocument, list_documents
 from hirag_dist.storage.snapshot.fallback import open_current

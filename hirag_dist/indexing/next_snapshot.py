@@ -34,10 +34,10 @@ from hirag_dist.indexing.report_material import GraphTables
 from hirag_dist.indexing.reports import UpdatedReports, update_reports
 from hirag_dist.indexing.stages.communities import ENTITY_ORDER, RELATION_KINDS, KeepCommunities
 from hirag_dist.indexing.stages.embed import EmbedChunks, vector_matrix
-from hirag_dist.indexing.stages.read import METADATA, ReadDocuments
+from hirag_dist.indexing.stages.read import ReadDocuments
 from hirag_dist.indexing.summaries import UpdateSettings
 from hirag_dist.indexing.update_summary import TextCounts, UpdateSummary, bill_rows
-from hirag_dist.schemas import DOCUMENTS, REJECTS, REPORT_INPUTS
+from hirag_dist.schemas import DOCUMENTS, METADATA, REJECTS, REPORT_INPUTS
 from hirag_dist.storage.layout import DROPPED
 from hirag_dist.storage.snapshot.manifest import UpdateNote
 

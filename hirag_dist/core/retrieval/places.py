@@ -69,6 +69,11 @@ def record_name(uri: str, record: int) -> str:
     return f"{uri} #{record}" if record else uri
 
 
+def unit_of(uri: str, record: int) -> str:
+    """Return the name of a document in dead letters; that of its file where it is the first or only one."""
+    return f"{uri}#{record}" if record else uri
+
+
 def unit_name(unit: str) -> str:
     """Return the name for people of a record or a file that could not be read, from the unit of its dead letter.
 
