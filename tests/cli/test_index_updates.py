@@ -115,6 +115,15 @@ def test_refresh_pays_the_debt_within_its_budget(paid_bench: CommandBench) -> No
     assert "Debt: none." in said
 
 
+def test_an_input_that_is_not_there_is_refused_before_the_models_are_asked(bench: CommandBench) -> None:
+    record = last_build(Store(bench.index))
+    for command in ("index", "add"):
+        for wrong in ("nowhere", "nowhere/*.txt"):
+            code, said = bench.run(command, bench.corpus, wrong)
+            assert (code, said) == (2, f"hirag-dist: {wrong} does not exist: check the path, or quote a glob")
+    assert last_build(Store(bench.index)) == record, "without an attempt, which probes of the models would leave"
+
+
 @pytest.mark.parametrize("command", ["add", "refresh", "remove"])
 def test_without_an_index_no_folder_is_made(command: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     bench = command_bench(tmp_path, capfd)
