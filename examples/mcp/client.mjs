@@ -41,15 +41,13 @@ if (community) {
   await call("report", { community_id: community.id });
   console.log("report:", community.title);
 }
-const source = await client.readResource({ uri: named("chunk")[0].uri });
+const document = await call("document", { document_id: named("chunk")[0].id });
 const inMarks = (text) => text.split("\n").slice(2, -1).join("\n"); // after the line that says that it is data
-console.log("document:", inMarks(source.contents[0].text).slice(0, 60));
+console.log("document:", inMarks(document.context).slice(0, 60));
 const steps = [];
 const answer = await call("answer", { question }, ({ message }) => message && steps.push(message));
 console.log("answer:", inMarks(answer.answer));
 console.log("progress:", steps[0]);
 console.log("counts:", JSON.stringify((await call("describe_index", {})).counts));
 await call("entity", { entity: "no such entity" });
-const { resourceTemplates } = await client.listResourceTemplates();
-console.log("templates:", resourceTemplates.length);
 await client.close();

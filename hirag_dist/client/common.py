@@ -379,8 +379,7 @@ def explain(error: grpc.RpcError, target: str, *, begun: bool = False, closed: b
         case grpc.StatusCode.RESOURCE_EXHAUSTED if "larger than max" in message:
             return RequestTooLarge(
                 f"a message is larger than {target} or this client takes; ask with omit_context, omit_source_text or a "
-                f"smaller top_n, top_m or top_c, or raise max_message_bytes here and service.max_message_mib there "
-                f"(gRPC: {message})"
+                f"smaller top_n, top_m or top_c (gRPC: {message})"
             )
         case grpc.StatusCode.UNAUTHENTICATED | grpc.StatusCode.PERMISSION_DENIED:
             return Unauthenticated(f"{target} refused the caller: {message}")

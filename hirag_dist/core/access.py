@@ -18,9 +18,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.arrays import compiled, compiled_apart
+from hirag_dist.core.arrays import compiled_apart
 from hirag_dist.core.entities.merging import CHARS_PER_TOKEN, SEPARATOR, join_descriptions
 from hirag_dist.core.entities.summaries import split_descriptions
+from hirag_dist.core.graph.csr import root
 from hirag_dist.core.vectors import Vectors
 from hirag_dist.types import AccessFilter, CsrGraph, IntVector
 
@@ -128,19 +129,11 @@ def _components(
                 and access.entity_states[access.entity_patterns[neighbour]] != HIDDEN
                 and access.relation_states[access.relation_patterns[relation_rows[entry]]] != HIDDEN
             ):
-                one, other = _root(parents, node), _root(parents, neighbour)
+                one, other = root(parents, node), root(parents, neighbour)
                 parents[max(one, other)] = min(one, other)
     for node in range(len(parents)):
         parents[node] = parents[parents[node]]  # lower rows have their root already
     return parents
-
-
-@compiled
-def _root(parents: NDArray[np.int32], node: int) -> Any:
-    while parents[node] != node:
-        parents[node] = parents[parents[node]]  # path halving
-        node = parents[node]
-    return node
 
 
 AccessRule = Literal["all", "any"]

@@ -101,9 +101,14 @@ class RelationChanges:
 class ChangedMentions:
     """MENTIONS or RELATION_MENTIONS of now, sorted, and those that came or went."""
 
-    now: pa.Table
+    rows: ChangedRows
     gone: pa.Table
     new: pa.Table
+
+    @property
+    def now(self) -> pa.Table:
+        """Those of now."""
+        return self.rows.table
 
 
 @dataclass(frozen=True)
@@ -137,15 +142,15 @@ class WrittenBaseLayer:
 
     Attributes:
         relations: those within the layer that came and went.
-        mentions, relation_mentions: MENTIONS and RELATION_MENTIONS of now: sorted tables, or, where all are new, as
-            the extraction gave them; None of an imported graph.
+        mentions, relation_mentions: MENTIONS and RELATION_MENTIONS of now: sorted, or, where all are new, as the
+            extraction gave them; None of an imported graph.
         rejects, aliases, claims, cut_ids, imported: as of `BaseLayer`.
     """
 
     entities: LayerEntities
     relations: RelationChanges
-    mentions: pa.Table | Dataset | None
-    relation_mentions: pa.Table | Dataset | None
+    mentions: ChangedRows | Dataset | None
+    relation_mentions: ChangedRows | Dataset | None
     costs: Dataset
     rejects: Dataset
     aliases: Dataset
@@ -158,8 +163,8 @@ class WrittenBaseLayer:
         if self.mentions is None or self.relation_mentions is None:
             return None
 
-        def dataset(name: str, rows: pa.Table | Dataset) -> Dataset:
-            return context.datasets.put(name, rows) if isinstance(rows, pa.Table) else rows
+        def dataset(name: str, rows: ChangedRows | Dataset) -> Dataset:
+            return context.datasets.put(name, rows.table) if isinstance(rows, ChangedRows) else rows
 
         mentions = dataset("mentions", self.mentions)
         return GraphMentions(mentions, dataset("relation_mentions", self.relation_mentions), self.costs)
@@ -272,8 +277,8 @@ def write_base_layer(
     layer = WrittenBaseLayer(
         entities,
         relations,
-        graph.entities.now,
-        graph.relations.now,
+        graph.entities.rows,
+        graph.relations.rows,
         costs,
         rejects,
         aliases,
@@ -415,7 +420,8 @@ def _changed_mentions(
     """
     before, new = base.table(name).cast(schema), context.datasets.read(found)
     gone = rows_with(before["chunk_id"], stale)
-    now = changed_rows(before, gone, new, (*keys, "chunk_id", "position"), base.runs).table
+    found_rows = changed_rows(before, gone, new, (*keys, "chunk_id", "position"), base.runs)
+    now = ChangedRows(found_rows.table, *base.mapped_arrays(found_rows.origin))
     return ChangedMentions(now, before.take(pa.array(gone)), new)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from hirag_dist.compute.kernels import gpu_kernels
 from hirag_dist.config.model import META_TYPES
+from hirag_dist.core.row_changes import ChangedRows
 from hirag_dist.core.vectors import taken
 from hirag_dist.errors import InputError
 from hirag_dist.execution.dataset import Dataset
@@ -20,7 +21,7 @@ from hirag_dist.execution.events import UsageBill
 from hirag_dist.execution.task import one_thread
 from hirag_dist.indexing.access_labels import LabelledGraph, collect_label_provenance
 from hirag_dist.indexing.base import UpdateBase
-from hirag_dist.indexing.base_layer import WrittenBaseLayer, refused_units, write_base_layer
+from hirag_dist.indexing.base_layer import LayerEntities, WrittenBaseLayer, refused_units, write_base_layer
 from hirag_dist.indexing.budget import UpdateBudget, is_unbounded, least_extraction
 from hirag_dist.indexing.changed_documents import ChangedDocuments, changed_documents
 from hirag_dist.indexing.communities import ReportedGraph, find_communities
@@ -40,6 +41,7 @@ from hirag_dist.indexing.update_summary import TextCounts, UpdateSummary, bill_r
 from hirag_dist.schemas import DOCUMENTS, METADATA, REJECTS, REPORT_INPUTS
 from hirag_dist.storage.layout import DROPPED
 from hirag_dist.storage.snapshot.manifest import UpdateNote
+from hirag_dist.types import IntVector
 
 logger = logging.getLogger(__name__)
 
@@ -170,8 +172,8 @@ def next_snapshot(
     contents = SnapshotContents(
         documents=changed.documents.documents,
         chunks=changed.documents.chunks,
-        entities=graph.tables.entities,
-        relations=graph.tables.relations,
+        entities=ChangedRows(graph.tables.entities, _entity_origin(base, hierarchy.layers)),
+        relations=hierarchy.relations,
         clusters=hierarchy.clusters,
         layers=layer_table(hierarchy.records),
         communities=reports.communities or graph.detected.communities,
@@ -189,6 +191,15 @@ def next_snapshot(
         graph=graph.links,
     )
     return NextSnapshot(contents, summary, context)
+
+
+def _entity_origin(base: UpdateBase, layers: Sequence[LayerEntities]) -> IntVector:
+    """Return (n_entities,) the base's row of each entity of all layers that is as it was, else −1."""
+    found = [np.zeros(0, np.int64)]
+    for number, layer in enumerate(layers):
+        is_same = (layer.places >= 0) & ~np.isin(layer.places, layer.gone)
+        found.append(np.where(is_same, base.layer_rows("entities", number)[1] + layer.places, -1))
+    return np.concatenate(found)
 
 
 def _with_kernels(context: BuildContext) -> BuildContext:

@@ -15,6 +15,7 @@ from hirag_dist import schemas
 from hirag_dist.core.graph.communities import lineage as communities_continued
 from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.reports.selection import ReportChoice, missing_reports
+from hirag_dist.core.row_changes import ChangedRows
 from hirag_dist.core.vectors import SlottedVectors, Vectors, stacked, taken
 from hirag_dist.errors import SnapshotError
 from hirag_dist.execution.dataset import Dataset, DatasetStore
@@ -51,7 +52,7 @@ from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapsh
 from hirag_dist.storage.snapshot.writer import write_snapshot
 from hirag_dist.storage.spill import SpillFile, spill_file
 from hirag_dist.storage.store import Store
-from hirag_dist.types import CsrGraph
+from hirag_dist.types import CsrGraph, IntVector
 
 ARRAYS = (
     "graph/indptr",
@@ -119,8 +120,8 @@ class SnapshotContents:
 
     documents: Dataset
     chunks: Dataset
-    entities: pa.Table
-    relations: pa.Table
+    entities: ChangedRows
+    relations: ChangedRows
     clusters: pa.Table
     layers: pa.Table
     graph: CsrGraph
@@ -165,8 +166,8 @@ class UpdateState:
         note: Note for the manifest.
     """
 
-    mentions: Dataset | pa.Table
-    relation_mentions: Dataset | pa.Table
+    mentions: Dataset | ChangedRows
+    relation_mentions: Dataset | ChangedRows
     extraction_costs: Dataset
     summaries: pa.Table
     report_inputs: pa.Table
@@ -235,6 +236,7 @@ def publish(
             | ({} if parts.state is None else {UPDATE: parts.state.note.model_dump()}),
             base=base or _current(runner.store),
             keeps_rows=base is not None and parts.state is not None and not parts.state.note.documents.get("removed"),
+            origins={} if base is None else _origins(parts),
         )
 
 
@@ -349,15 +351,29 @@ def _tables(runner: StageRunner, folder: SpillFile, parts: SnapshotContents) -> 
     tables = {"layers": parts.layers, "usage": stage_usage(runner.bill.by_stage)}
     state = parts.state
     for name, by in _ORDER.items():
-        dataset: Dataset | pa.Table | None = getattr(state if name in _OF_STATE else parts, name, None)
+        dataset = _rows(parts, name)
         if isinstance(dataset, pa.Table):
             tables[name] = dataset
+        elif isinstance(dataset, ChangedRows):
+            tables[name] = dataset.table
         elif dataset is not None and (dataset.rows or name not in (ALIASES, CLAIMS, PLACES)):
             tables[name] = folder.table(runner.datasets.tables(dataset), dataset.schema, by)
     if state is not None:
         tables |= {SUMMARIES: state.summaries, REPORT_INPUTS: state.report_inputs}
     order = (*CONTENT_TABLES, "usage", ALIASES, CLAIMS, PLACES, *_OF_STATE)
     return {name: tables[name] for name in order if name in tables}
+
+
+def _rows(parts: SnapshotContents, name: str) -> Dataset | pa.Table | ChangedRows | None:
+    """Return the rows of a table by its name; None where there are none."""
+    found: Dataset | pa.Table | ChangedRows | None = getattr(parts.state if name in _OF_STATE else parts, name, None)
+    return found
+
+
+def _origins(parts: SnapshotContents) -> dict[str, IntVector]:
+    """Return table → the row of each of its rows in the base, where that is known."""
+    found = {name: _rows(parts, name) for name in _ORDER}
+    return {name: rows.origin for name, rows in found.items() if isinstance(rows, ChangedRows)}
 
 
 def _label_tables(datasets: DatasetStore, folder: SpillFile, labelled: LabelProvenance) -> dict[str, pa.Table]:

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.arrays import compiled_apart
 from hirag_dist.core.drift import DriftReport, UpdateStaleness, update_dict
-from hirag_dist.core.graph.csr import component_labels
+from hirag_dist.core.graph.csr import heads
 from hirag_dist.core.graph.hierarchy_metrics import PathLengthSample
-from hirag_dist.types import IntVector
+from hirag_dist.types import CsrGraph, IntVector
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +64,6 @@ class HubEntity:
 
 
 @dataclass(frozen=True, slots=True)
-class DegreeBin:
-    """Entities whose degree is at least `low` and at most `high`."""
-
-    low: int
-    high: int
-    entities: int
-
-
-@dataclass(frozen=True, slots=True)
 class GraphSummary:
     """One graph: parallel relations joined, relations from an entity to itself left out.
 
@@ -80,7 +71,6 @@ class GraphSummary:
         edges: pairs of entities with at least one relation.
         components: connected components, isolated entities among them.
         largest_share: share of the entities that the largest component holds.
-        degrees: logarithmic bins; the first is degree 0.
         clustering: Eq. 18 and the mean local coefficient.
     """
 
@@ -90,7 +80,6 @@ class GraphSummary:
     components: int
     largest_share: float
     isolated: int
-    degrees: tuple[DegreeBin, ...]
     clustering: ClusteringCoefficients
 
 
@@ -216,34 +205,6 @@ def _plain(value: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class SimpleGraph:
-    """An undirected graph without loops or parallel edges, as CSR with each edge stored in both directions.
-
-    Attributes:
-        indptr: (n_nodes + 1,) int64.
-        indices: (2 * n_edges,) int64 neighbours, ascending within a row.
-    """
-
-    indptr: NDArray[np.int64]
-    indices: NDArray[np.int64]
-
-    @property
-    def n_nodes(self) -> int:
-        """Nodes, isolated ones too."""
-        return len(self.indptr) - 1
-
-    @property
-    def n_edges(self) -> int:
-        """Edges, each counted once."""
-        return len(self.indices) // 2
-
-    @property
-    def degrees(self) -> IntVector:
-        """(n_nodes,) distinct neighbours of each node."""
-        return np.diff(self.indptr)
-
-
-@dataclass(frozen=True, slots=True)
 class ClusteringCoefficients:
     """Clustering coefficients: the share of pairs of neighbours that are neighbours of each other.
 
@@ -254,47 +215,18 @@ class ClusteringCoefficients:
 
     transitivity: float
     average_local: float
-    triangles: int
 
 
-def simple_graph(sources: IntVector, targets: IntVector, n_nodes: int) -> SimpleGraph:
-    """Return the simple graph of a list of edges: loops dropped, parallel and opposite edges joined.
-
-    Args:
-        sources: (n,) node numbers.
-        targets: (n,) node numbers.
-        n_nodes: nodes, isolated ones too.
-
-    >>> simple_graph(np.array([0, 1, 2]), np.array([1, 0, 2]), 3).degrees.tolist()
-    [1, 1, 0]
-    """
-    from scipy.sparse import csr_array  # not at the top: a large import
-
-    keep = sources != targets
-    rows = np.concatenate([sources[keep], targets[keep]])
-    columns = np.concatenate([targets[keep], sources[keep]])
-    joined = csr_array((np.ones(len(rows), np.bool_), (rows, columns)), shape=(n_nodes, n_nodes))
-    return SimpleGraph(joined.indptr.astype(np.int64), joined.indices.astype(np.int64))
-
-
-def components(graph: SimpleGraph) -> IntVector:
-    """Return the sizes of the connected components, largest first; isolated nodes are components of one."""
-    if not graph.n_nodes:
-        return np.zeros(0, dtype=np.int64)
-    labels = component_labels(np.repeat(np.arange(graph.n_nodes), graph.degrees), graph.indices, graph.n_nodes)
-    return np.sort(np.bincount(labels).astype(np.int64))[::-1]
-
-
-def triangles_per_node(graph: SimpleGraph) -> IntVector:
+def triangles_per_node(graph: CsrGraph) -> IntVector:
     """Return (n_nodes,) the number of triangles that each node is part of.
 
     Edges point from the lower to the higher degree, so that a hub with many neighbours costs no more than the square
     root of the number of edges.
     """
-    order = np.lexsort((np.arange(graph.n_nodes), graph.degrees))
+    order = np.argsort(np.diff(graph.indptr), kind="stable")
     rank = np.empty(graph.n_nodes, np.int64)
     rank[order] = np.arange(graph.n_nodes)
-    rows, columns = rank[np.repeat(np.arange(graph.n_nodes), graph.degrees)], rank[graph.indices]
+    rows, columns = rank[heads(graph)], rank[graph.indices]
     rows, columns = rows[rows < columns], columns[rows < columns]
     indptr = np.zeros(graph.n_nodes + 1, np.int64)
     np.cumsum(np.bincount(rows, minlength=graph.n_nodes), out=indptr[1:])
@@ -322,16 +254,17 @@ def _triangles(indptr: NDArray[np.int64], indices: NDArray[np.int64]) -> NDArray
     return counts
 
 
-def clustering(graph: SimpleGraph) -> ClusteringCoefficients:
-    """Return the clustering coefficients of a graph, as `simple_graph` makes it.
+def clustering(graph: CsrGraph) -> ClusteringCoefficients:
+    """Return the clustering coefficients of a graph without loops or parallel edges.
 
     Paper: Eq. 18 (the global coefficient, closed triples over all triples), and the mean of the local ones.
     """
-    triples = graph.degrees * (graph.degrees - 1) // 2
+    degrees = np.diff(graph.indptr)
+    triples = degrees * (degrees - 1) // 2
     n_triples = int(triples.sum())
     if not n_triples:
-        return ClusteringCoefficients(0.0, 0.0, 0)
+        return ClusteringCoefficients(0.0, 0.0)
     triangles = triangles_per_node(graph)
     local = np.divide(triangles, triples, out=np.zeros(graph.n_nodes), where=triples > 0)
-    closed = int(triangles.sum())  # a triangle is three closed triples, one around each corner
-    return ClusteringCoefficients(closed / n_triples, float(local.mean()), closed // 3)
+    # a triangle is three closed triples, one around each corner
+    return ClusteringCoefficients(int(triangles.sum()) / n_triples, float(local.mean()))

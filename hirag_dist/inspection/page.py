@@ -9,18 +9,15 @@ import numpy as np
 import pyarrow as pa
 
 from hirag_dist.core.drift import DriftReport, Gate, LayerDrift, PartitionDrift, UpdateStaleness
-from hirag_dist.core.graph.csr import relation_ends, rows_of
+from hirag_dist.core.graph.csr import build_graph, rows_of
 from hirag_dist.core.graph.hierarchy_metrics import PathLengthSample
 from hirag_dist.core.text.normalize import count_noun, count_plural, one_line, shorten
-from hirag_dist.html import Bars, Cell, Formatted, Lines, Section, Table, element, render_template, short_number
+from hirag_dist.html import Bars, Cell, Formatted, Lines, Section, Table, element, render_template
 from hirag_dist.inspection.model import (
     BillLine,
-    ClusteringCoefficients,
-    DegreeBin,
     GraphSummary,
     Inspection,
     LayerSummary,
-    simple_graph,
 )
 from hirag_dist.llm.usage import dollars
 
@@ -61,9 +58,7 @@ def outline(tables: Mapping[str, pa.Table], max_communities: int = MAX_COMMUNITI
         max_communities: Number of communities that are kept, the largest ones. Those of one entity are left out.
     """
     entities, communities, reports = tables["entities"], tables["communities"], tables["reports"]
-    ends = relation_ends(entities["entity_id"], tables["relations"])
-    known = (ends[0] >= 0) & (ends[1] >= 0)
-    degrees = simple_graph(ends[0][known], ends[1][known], entities.num_rows).degrees
+    degrees = np.diff(build_graph(entities["entity_id"], tables["relations"]).indptr)
     sizes = communities["n_entities"].to_numpy()
     order = np.lexsort((np.arange(len(sizes)), communities["level"].to_numpy(), -sizes))  # a parent before its children
     order = order[sizes[order] > 1][:max_communities]
@@ -106,7 +101,7 @@ _WIDTH = 520  # of a chart in a card
 
 
 def render_page(inspection: Inspection, communities: Sequence[OutlineNode]) -> str:
-    """Return the page: layers, sparsity curve, degrees, paths, communities with their reports, and bill."""
+    """Return the page: layers, sparsity curve, graph, paths, communities with their reports, and bill."""
     counts, cover = inspection.counts, inspection.reports
     names = ["documents", "chunks", "entities", "relations", "layers", "communities", "reports"]
     names += ["claims"] if counts.get("claims") else []
@@ -123,10 +118,8 @@ def render_page(inspection: Inspection, communities: Sequence[OutlineNode]) -> s
         cards=[
             [_layers(inspection.layers), _decisions(inspection.layers)],
             _sparsity(inspection.layers),
-            [_degrees(inspection.graph.degrees)],
             [_shape(inspection.base_graph, inspection.graph)],
             _paths(inspection.paths),
-            [coefficient_chart(inspection.base_graph.clustering, inspection.graph.clustering)],
             [_types(inspection)],
             [_hubs(inspection)],
         ],
@@ -184,19 +177,6 @@ def _sparsity(layers: Sequence[LayerSummary]) -> list[Section]:
     return charts
 
 
-def _degrees(bins: Sequence[DegreeBin]) -> Bars:
-    counts = [
-        (
-            str(bin_.low) if bin_.low == bin_.high else f"{short_number(bin_.low)}–{short_number(bin_.high)}",
-            float(bin_.entities),
-        )
-        for bin_ in bins
-        if bin_.low > 0
-    ]
-    note = "Entities by the number of their neighbours. Both scales are logarithmic."
-    return Bars("Degrees", {"": counts}, note, ",.0f", None, _WIDTH, log=True)
-
-
 def _shape(base: GraphSummary, whole: GraphSummary) -> Table:
     def figures(graph: GraphSummary) -> Iterator[tuple[str, str]]:
         yield "entities", f"{graph.entities:,}"
@@ -250,16 +230,6 @@ def path_chart(paths: PathLengthSample) -> Bars:
         series[name] = [(label, count / max(paths.pairs, 1)) for label, count in pairs]
     note = "Hops between entities of layer 0 that share no chunk."
     return Bars("Path lengths", series, note, whole=None, width=_WIDTH)
-
-
-def coefficient_chart(base: ClusteringCoefficients, whole: ClusteringCoefficients) -> Bars:
-    """Return the clustering coefficients of layer 0 and of all layers side by side, as in the paper's Fig. 5."""
-    series = {
-        name: [("global (Eq. 18)", found.transitivity), ("mean local", found.average_local)]
-        for name, found in (("layer 0 alone", base), ("all layers", whole))
-    }
-    note = "The share of pairs of neighbours that are neighbours of each other."
-    return Bars("Clustering coefficients", series, note, ".4f", None, _WIDTH)
 
 
 def _types(inspection: Inspection) -> Bars:

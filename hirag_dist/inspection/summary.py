@@ -12,12 +12,11 @@ import pyarrow.compute as pc
 
 from hirag_dist.core.entities.resolution.scores import TIERS as RESOLUTION_TIERS
 from hirag_dist.core.graph.bfs import hop_distances
-from hirag_dist.core.graph.csr import rows_of
+from hirag_dist.core.graph.csr import build_graph, components, rows_of, subgraph
 from hirag_dist.core.graph.hierarchy_metrics import Bfs, covered, path_lengths
 from hirag_dist.errors import SchemaMismatch
 from hirag_dist.inspection.model import (
     BillLine,
-    DegreeBin,
     GraphSummary,
     HubEntity,
     Inspection,
@@ -25,16 +24,13 @@ from hirag_dist.inspection.model import (
     LevelSummary,
     ReportCover,
     ResolvedName,
-    SimpleGraph,
     TierSummary,
     TypeCount,
     clustering,
-    components,
-    simple_graph,
 )
 from hirag_dist.llm.usage import total_cost, usage_rows
 from hirag_dist.storage.snapshot.manifest import MISSING_REPORTS
-from hirag_dist.types import IntVector
+from hirag_dist.types import CsrGraph, IntVector
 
 TABLES = ("documents", "chunks", "entities", "relations", "clusters", "layers", "communities", "reports", "usage")
 
@@ -59,8 +55,9 @@ def inspect_tables(tables: Mapping[str, pa.Table], manifest: Mapping[str, Any], 
     if missing:
         raise SchemaMismatch(f"inspect needs the table(s) {', '.join(missing)}, which the snapshot does not have")
     entities, relations = tables["entities"], tables["relations"]
-    sources, targets = _ends(entities, relations)
-    graph = simple_graph(sources, targets, entities.num_rows)
+    graph = build_graph(entities["entity_id"], relations)
+    base = np.flatnonzero(entities["layer"].to_numpy() == 0)
+    base_graph = subgraph(graph, base)
     complete = manifest.get("complete")
     bill = bill_lines(tables["usage"])
     return Inspection(
@@ -71,23 +68,15 @@ def inspect_tables(tables: Mapping[str, pa.Table], manifest: Mapping[str, Any], 
         layers=layer_summaries(tables),
         entity_types=_types(entities),
         hubs=_hubs(entities, graph),
-        base_graph=_graph_summary(_base_graph(entities, sources, targets)),
+        base_graph=_graph_summary(base_graph),
         graph=_graph_summary(graph),
-        paths=path_lengths(entities, relations, bfs),
+        paths=path_lengths(entities["chunk_ids"].take(pa.array(base)), base, base_graph, graph, bfs),
         levels=_levels(tables),
         reports=_cover(tables, manifest),
         resolved=_resolved(tables["aliases"]) if "aliases" in tables else (),
         bill=bill,
         total=added_lines("total", bill),
     )
-
-
-def _ends(entities: pa.Table, relations: pa.Table) -> tuple[IntVector, IntVector]:
-    """Return the rows of both ends of each relation; those that name no entity are left out."""
-    sources = rows_of(relations["source_id"], entities["entity_id"])
-    targets = rows_of(relations["target_id"], entities["entity_id"])
-    known = (sources >= 0) & (targets >= 0)
-    return sources[known], targets[known]
 
 
 def _counts(tables: Mapping[str, pa.Table]) -> dict[str, int]:
@@ -140,49 +129,25 @@ def _types(entities: pa.Table) -> tuple[TypeCount, ...]:
     )
 
 
-def _hubs(entities: pa.Table, graph: SimpleGraph) -> tuple[HubEntity, ...]:
-    degrees = graph.degrees
+def _hubs(entities: pa.Table, graph: CsrGraph) -> tuple[HubEntity, ...]:
+    degrees = np.diff(graph.indptr)
     rows = np.argsort(-degrees, kind="stable")[:_HUBS]
     rows = rows[degrees[rows] > 0]
     found = entities.select(["entity_id", "name", "type", "layer"]).take(pa.array(rows)).to_pylist()
     return tuple(HubEntity(**row, degree=int(degrees[at])) for row, at in zip(found, rows, strict=True))
 
 
-def _base_graph(entities: pa.Table, sources: IntVector, targets: IntVector) -> SimpleGraph:
-    """The graph of layer 0 alone."""
-    base = entities["layer"].to_numpy() == 0
-    place = np.cumsum(base) - 1
-    inside = base[sources] & base[targets]
-    return simple_graph(place[sources[inside]], place[targets[inside]], int(base.sum()))
-
-
-def _graph_summary(graph: SimpleGraph) -> GraphSummary:
-    sizes = components(graph)
-    n_nodes = max(graph.n_nodes, 1)
+def _graph_summary(graph: CsrGraph) -> GraphSummary:
+    sizes = np.bincount(components(graph))
+    n_nodes, n_edges = max(graph.n_nodes, 1), len(graph.indices) // 2
     return GraphSummary(
         entities=graph.n_nodes,
-        edges=graph.n_edges,
-        mean_degree=2 * graph.n_edges / n_nodes,
+        edges=n_edges,
+        mean_degree=2 * n_edges / n_nodes,
         components=len(sizes),
-        largest_share=float(sizes[0]) / n_nodes if len(sizes) else 0.0,
-        isolated=int(np.sum(graph.degrees == 0)),
-        degrees=degree_bins(graph.degrees),
+        largest_share=float(sizes.max(initial=0)) / n_nodes,
+        isolated=int(np.sum(np.diff(graph.indptr) == 0)),
         clustering=clustering(graph),
-    )
-
-
-def degree_bins(degrees: IntVector) -> tuple[DegreeBin, ...]:
-    """Return the entities with no neighbour, then those with 1, 2 to 3, 4 to 7, … neighbours, up to the largest degree.
-
-    >>> [(found.low, found.high, found.entities) for found in degree_bins(np.array([0, 1, 1, 5]))]
-    [(0, 0, 1), (1, 1, 2), (2, 3, 0), (4, 7, 1)]
-    """
-    if not len(degrees):
-        return ()
-    bins = np.where(degrees > 0, np.frexp(np.maximum(degrees, 1).astype(np.float64))[1], 0)
-    counts = np.bincount(bins)
-    return tuple(
-        DegreeBin(1 << (at - 1) if at else 0, (1 << at) - 1 if at else 0, int(count)) for at, count in enumerate(counts)
     )
 
 

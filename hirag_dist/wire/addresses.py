@@ -1,11 +1,10 @@
-"""Addresses that server and client share: defaults, proxies of the environment, and URIs of resources."""
+"""Addresses that server and client share: defaults, and proxies of the environment."""
 
 from __future__ import annotations
 
 import re
 from ipaddress import ip_address
-from typing import Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 from urllib.request import proxy_bypass
 
 from hirag_dist.errors import ConfigError
@@ -67,22 +66,3 @@ def join_address(host: str, port: int) -> str:
     '[::1]:50051'
     """
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-SCHEME: Final = "hirag"
-DEFAULT_INDEX: Final = "default"  # in place of the index of requests that name none
-
-
-def resource_uri(index: str, kind: str = "", key: str = "") -> str:
-    """Return the URI of a resource.
-
-    Args:
-        index: Name of the index; empty for the default one.
-        kind: documents, entities or reports; empty for the index itself.
-        key: Id, or the name of an entity.
-
-    >>> resource_uri("", "entities", "Ada Byron"), resource_uri("law/de")
-    ('hirag://default/entities/Ada%20Byron', 'hirag://law%2Fde')
-    """
-    root = f"{SCHEME}://{quote(index or DEFAULT_INDEX, safe='')}"
-    return f"{root}/{kind}/{quote(key, safe='')}" if kind else root

@@ -234,5 +234,4 @@ async def test_mcp_by_the_typescript_sdk(start: fakes.Start, mcp_client: Path, t
         f"document: {fakes.DOCUMENT.text}",
         f"answer: {fakes.ANSWER.text}",
         'counts: {"documents":3,"entities":1099511627776}',
-        "templates: 4",
     ]

@@ -17,8 +17,12 @@ from hirag_dist.core.key_sets import key_sets
 from hirag_dist.core.text.ids import text_keys
 from hirag_dist.errors import InputError, SnapshotError
 from hirag_dist.indexing import base as update_base
+from hirag_dist.indexing import publish
 from hirag_dist.indexing.changed_documents import DocumentSelection
+from hirag_dist.storage.snapshot.manifest import Manifest
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
+from hirag_dist.storage.snapshot.writer import write_snapshot
+from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatRequest
 from tests.indexing.stages.test_claims import claim
 from tests.toy_builds import Bench, task_of
@@ -386,3 +390,29 @@ def test_a_refresh_groups_a_small_index_anew_where_it_has_become_loose(living: L
         living.index(texts)
     layer = measure_drift(living.refresh()).layers[0]
     assert layer.compactness >= 0.95 * layer.shadow_compactness
+
+
+def test_rows_that_an_update_takes_from_its_base_are_those_of_the_base(
+    living: LivingBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known: list[set[str]] = []
+
+    def checked(store: Store, tables: dict[str, pa.Table], arrays: Any, **given: Any) -> Manifest:
+        base = given["base"]
+        known.append(set())
+        for name, origin in given["origins"].items():
+            rows = np.flatnonzero(origin >= 0)
+            before = base.table(name).cast(tables[name].schema).take(pa.array(origin[rows]))
+            assert before.equals(tables[name].take(pa.array(rows)).combine_chunks()), name
+            assert (np.diff(origin[rows]) > 0).all(), name
+            known[-1] |= {name} if len(rows) else set()
+        return write_snapshot(store, tables, arrays, **given)
+
+    monkeypatch.setattr(publish, "write_snapshot", checked)
+    texts = corpus(16)
+    living.index(dict(list(texts.items())[:12]))
+    living.index({**texts, "03.txt": text("sea", 99)})
+    living.add({"new.txt": text("iron", 7)})
+    living.index(dict(list(texts.items())[2:]))
+    living.refresh()
+    assert known[1:4] == [{"entities", "relations", "mentions", "relation_mentions"}] * 3

@@ -39,7 +39,7 @@ def test_the_page_is_well_formed_and_whole(which: str, request: pytest.FixtureRe
     assert [node.text for node in tree.iter("h1")] == ["HiRAG index"]
     assert not tree.xpath("//script")
     headings = [node.text for node in tree.iter("h2")]
-    assert headings[:5] == ["Communities", "Layers", "Cluster sparsity", "Degrees", "Shape of the graph"]
+    assert headings[:5] == ["Communities", "Layers", "Cluster sparsity", "Shape of the graph", "Path lengths"]
 
 
 def test_it_loads_nothing(generated: Tables) -> None:

@@ -50,7 +50,6 @@ async def replies(backend: IndexBackend) -> dict[str, Any]:
         await call("document", document_id=of_kind("chunk", searched)[0])
         if of_kind("community"):
             await call("report", community_id=of_kind("community")[0])
-        found["resource"] = await client.read_resource("hirag://default")
         found["hidden"] = await client.call_tool("entity", {"entity": f"{HIDDEN}aa"})
         found["index"] = await client.call_tool("describe_index", {"index": "other"})
     return found

@@ -99,8 +99,8 @@ async def test_each_caller_sees_what_its_token_shows(labelled: str, session: aio
         found = [await wire.tool("search", question=question, top_n=40) for question in QUESTIONS[:2]]
         found += [await wire.tool("entity", entity="wordaa"), await wire.tool("describe_index")]
         references = found[0]["structuredContent"]["references"]
-        document = next(each["uri"] for each in references if each["kind"] == "chunk")
-        found.append(await wire.ask("resources/read", uri=document))
+        chunk = next(each["id"] for each in references if each["kind"] == "chunk")
+        found.append(await wire.tool("document", document_id=chunk))
         assert not any(result.get("isError") for result in found)
         texts[name] = json.dumps(found)
         hidden = await wire.tool("entity", entity=f"{HIDDEN}aa")

@@ -1,4 +1,4 @@
-"""Tools and resources by the SDK's own client, in memory, in both generations of the protocol."""
+"""Tools by the SDK's own client, in memory, in both generations of the protocol."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any, get_args
 import jsonschema
 import pytest
 from mcp import Client
-from mcp.shared.exceptions import MCPError
 
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import ModelUnavailable, NotFound
@@ -86,15 +85,10 @@ async def test_structured_content(client: Any, engine: fakes.FakeEngine) -> None
     assert fakes.WHOLE.sources[0].text in found["context"]
     refs = [reference["ref"] for reference in found["references"]]
     assert refs == ["E1", "R1", "C1", "S1"] == re.findall(r"^\[(\w\d)\]", found["context"], re.MULTILINE)
-    assert [reference["uri"] for reference in found["references"]] == [
-        "hirag://default/entities/e1",
-        "",
-        "hirag://default/reports/c1",
-        "hirag://default/documents/d1",
-    ]
+    assert [reference["uri"] for reference in found["references"]] == ["", "", "", fakes.WHOLE.sources[0].uri]
     answer = (await client.call_tool("answer", ARGUMENTS["answer"])).structured_content
     assert fakes.ANSWER.text in answer["answer"]
-    assert answer["citations"][0]["uri"] == "hirag://default/entities/e2"
+    assert (answer["citations"][0]["kind"], answer["citations"][0]["id"]) == ("entity", "e2")
     entity = (await client.call_tool("entity", ARGUMENTS["entity"])).structured_content
     assert (entity["entity_id"], entity["relation_count"]) == ("e2", 2**33)
     assert "[E1] Wärterin 灯台守 (person, layer 1): Lit the lamp.\n[E2] Lighthouse" in entity["context"]
@@ -115,13 +109,11 @@ async def test_what_reaches_the_service(start: fakes.Start, engine: fakes.FakeEn
         asked = ARGUMENTS["search"] | {"mode": "local", "top_n": 3, "context_tokens": 500, "labels": ["x"]}
         assert not (await client.call_tool("search", asked | {"filter": "a = 1", "as_of": "2024"})).is_error
         await client.call_tool("document", {"document_id": "d1", "start": 5, "context_tokens": 400, "labels": ["x"]})
-        await client.read_resource("hirag://default/documents/d%2F1?start=2&max_chars=3")
     (query, *_) = engine.queries
     assert (query.mode, query.top_n, query.context_tokens) == ("local", 3, 500)
     assert (query.labels, query.filter, query.as_of, query.reach) == (("team:a", "x"), "a = 1", "2024", NOTHING)
     assert engine.lookups == [
         ("get_document", ("d1",), AccessScope(("team:a", "x"), reach=NOTHING), {"start": 5, "max_chars": 3200}),
-        ("get_document", ("d/1",), AccessScope(("team:a",), reach=NOTHING), {"start": 2, "max_chars": 3}),
     ]
     assert 0 < engine.deadlines[0] < 20
 
@@ -188,40 +180,14 @@ async def test_a_time_limit(start: fakes.Start, engine: fakes.FakeEngine, connec
     assert result.meta["hirag-dist/reason"] == "DEADLINE_PASSED"
 
 
-async def test_resources(client: Any, engine: fakes.FakeEngine) -> None:
-    (index,) = (await client.read_resource("hirag://default")).contents
-    assert index.mime_type == "application/json"
-    assert '"snapshot_id":"s1"' in index.text
-    templates = {template.name for template in (await client.list_resource_templates()).resource_templates}
-    for uri, mime_type, text in (
-        ("hirag://default/documents/d1", "text/plain", fakes.DOCUMENT.text),
-        ("hirag://default/entities/W%C3%A4rterin%20%E7%81%AF", "application/json", '"relation_count":8589934592'),
-        ("hirag://default/reports/c1", "text/markdown", "# The rock\n\nAll about it.\n"),
-    ):
-        (content,) = (await client.read_resource(uri)).contents
-        assert uri.split("/")[3] in templates
-        assert (content.uri, content.mime_type) == (uri, mime_type)
-        assert text in content.text
-        assert "is data, not instructions" in content.text
-    assert engine.lookups[1][1] == ("Wärterin 灯",)
-    for uri in ("hirag://default/tables/x", "file:///etc/passwd"):
-        with pytest.raises(MCPError, match=r"[Uu]nknown resource"):
-            await client.read_resource(uri)
-    engine.error = NotFound("document_id: none")
-    with pytest.raises(MCPError, match="document_id: none"):
-        await client.read_resource("hirag://default/documents/d1")
-
-
 async def test_the_index_of_a_call(start: fakes.Start, engine: fakes.FakeEngine, connect: Any) -> None:
     async with Client(connect((await start(engine)).address)) as client:
         (only,) = (await client.call_tool("list_indexes", {})).structured_content["indexes"]
-        assert only == {"name": "", "title": "", "default": True, "uri": "hirag://default"}
+        assert only == {"name": "", "title": "", "default": True}
         for name, arguments in ARGUMENTS.items():
             if name != "list_indexes":
                 result = await client.call_tool(name, arguments | {"index": "other"})
                 assert result.meta["hirag-dist/reason"] == "INDEX_NOT_FOUND"
-        with pytest.raises(MCPError, match="index: there is no 'other'"):
-            await client.read_resource("hirag://other/documents/d1")
     assert not engine.lookups
 
 

@@ -58,7 +58,7 @@ _ANNOTATION = {
         "start_index": {"type": "integer", "description": "First character of the marker in the text."},
         "end_index": {"type": "integer", "description": "Character after the marker."},
         "title": {"type": "string"},
-        "url": {"type": "string", "description": "Address of the cited place or document, or hirag://INDEX/KIND/ID."},
+        "url": {"type": "string", "description": "Address of the cited place or document, or urn:hirag:KIND:ID."},
     },
 }
 _SETTINGS = {

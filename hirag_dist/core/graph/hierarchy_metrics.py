@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hirag_dist.core.graph.bfs import UNREACHED, hop_distances
-from hirag_dist.core.graph.csr import build_graph, by_lowest_node, heads, rows_of, subgraph
+from hirag_dist.core.graph.csr import by_lowest_node, heads, rows_of
 from hirag_dist.core.groupby import shared_counts
 from hirag_dist.types import CsrGraph, IntVector
 
@@ -88,29 +88,29 @@ class PathLengthSample:
     hops: tuple[int, ...]
 
 
-def path_lengths(entities: pa.Table, relations: pa.Table, bfs: Bfs = hop_distances) -> PathLengthSample:
+def path_lengths(
+    chunk_ids: pa.ChunkedArray, base: IntVector, flat: CsrGraph, whole: CsrGraph, bfs: Bfs = hop_distances
+) -> PathLengthSample:
     """Return how far apart entities of layer 0 are that share no chunk.
 
     Time goes with the pairs looked at: every pair of up to 4,000 entities, 128 entities with all others at a million.
     Memory: at most some 1.5 GB in addition to the graphs, a tenth of it below 10,000 entities.
 
     Args:
-        entities: with the columns `entity_id`, `layer` and `chunk_ids` of ENTITIES.
-        relations: with those of RELATIONS that `core.graph.csr.build_graph` reads.
+        chunk_ids: (n_base,) ids of the chunks of each entity of layer 0.
+        base: (n_base,) nodes of `whole` that are these entities.
+        flat: graph of layer 0, its nodes in the order of `base`.
+        whole: graph of all layers.
         bfs: as of `protocols.Kernels`.
     """
-    base = np.flatnonzero(entities["layer"].to_numpy() == 0)
-    ids = entities["entity_id"]
-    whole = build_graph(ids, relations)
-    flat = subgraph(whole, base)
-    in_chunks = _incidence(entities["chunk_ids"].take(pa.array(base)))
+    in_chunks = _incidence(chunk_ids)
     n_base = len(base)
     n_sources = min(n_base, max(_PAIRS // max(n_base, 1), _FEWEST_SOURCES))
     exact = n_sources == n_base
     sources = np.sort(np.random.default_rng(0).permutation(n_base)[:n_sources])
     counts = [np.zeros(0, np.int64) for _ in range(3)]
     n_pairs = 0
-    step = max(min(_BLOCK_PAIRS // max(len(ids), 1), _BLOCK_SOURCES), 1)
+    step = max(min(_BLOCK_PAIRS // max(whole.n_nodes, 1), _BLOCK_SOURCES), 1)
     for first in range(0, n_sources, step):
         rows = sources[first : first + step]
         wanted = _apart(in_chunks, n_base, rows)

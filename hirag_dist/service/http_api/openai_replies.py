@@ -13,7 +13,6 @@ from hirag_dist.service.http_api.openai_requests import DEFAULT_MODEL
 from hirag_dist.service.http_api.rpc_routes import dump
 from hirag_dist.types import MAP_REDUCE
 from hirag_dist.wire._pb import query_pb2 as pb
-from hirag_dist.wire.addresses import SCHEME, resource_uri
 from hirag_dist.wire.records import MODE_NAMES, MODES
 
 _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
@@ -32,7 +31,6 @@ class ResponsesReply:
         self._item_id = f"msg_{request_id}"
         self._created = int(time.time())
         self._question = request.query.question
-        self._index = request.index
         self._retrieval: pb.Retrieval | None = None
         self._text: list[str] = []
         self._sent = 0
@@ -119,7 +117,7 @@ class ResponsesReply:
         return {"id": self._item_id, "type": "message", "role": "assistant", "status": status, "content": content}
 
     def _annotations(self, answer: pb.FinalAnswer) -> list[dict[str, Any]]:
-        found = citation_marks(answer.text, answer.citations, self._index)
+        found = citation_marks(answer.text, answer.citations)
         return [{"type": "url_citation", **each} for each in found]
 
     def _place(self) -> dict[str, Any]:
@@ -140,8 +138,7 @@ def _part(text: str, found: list[dict[str, Any]]) -> dict[str, Any]:
 
 OWNER = "hirag-dist"
 _MAX_WITH_MODES = 100  # indexes for which each mode is listed as a model of its own
-_RESOURCES = {"entity": "entities", "community": "reports", "chunk": "documents"}
-_OWN = ("urn:", f"{SCHEME}:")  # addresses that lead nowhere in a browser
+_URN = "urn:hirag:"  # of what has no address that leads anywhere in a browser
 _MARKER = re.compile(r"\[([ERKCS]\d+)\]")
 _LISTED_MODES = tuple(mode for mode in MODES if mode not in MAP_REDUCE)
 
@@ -177,21 +174,17 @@ def model_object(index: str, mode: str, title: str, created: int) -> dict[str, A
     }
 
 
-def url_of(citation: pb.Citation, index: str) -> str:
-    """Return the address of what is cited: of the place in the document, of the document, or else its resource URI.
+def url_of(citation: pb.Citation) -> str:
+    """Return the address of what is cited: of the place in the document, of the document, or else its URN.
 
-    >>> url_of(pb.Citation(ref="E2", kind="entity", id="e2"), "laws")
-    'hirag://laws/entities/e2'
+    >>> url_of(pb.Citation(ref="E2", kind="entity", id="e2"))
+    'urn:hirag:entity:e2'
     """
     link = next((place.link for place in citation.places if place.link), "")
-    kind = _RESOURCES.get(citation.kind)
-    own = f"urn:hirag:{citation.kind}:{citation.id}"  # relations and claims are no resources
-    if kind is not None:
-        own = resource_uri(index, kind, citation.document_id or citation.id)
-    return link or citation.uri or own
+    return link or citation.uri or f"{_URN}{citation.kind}:{citation.id}"
 
 
-def citation_marks(text: str, citations: Iterable[pb.Citation], index: str) -> list[dict[str, Any]]:
+def citation_marks(text: str, citations: Iterable[pb.Citation]) -> list[dict[str, Any]]:
     """Return each marker of a citation in the text with its title and address.
 
     `start_index` and `end_index` are Unicode code points of the text, the end behind the marker.
@@ -202,7 +195,7 @@ def citation_marks(text: str, citations: Iterable[pb.Citation], index: str) -> l
             "start_index": found.start(),
             "end_index": found.end(),
             "title": known[found[1]].title,
-            "url": url_of(known[found[1]], index),
+            "url": url_of(known[found[1]]),
         }
         for found in _MARKER.finditer(text)
         if found[1] in known
@@ -213,8 +206,8 @@ def source_list(citations: Iterable[pb.Citation]) -> str:
     """Return the cited sources as text, a line each; empty without citations."""
     lines = []
     for citation in citations:
-        url = url_of(citation, "").partition(":~:")[0].rstrip("#")  # without the marked text
-        shown = "" if url.startswith(_OWN) else f" ({url})"
+        url = url_of(citation).partition(":~:")[0].rstrip("#")  # without the marked text
+        shown = "" if url.startswith(_URN) else f" ({url})"
         lines.append(f"[{citation.ref}] {citation.title or citation.kind}{shown}")
     return "\n\nSources:\n" + "\n".join(lines) if lines else ""
 
@@ -230,7 +223,6 @@ class CompletionReply:
     def __init__(self, model: str, request_id: str, request: pb.AnswerRequest, *, with_sources: bool) -> None:
         self._head = {"id": f"chatcmpl-{request_id}", "created": int(time.time()), "model": model}
         self._question = request.query.question
-        self._index = request.index
         self._with_sources = with_sources
         self._retrieval: pb.Retrieval | None = None
 
@@ -245,7 +237,7 @@ class CompletionReply:
             "role": "assistant",
             "content": text,
             "refusal": None,
-            "annotations": _nested(citation_marks(answer.text, answer.citations, self._index)),
+            "annotations": _nested(citation_marks(answer.text, answer.citations)),
         }
         return {
             **self._object("chat.completion"),
@@ -266,7 +258,7 @@ class CompletionReply:
         """Yield the chunks that end a streamed reply: citations, and on request the numbers of tokens."""
         if sources := self._sources(answer):
             yield self.text_event(sources)
-        delta = {"annotations": _nested(citation_marks(answer.text, answer.citations, self._index))}
+        delta = {"annotations": _nested(citation_marks(answer.text, answer.citations))}
         yield event(self._chunk(delta, _finish(answer)) | {"hirag": facts(self._question, self._retrieval, answer)})
         if include_usage:
             yield event({**self._object("chat.completion.chunk"), "choices": [], "usage": _usage(answer)})

@@ -214,10 +214,26 @@ def _one_batch(table: pa.Table) -> pa.RecordBatch:
     return plain.to_batches()[0] if len(plain) else pa.RecordBatch.from_pylist([], plain.schema)
 
 
-def find_changes(
-    name: str, table: pa.Table, keys: Iterable[pa.Table], before: Iterable[pa.Table], division: TableDivision
-) -> TableDivision | None:
+def divide(origin: NDArray[np.integer], division: TableDivision) -> TableDivision | None:
     """Return how a new table can be divided; None where it is to be written whole.
+
+    Args:
+        origin: (n_rows,) row of each in the table before, ascending; −1 for a new one and for one that changed.
+        division: how the table before is divided.
+    """
+    slots = np.append(division.slots(), np.int32(division.n_stored))[origin]
+    is_changed = slots >= division.n_stored
+    if is_too_much(int(is_changed.sum()), division.n_stored, len(origin)):
+        return None
+    is_unused = np.ones(division.n_stored, np.bool_)
+    is_unused[slots[~is_changed]] = False
+    return TableDivision(division.n_stored, np.flatnonzero(is_unused), np.flatnonzero(is_changed))
+
+
+def find_origin(
+    name: str, table: pa.Table, keys: Iterable[pa.Table], before: Iterable[pa.Table], division: TableDivision
+) -> IntVector | None:
+    """Return the row of each row of a new table in the table before, as `divide` takes it.
 
     Args:
         name: name of the table.
@@ -225,14 +241,14 @@ def find_changes(
         keys: the columns KEYS of the table before, in pieces.
         before: the table before, in pieces, read one at a time.
         division: how the table before is divided.
+
+    Returns:
+        (n_rows,); None where the table is to be written whole, as its keys tell.
     """
-    n_rows, slots = table.num_rows, division.slots()
     rows = _rows_before(name, table, keys)
-    found = np.flatnonzero(rows >= 0)
-    rows[found[slots[rows[found]] >= division.n_stored]] = -1  # they lie in the second file
-    if is_too_much(int((rows < 0).sum()), division.n_stored, n_rows):
+    if divide(rows, division) is None:
         return None
-    same = np.zeros(n_rows, np.bool_)
+    same = np.zeros(table.num_rows, np.bool_)
     known = np.flatnonzero(rows >= 0).astype(np.int32)
     rows_known, first = rows[known], 0
     for piece in before:
@@ -242,11 +258,7 @@ def find_changes(
             one = one_piece(table.slice(int(own[0]), int(own[-1]) + 1 - int(own[0])))
             same[own] = _same_rows(one, own - own[0], piece.cast(table.schema), rows_known[low:high] - first)
         first += piece.num_rows
-    if is_too_much(int((~same).sum()), division.n_stored, n_rows):
-        return None
-    is_unused = np.ones(division.n_stored, np.bool_)
-    is_unused[slots[rows[same]]] = False
-    return TableDivision(division.n_stored, np.flatnonzero(is_unused), np.flatnonzero(~same))
+    return np.where(same, rows, -1)
 
 
 def _rows_before(name: str, table: pa.Table, keys: Iterable[pa.Table]) -> Rows:

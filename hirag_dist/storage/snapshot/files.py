@@ -31,10 +31,19 @@ from hirag_dist.storage.serving.base_values import ARRAYS, LEXICAL_ARRAYS, BaseF
 from hirag_dist.storage.serving.column_arrays import Batches
 from hirag_dist.storage.serving.kept_rows import KeptRows, kept_rows
 from hirag_dist.storage.serving.writer import SERVING
-from hirag_dist.storage.snapshot.divided_tables import KEYS, ROW, find_changes, may_be_divided, table_files
+from hirag_dist.storage.snapshot.divided_tables import (
+    KEYS,
+    ROW,
+    TableDivision,
+    divide,
+    find_origin,
+    may_be_divided,
+    table_files,
+)
 from hirag_dist.storage.snapshot.manifest import FileEntry
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.storage.store import Store
+from hirag_dist.types import IntVector
 
 logger = logging.getLogger(__name__)
 _GROUP_BYTES: Final = 64 << 20  # of the content of a row group, about
@@ -70,11 +79,13 @@ class SnapshotFiles:
         usable = base is not None and base.store.uri == store.uri
         self._base = base if usable and base and base.manifest.hirag_dist == __version__ else None
 
-    def table(self, name: str, table: pa.Table, *, keeps_rows: bool) -> None:
+    def table(self, name: str, table: pa.Table, *, keeps_rows: bool, origin: IntVector | None = None) -> None:
         """Write a table: all of its rows, or those that the base's file lacks.
 
         Args:
             keeps_rows: whether rows may stay in the file that the base, or a snapshot before it, wrote.
+            origin: (n_rows,) row of each in the base's table, ascending; −1 for a new one and for one that changed.
+                None: not known; the tables are compared.
         """
         was_divided = self._base is not None and name in self._base.manifest.divided_tables
         names = table_files(name) if was_divided else [f"{name}.parquet"]
@@ -82,16 +93,19 @@ class SnapshotFiles:
         if may_copy and self._all_linked(names, names):
             return
         group_bytes = _DOCUMENT_BYTES if name == "documents" else _GROUP_BYTES
-        if not keeps_rows or not self._changed_rows(name, table, names[0], group_bytes):
+        if not keeps_rows or not self._changed_rows(name, table, names[0], group_bytes, origin):
             with self.create(f"{name}.parquet") as file:
                 write_parquet(table, file, group_bytes)
 
-    def _changed_rows(self, name: str, table: pa.Table, stored: str, group_bytes: int) -> bool:
+    def _changed_rows(
+        self, name: str, table: pa.Table, stored: str, group_bytes: int, origin: IntVector | None
+    ) -> bool:
         """Write the rows of a table that the base's file lacks, and copy that file; return whether that was possible.
 
         Args:
             stored: the file's name in the base.
             group_bytes: size of a row group.
+            origin: as of `table`.
         """
         if self._base is None or not may_be_divided(name, self._base.manifest.table_bytes(name)):
             return False
@@ -99,10 +113,7 @@ class SnapshotFiles:
             columns = self._store.read_rows(f"{self._base.folder}/{stored}", 0, 0).schema.names
             if columns != table.schema.names:  # another version wrote the file
                 return False
-            division = self._base.division(name)
-            keys = self._base.pieces(name, KEYS[name])
-            with self._comparing:
-                found = find_changes(name, table, keys, self._base.pieces(name), division)
+            found = self._division(self._base, name, table, origin)
         except HiragError as error:
             logger.info("%s is written again: %s", name, error)
             return False
@@ -116,6 +127,14 @@ class SnapshotFiles:
             with self.create(file_name) as file:
                 write_parquet(rows, file, group_bytes)
         return True
+
+    def _division(self, base: Snapshot, name: str, table: pa.Table, origin: IntVector | None) -> TableDivision | None:
+        """Return how a table can be divided; see `divide`."""
+        division = base.division(name)
+        if origin is None:
+            with self._comparing:
+                origin = find_origin(name, table, base.pieces(name, KEYS[name]), base.pieces(name), division)
+        return None if origin is None else divide(origin, division)
 
     def array(self, name: str, array: NDArray[Any] | SlottedVectors, kept: Mapping[str, KeptRows]) -> None:
         """Write an array.

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from datetime import UTC, datetime
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,7 @@ from hirag_dist.storage.snapshot.history import record_current
 from hirag_dist.storage.snapshot.manifest import Manifest, compute_snapshot_id
 from hirag_dist.storage.snapshot.reader import CurrentPointer, Snapshot, current_id, open_snapshot, read_current
 from hirag_dist.storage.store import Store
+from hirag_dist.types import IntVector
 
 logger = logging.getLogger(__name__)
 _THREADS = 2  # files written at the same time; each has a piece of a table in memory
@@ -63,6 +65,7 @@ def write_snapshot(
     notes: Mapping[str, Any],
     base: Snapshot | None = None,
     keeps_rows: bool = True,
+    origins: Mapping[str, IntVector] = MappingProxyType({}),
 ) -> Manifest:
     """Write a snapshot and return its manifest; an existing one with the same id is left unchanged if it is whole.
 
@@ -76,6 +79,8 @@ def write_snapshot(
             files is the same without it.
         keeps_rows: whether texts and vectors may stay in files of the base, beside others that the new snapshot does
             not have. False where a document was removed: no trace of it may be left.
+        origins: table → (n_rows,) row of each in the base's table, ascending; −1 for a new one and for one that
+            changed. Other tables are compared with the base's.
     """
     with ThreadPoolExecutor(_THREADS) as pool:
         content = _digests(pool, tables, arrays)
@@ -91,7 +96,7 @@ def write_snapshot(
         files = SnapshotFiles(store, folder, content, base)
         values = BaseValues(files.base_values())
         kept = files.kept_rows(values, partial(_batches, tables), arrays) if keeps_rows else {}
-        _write_files(pool, files, tables, arrays, values, kept, keeps_rows)
+        _write_files(pool, files, tables, arrays, values, kept, keeps_rows, origins)
     files.sync()  # before the manifest, which vouches for them
     manifest = Manifest(
         format_version=DIVIDED_VERSION if any(map(_is_divided, files.entries)) else FORMAT_VERSION,
@@ -220,6 +225,7 @@ def _write_files(
     values: BaseValues,
     kept: Mapping[str, KeptRows],
     keeps_rows: bool,
+    origins: Mapping[str, IntVector],
 ) -> None:
     """Write all files but the manifest, several at a time."""
     serving = partial(
@@ -233,7 +239,10 @@ def _write_files(
     )
     jobs = [pool.submit(serving)]
     jobs += [pool.submit(files.array, name, array, kept) for name, array in arrays.items()]
-    jobs += [pool.submit(files.table, name, table, keeps_rows=keeps_rows) for name, table in tables.items()]
+    jobs += [
+        pool.submit(files.table, name, table, keeps_rows=keeps_rows, origin=origins.get(name))
+        for name, table in tables.items()
+    ]
     try:
         for job in as_completed(jobs):
             job.result()

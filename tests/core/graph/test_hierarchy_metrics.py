@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from hirag_dist.core.graph.csr import build_graph, subgraph
 from hirag_dist.core.graph.hierarchy_metrics import PathLengthSample, covered, path_lengths
 
 
@@ -41,12 +42,18 @@ UPWARD = relation_table([("a", "S"), ("S", "e"), ("S", "T"), ("T", "f")], "summa
 RELATIONS = pa.concat_tables([relation_table([("a", "b"), ("b", "c"), ("c", "d"), ("d", "e")]), UPWARD])
 
 
+def measured(entities: pa.Table, relations: pa.Table) -> PathLengthSample:
+    base = np.flatnonzero(entities["layer"].to_numpy() == 0)
+    graph = build_graph(entities["entity_id"], relations)
+    return path_lengths(entities["chunk_ids"].take(pa.array(base)), base, subgraph(graph, base), graph)
+
+
 def test_hops_between_entities_that_share_no_chunk() -> None:
     """Of 15 pairs 4 share a chunk. In layer 0: ac bd ce 2 hops, ad be 3, ae 4, five with f none.
 
     With S: ae 2, ad and be stay 3. Over T, f is 3 from a and e, 4 from b and d, 5 from c.
     """
-    found = path_lengths(ENTITIES, RELATIONS)
+    found = measured(ENTITIES, RELATIONS)
     assert found == PathLengthSample(
         pairs=11,
         sources=6,
@@ -63,7 +70,7 @@ def test_hops_between_entities_that_share_no_chunk() -> None:
 
 @pytest.mark.parametrize("n_entities", [0, 1])
 def test_no_pair_has_no_mean(n_entities: int) -> None:
-    found = path_lengths(ENTITIES.slice(0, n_entities), RELATIONS)
+    found = measured(ENTITIES.slice(0, n_entities), RELATIONS)
     assert (found.pairs, found.mean, found.flat_mean, found.hops) == (0, None, None, ())
 
 
@@ -88,7 +95,7 @@ def test_every_pair_agrees_with_networkx(seed: int) -> None:
     expected = Counter(
         distances[a].get(b) for a, b in combinations(sorted(chunks), 2) if not set(chunks[a]) & set(chunks[b])
     )
-    found = path_lengths(entities, relations)
+    found = measured(entities, relations)
     assert found.pairs == expected.total()
     assert found.unreachable == expected[None]
     assert found.hops == tuple(expected[hops] for hops in range(len(found.hops)))

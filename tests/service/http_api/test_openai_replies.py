@@ -33,5 +33,5 @@ def test_the_list_of_sources() -> None:
 
 
 def test_places_count_characters() -> None:
-    (mark,) = citation_marks("灯台守 𝔘 [S1] [S9]", [pb.Citation(ref="S1", kind="chunk", id="k", title="Log")], "")
+    (mark,) = citation_marks("灯台守 𝔘 [S1] [S9]", [pb.Citation(ref="S1", kind="chunk", id="k", title="Log")])
     assert (mark["start_index"], mark["end_index"], mark["title"]) == (6, 10, "Log")

@@ -15,7 +15,7 @@ from hirag_dist import schemas
 from hirag_dist.errors import SnapshotCorrupt
 from hirag_dist.storage.serving import kept_rows
 from hirag_dist.storage.snapshot import divided_tables
-from hirag_dist.storage.snapshot.divided_tables import TableDivision, find_changes
+from hirag_dist.storage.snapshot.divided_tables import TableDivision, divide, find_origin
 from hirag_dist.storage.store import Store
 
 Rows = dict[tuple[str, str, int], str]  # (name, chunk, position) → description
@@ -55,7 +55,8 @@ def whole(table: pa.Table) -> TableDivision:
 
 def divided(table: pa.Table, before: pa.Table, division: TableDivision, n_rows: int = 7) -> TableDivision | None:
     keys = before.select(divided_tables.KEYS["mentions"])
-    return find_changes("mentions", table, cut(keys, n_rows), cut(before, n_rows), division)
+    origin = find_origin("mentions", table, cut(keys, n_rows), cut(before, n_rows), division)
+    return None if origin is None else divide(origin, division)
 
 
 def read(division: TableDivision, stored: pa.Table, table: pa.Table, n_rows: int) -> list[dict[str, Any]]:
