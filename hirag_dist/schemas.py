@@ -5,8 +5,6 @@ Rows are sorted by (layer or level, id); ids are hashes of content (`core.text.i
 
 from __future__ import annotations
 
-from typing import Final
-
 import pyarrow as pa
 
 
@@ -105,7 +103,6 @@ READ_FILES = pa.schema(  # files of INPUT that the documents were read from
     ]
 )
 
-METADATA: Final = "metadata"  # in place of a stage, in dead letters about values of metadata
 REJECTS = pa.schema(
     [
         _column("stage", _STRING),

@@ -58,8 +58,7 @@ def run_retry(
         raise no_build(store)
     repeats = repeated(record)
     arguments = _arguments(repeats["given"], store)
-    if arguments.inputs:
-        check_inputs(arguments.inputs)
+    check_inputs(arguments.inputs)
     config = config.model_copy(update={"reading": _reading(arguments, config)})
     previous = record.get("decisive")  # empty if its models could not be probed: then there is nothing to differ from
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hirag_dist import schemas
-from hirag_dist.core.retrieval.places import unit_of
+from hirag_dist.core.retrieval.places import METADATA, unit_of
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import SnapshotError, StageFailed, StoreError
 from hirag_dist.execution.dataset import Dataset
@@ -51,7 +51,7 @@ from hirag_dist.indexing.reports import report_choice
 from hirag_dist.indexing.stages.read import ReadDocuments
 from hirag_dist.indexing.update_summary import UpdateSummary
 from hirag_dist.interop.importers import ImportedGraph
-from hirag_dist.schemas import DOCUMENTS, METADATA, REJECTS
+from hirag_dist.schemas import DOCUMENTS, REJECTS
 from hirag_dist.storage.layout import DROPPED, PLACES, read_files_path
 from hirag_dist.storage.snapshot.history import rolled_back_to
 from hirag_dist.storage.snapshot.manifest import Manifest

@@ -13,7 +13,6 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Sequence, Set
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
@@ -293,7 +292,8 @@ def find_inputs(inputs: Sequence[str], *, follow_links: bool = False) -> list[So
         InputError: there is no input; one does not exist, cannot be reached or listed; a glob matches
             nothing; a folder holds no file of a supported type.
     """
-    _check_given(inputs)
+    if not inputs:
+        raise InputError("no input: name at least one file, folder, glob or URI")
     local = {name: _local_path(name) for name in inputs if _is_local(name)}
     roots = None if follow_links else local_roots(local.values())
     found: dict[str, SourceFile] = {}
@@ -304,29 +304,19 @@ def find_inputs(inputs: Sequence[str], *, follow_links: bool = False) -> list[So
 
 
 def check_inputs(inputs: Sequence[str]) -> None:
-    """Refuse INPUT arguments that name nothing. Nothing below a folder is listed, so that this costs next to nothing.
+    """Refuse INPUT arguments that do not exist. Nothing below a folder is listed, so that this costs next to nothing.
 
     Args:
         inputs: as `find_inputs`; of a glob, the folder before the first wildcard has to exist.
 
     Raises:
-        InputError: there is no input; one does not exist, or cannot be reached.
+        InputError: one does not exist, or cannot be reached.
     """
-    _check_given(inputs)
     for name in inputs:
         if not _is_local(name):
-            remote = _open_remote(name)
-            if not remote.exists and not remote.listed(recursive=False):
-                raise _absent_remote(name)
-        elif not os.path.exists(path := _local_path(name)):
-            base, pattern = _split_glob(path)
-            if not pattern or not os.path.exists(base or "."):
-                raise _absent(path)
-
-
-def _check_given(inputs: Sequence[str]) -> None:
-    if not inputs:
-        raise InputError("no input: name at least one file, folder, glob or URI")
+            _find_remote(name, is_listed=False)
+        elif not any(map(os.path.exists, (path := _local_path(name), _split_glob(path)[0] or "."))):
+            raise _absent(path)
 
 
 def _is_local(name: str) -> bool:
@@ -366,71 +356,32 @@ def _source(uri: str, display: str, info: fs.FileInfo, etag: str, *, named: bool
     return SourceFile(uri, display, info.size, form, compression, modified, display, etag=etag)
 
 
-@dataclass(frozen=True, slots=True)
-class _Remote:
-    """An INPUT in an object store.
+def _find_remote(name: str, *, is_listed: bool = True) -> list[SourceFile]:
+    """List an object store. A file's URI is the input's, the rest of the path put in before the query.
 
-    Attributes:
-        path: before the first wildcard, in the filesystem.
-        root: the same as a URI without its query.
-        query: with its mark, "" for none.
-        pattern: from the first name with a wildcard on, "" for none.
+    Args:
+        is_listed: False only checks that the input exists, and returns nothing where it does.
     """
-
-    filesystem: fs.FileSystem
-    path: str
-    info: fs.FileInfo
-    root: str
-    query: str
-    pattern: str
-
-    @property
-    def exists(self) -> bool:
-        return bool(self.info.type != fs.FileType.NotFound)
-
-    def listed(self, *, recursive: bool) -> list[fs.FileInfo]:
-        """Return what is below the path, nothing where it does not exist."""
-        found: list[fs.FileInfo] = self.filesystem.get_file_info(
-            fs.FileSelector(self.path, allow_not_found=True, recursive=recursive)
-        )
-        return found
-
-
-@contextmanager
-def _reaching(name: str) -> Iterator[None]:
-    """Raise InputError for an error of an object store."""
-    try:
-        yield
-    except (OSError, pa.ArrowException) as error:
-        raise InputError(f"{public_uri(name)} cannot be reached: {explain(error)}") from error
-
-
-def _open_remote(name: str) -> _Remote:
+    shown = public_uri(name)
     base, mark, query = name.partition("?")
     magic = _REMOTE_MAGIC.search(base)
-    end = len(base) if magic is None else base.rfind("/", 0, magic.start()) + 1
-    root = quote(base[:end].rstrip("/"), safe="/:@%+,;=&$!'()~")
-    with _reaching(name):
+    root = (base if magic is None else base[: base.rfind("/", 0, magic.start())]).rstrip("/")
+    root = quote(root, safe="/:@%+,;=&$!'()~")
+    try:
         filesystem, path = fs.FileSystem.from_uri(store_uri(root + mark + query))
-        return _Remote(filesystem, path, filesystem.get_file_info(path), root, mark + query, base[end:])
-
-
-def _absent_remote(name: str) -> InputError:
-    return InputError(f"{public_uri(name)} does not exist: check the bucket and the path")
-
-
-def _find_remote(name: str) -> list[SourceFile]:
-    """List an object store. A file's URI is the input's, the rest of the path put in before the query."""
-    shown, remote = public_uri(name), _open_remote(name)
-    filesystem, path, info, root, pattern = remote.filesystem, remote.path, remote.info, remote.root, remote.pattern
-    with _reaching(name):
-        if info.type == fs.FileType.File and not pattern:
+        info = filesystem.get_file_info(path)
+        if not is_listed and info.type != fs.FileType.NotFound:
+            return []
+        if info.type == fs.FileType.File and magic is None:
             etag = _etags(filesystem, path.rpartition("/")[0], path.rpartition("/")[2]).get(info.base_name, "")
-            return [_source(root + remote.query, public_uri(root), info, etag, named=True)]
+            return [_source(root + mark + query, public_uri(root), info, etag, named=True)]
         etags = _etags(filesystem, path)  # first: of an object that is written meanwhile the next listing gives another
-        below = remote.listed(recursive=True)
-    if not remote.exists and not below:
-        raise _absent_remote(name)
+        below = filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=True))
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(f"{shown} cannot be reached: {explain(error)}") from error
+    if info.type == fs.FileType.NotFound and not below:
+        raise InputError(f"{shown} does not exist: check the bucket and the path")
+    pattern = "" if magic is None else base[base.rfind("/", 0, magic.start()) + 1 :]
     matches = re.compile(glob_to_regex(pattern or "**")).fullmatch
     hidden = matches_hidden(pattern)
     files = []
@@ -440,10 +391,10 @@ def _find_remote(name: str) -> list[SourceFile]:
         visible = hidden or not any(part.startswith(".") for part in rest.split("/"))
         visible = visible and not rest.rpartition("/")[2].startswith(LOCK_MARK) and own.isdisjoint(_prefixes(rest))
         if each.type == fs.FileType.File and visible and matches(rest):
-            uri = f"{root}/{quote(rest)}{remote.query}"
+            uri = f"{root}/{quote(rest)}{mark}{query}"
             etag = etags.get(rest, "")
             files.append(_source(uri, public_uri(uri), each, etag, named=is_named(pattern, rest)))
-    if not pattern:
+    if magic is None:
         return _of_folder(shown, files, is_index=any("/" not in each for each in own))
     if not files:
         raise InputError(f"{shown} matches no file: check the pattern; `**` goes down folders")

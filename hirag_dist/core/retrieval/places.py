@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from hirag_dist.types import Box, Place
 
+METADATA: Final = "metadata"  # in place of a stage, in dead letters about values of metadata
 _RECORDS: Final = frozenset((".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".tab", ".parquet", ".pq"))
 _COMPRESSED: Final = frozenset((".gz", ".bz2", ".xz", ".zst", ".zstd", ".lz4"))
 _PAGES: Final = frozenset((".html", ".htm", ".xhtml"))

@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hirag_dist.core.retrieval.places import is_record_file, unit_of
+from hirag_dist.core.retrieval.places import METADATA, is_record_file, unit_of
 from hirag_dist.core.text.ids import document_id
 from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.stage import ByKey, ByRows, Services, Split, Tables
 from hirag_dist.readers import Document, ReadOptions, SourceFile, Unreadable, read_source
-from hirag_dist.schemas import DOCUMENT_METADATA, DOCUMENTS, METADATA, PLACES, REJECTS
+from hirag_dist.schemas import DOCUMENT_METADATA, DOCUMENTS, PLACES, REJECTS
 from hirag_dist.storage.spill import SpillFile, spill_file
 
 SOURCES = pa.schema(

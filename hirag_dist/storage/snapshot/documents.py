@@ -13,8 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from hirag_dist.core.retrieval.places import unit_of
-from hirag_dist.schemas import METADATA
+from hirag_dist.core.retrieval.places import METADATA, unit_of
 from hirag_dist.storage.layout import DOCUMENT_METADATA
 from hirag_dist.storage.snapshot.reader import Snapshot
 
