@@ -29,6 +29,7 @@ from hirag_dist.indexing.reembed import ReembeddingEstimate, estimate_reembeddin
 from hirag_dist.indexing.window_sizes import fit_to_windows
 from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.protocols import EventListener
+from hirag_dist.readers import check_inputs
 from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.store import Store
 
@@ -165,7 +166,8 @@ def plan_build(
         SnapshotNotFound: there is no such index.
         ConfigError: the configuration is invalid, or its embedder is not that of the index.
     """
-    given = as_config(config)
+    given, names = as_config(config), input_names(inputs)
+    check_inputs(names)
     if index is None:
         snapshot, vectors, speeds = None, None, {}
         loaded = ask_windows(given, BUILD_ROLES)
@@ -179,7 +181,6 @@ def plan_build(
         speeds |= {name: tokens_per_s for name, endpoint in loaded.llm.endpoints.items() if endpoint.is_remote}
     prompts = load_prompts(loaded.prompts)
     cut = fit_to_windows(loaded, windows, prompts)
-    names = input_names(inputs)
     made = estimate_build(names, cut, prompts, speeds, snapshot=snapshot, add=add, vectors=vectors)
     return replace(made, windows=windows)
 

@@ -13,6 +13,7 @@ from hirag_dist._loop_thread import LoopThread, call, stream
 from hirag_dist.api import ConfigLike, as_config
 from hirag_dist.composition.models import check_prices, make_coordinator, with_windows
 from hirag_dist.composition.query import make_engine
+from hirag_dist.core.text.normalize import count_plural
 from hirag_dist.errors import HiragError
 from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.llm.usage import UsageMeter
@@ -310,6 +311,7 @@ class Index:
 
 
 def _shown(kind: str, uri: str, info: IndexInfo, closed: bool) -> str:
-    counts = ", ".join(f"{info.counts[name]:,} {name}" for name in ("documents", "entities", "relations", "reports"))
-    state = "closed" if closed else f"{len(info.layers)} layers, {counts}"
+    counts = {"layers": len(info.layers)}
+    counts |= {name: info.counts[name] for name in ("documents", "entities", "relations", "reports")}
+    state = "closed" if closed else ", ".join(count_plural(count, name) for name, count in counts.items())
     return f"<{kind} {uri!r} snapshot {info.snapshot_id}: {state}>"

@@ -48,7 +48,7 @@ from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.llm.reply_store import Ledger, compact
 from hirag_dist.llm.usage import UsageMeter, usage_rows
 from hirag_dist.protocols import EventListener
-from hirag_dist.readers import find_inputs
+from hirag_dist.readers import check_inputs, find_inputs
 from hirag_dist.storage.layout import BUILD
 from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.snapshot.fallback import open_current
@@ -109,7 +109,9 @@ def run_build(
         IndexBusy: another build holds the index.
     """
     store, rebuild = Store(index_uri), options is not None and options.rebuild
-    if not store.exists(BUILD):  # an INPUT that names nothing leaves no folder behind, and no call is paid
+    if store.exists(BUILD):  # an INPUT that names nothing is refused before a call is paid
+        check_inputs(inputs)
+    else:  # and leaves no folder behind
         find_inputs(inputs, follow_links=config.reading.follow_links)
     arguments = replace(BuildArguments.index(inputs, config), rebuild=rebuild)
     return execute_build(config, store, "index", arguments, options, lambda build: build.index(inputs), listeners)
@@ -128,10 +130,9 @@ def run_add(
         SnapshotError: there is no index, or none that can be updated.
         HiragError: see `run_build`.
     """
-    arguments = replace(BuildArguments.index(inputs, config), command="add")
-    return execute_build(
-        config, _existing(index_uri), "add", arguments, options, lambda build: build.add(inputs), listeners
-    )
+    arguments, store = replace(BuildArguments.index(inputs, config), command="add"), _existing(index_uri)
+    check_inputs(inputs)
+    return execute_build(config, store, "add", arguments, options, lambda build: build.add(inputs), listeners)
 
 
 def run_remove(
@@ -431,7 +432,7 @@ def _previous_kernels(config: Config, store: Store) -> str | None:
     if current_id(store) is None:
         return None
     try:
-        return str(open_current(store).manifest.build["kernels"])
+        return str(open_current(store, warn=False).manifest.build["kernels"])
     except (SnapshotError, KeyError):  # of another version, or damaged: the build makes a new one
         return None
 

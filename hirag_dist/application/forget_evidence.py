@@ -99,10 +99,15 @@ def _joined(more: Iterable[str], known: Iterable[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class SelectedDocument:
-    """One document that a removal selects."""
+    """One document that a removal selects.
+
+    Attributes:
+        record: position in a file of many records, else 0.
+    """
 
     document_id: str
     uri: str
+    record: int
     title: str
 
 
@@ -129,14 +134,16 @@ def select_documents(index_uri: str, selection: DocumentSelection, allow_absent:
         SnapshotNotFound: nothing is published.
         InputError: the index has no document that an id or pattern names.
     """
-    table = open_snapshot(Store(index_uri)).table("documents", ["document_id", "uri", "title", "source_ids"])
+    columns = ["document_id", "uri", "record", "title", "source_ids"]
+    table = open_snapshot(Store(index_uri)).table("documents", columns)
     absent: tuple[str, ...] = ()
     if allow_absent:
         known = {*table["document_id"].to_pylist(), *pc.list_flatten(table["source_ids"]).to_pylist()}
         absent = tuple(own for own in selection.ids if own not in known)
         selection = DocumentSelection(tuple(own for own in selection.ids if own in known), selection.sources)
-    rows = selected_documents(table, selection).sort_by("document_id").to_pylist()
-    found = tuple(SelectedDocument(row["document_id"], row["uri"], row["title"]) for row in rows)
+    by_place = [("uri", "ascending"), ("record", "ascending")]
+    rows = selected_documents(table, selection).sort_by(by_place).to_pylist()
+    found = tuple(SelectedDocument(row["document_id"], row["uri"], row["record"], row["title"]) for row in rows)
     return SelectedDocuments(found, absent, table.num_rows)
 
 

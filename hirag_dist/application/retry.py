@@ -29,6 +29,7 @@ from hirag_dist.indexing.changed_documents import DocumentSelection
 from hirag_dist.indexing.pipeline import Build, BuildResult
 from hirag_dist.indexing.publish import republish
 from hirag_dist.protocols import EventListener
+from hirag_dist.readers import check_inputs
 from hirag_dist.storage.layout import BUILD, DROPPED, MANIFEST, snapshot_path
 from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.snapshot.manifest import Manifest, parse_manifest
@@ -57,6 +58,7 @@ def run_retry(
         raise no_build(store)
     repeats = repeated(record)
     arguments = _arguments(repeats["given"], store)
+    check_inputs(arguments.inputs)
     config = config.model_copy(update={"reading": _reading(arguments, config)})
     previous = record.get("decisive")  # empty if its models could not be probed: then there is nothing to differ from
 

@@ -38,19 +38,14 @@ def show(report: dict[str, Any]) -> None:
         out.print("[yellow]The index was built from nothing, not updated:[/yellow]", end=" ")
         out.print(f"{report['rebuilt_because']}.", markup=False)
     if report["fallback"]:
-        out.print("[yellow]Another snapshot was used in place of the current one:[/yellow]", end=" ")
+        out.print(
+            "[yellow]The current snapshot was damaged or gone, and another one was used in its place:[/yellow]", end=" "
+        )
         out.print(f"{report['fallback']}.", markup=False)
     if report["repaired"]:
         out.print(f"[yellow]{count_noun(len(report['repaired']), 'damaged work file')} made again.[/yellow]")
-    if report["up_to_date"]:
-        out.print(f"Nothing changed: the documents are those of snapshot {report['snapshot']}.")
-    elif report["update"] is not None and report["update"]["returned"]:
-        out.print(
-            f"The documents are those of snapshot {report['snapshot']} again, which this index was updated from: it is "
-            "current, and nothing had to be written."
-        )
-    elif not report["stages_run"] and not report["changed"]:
-        out.print(f"Nothing to do: snapshot {report['snapshot']} is up to date.")
+    if line := unwritten_line(report):
+        out.print(line)
     else:
         out.print(
             f"Snapshot [bold]{report['snapshot']}[/bold] {'published' if report['changed'] else 'is unchanged'}: "
@@ -90,6 +85,21 @@ def show(report: dict[str, Any]) -> None:
         for group in report["letters_by_reason"][:_SHOWN_REASONS]:
             out.print(f"  {group_line(group)}", markup=False)
         out.print(_letters_hint(where, {stage for group in report["letters_by_reason"] for stage in group["stages"]}))
+
+
+def unwritten_line(report: Mapping[str, Any]) -> str:
+    """Return what a build says that found its snapshot there, as a sentence; "" for one that wrote a snapshot."""
+    snapshot, is_served = report["snapshot"], report["stays_current"] is None
+    if report["up_to_date"] and report["changed"]:
+        return f"Snapshot {snapshot}, with the same documents, is served now."
+    if report["up_to_date"]:
+        return f"Nothing changed: the documents are those of snapshot {snapshot}."
+    if report["update"] is not None and report["update"]["returned"]:
+        served = ", which is served now" if is_served else ""
+        return f"The documents are those of snapshot {snapshot} again{served}; nothing had to be written."
+    if not report["stages_run"] and not report["changed"]:
+        return f"Nothing to do: snapshot {snapshot} is up to date."
+    return ""
 
 
 def _letters_hint(index: str, stages: Collection[str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -24,7 +24,7 @@ from hirag_dist.application.build import BuildOptions
 from hirag_dist.application.index_result import IndexResult
 from hirag_dist.application.retry import LetterSelection, run_drop, run_retry
 from hirag_dist.cli._bill import reembedding_line, update_lines
-from hirag_dist.cli._build import conclude
+from hirag_dist.cli._build import conclude, unwritten_line
 from hirag_dist.cli._options import (
     ConfigOptions,
     EncodingOption,
@@ -42,7 +42,7 @@ from hirag_dist.cli._options import (
     refuse_idle,
     required_inputs,
 )
-from hirag_dist.cli._output import about, emit, err, out, seconds, short, table
+from hirag_dist.cli._output import about, duration_text, emit, err, out, seconds, short, table
 from hirag_dist.cli._progress import ProgressBars
 from hirag_dist.composition.models import lexical_embedding_notice
 from hirag_dist.core.text.normalize import count_noun
@@ -143,11 +143,21 @@ def _show(made: CostEstimate, add: bool) -> None:
         out.print(line)
     rows = [*map(stage_row, made.stages), total_row("total", made.stages, made.seconds)]
     out.print(estimate_table(rows))
+    times = "No time is estimated for built-in models."
+    if _is_timed(made.stages):
+        times = (
+            "Times are estimates, not bounds. A call at an endpoint of unknown speed is assumed to take "
+            f"{FIRST_TOKEN_S:g} s and 1 s more for {1 / S_PER_TOKEN:g} tokens; --tokens-per-s sets the speed."
+        )
     out.print(
-        f"[dim]Times are estimates, not bounds. A call at an endpoint of unknown speed is assumed to take "
-        f"{FIRST_TOKEN_S:g} s and 1 s more for {1 / S_PER_TOKEN:g} tokens; --tokens-per-s sets the speed. Replies that "
-        "an index already holds in its ledger are not known here and cost nothing again.[/dim]"
+        f"[dim]{times} Replies that an index already holds in its ledger are not known here and cost nothing "
+        "again.[/dim]"
     )
+
+
+def _is_timed(stages: Iterable[StageEstimate]) -> bool:
+    """Return whether a time is estimated for one of the stages: for calls to built-in models none is."""
+    return any(stage.bound for stage in stages)
 
 
 def _window_line(made: CostEstimate) -> str:
@@ -156,12 +166,14 @@ def _window_line(made: CostEstimate) -> str:
     if len(set(made.windows.values())) == 1:
         windows = [f"{next(iter(made.windows.values())):,} tokens"]
     known = [f"window {', '.join(windows)}"] if windows else []
-    known += [f"{name} about {short(speed)} tokens a second" for name, speed in made.speeds.items()]
+    timed = {stage.endpoint for stage in made.stages if stage.bound}
+    speeds = [f"{name} about {short(made.speeds[name])} tokens a second" for name in made.speeds if name in timed]
+    known += speeds
     if not known:
         return ""
     work = "the update takes" if made.base else count_noun(made.documents, "document takes", "documents take")
     time = f"{work} {about(made.seconds)}"
-    line = ", ".join(known) + (f": {time}." if made.speeds else ".")
+    line = ", ".join(known) + (f": {time}." if speeds else ".")
     return line[0].upper() + line[1:]
 
 
@@ -175,18 +187,16 @@ def estimate_table(rows: Sequence[tuple[Any, ...]]) -> Any:
 def stage_row(stage: StageEstimate) -> tuple[Any, ...]:
     """Return a stage as a row of the table of an estimate."""
     counts = (stage.calls, stage.input_tokens, stage.output_tokens)
-    time = _minutes(stage.seconds) if stage.bound else None
-    return (stage.stage, stage.endpoint, *counts, dollars(stage.cost_usd), time, stage.bound or "built in")
+    time = duration_text(stage.seconds) if stage.bound else None
+    bound = stage.bound or ("built in" if stage.calls else "")
+    return (stage.stage, stage.endpoint, *counts, dollars(stage.cost_usd), time, bound)
 
 
 def total_row(name: str, stages: Sequence[StageEstimate], seconds: float) -> tuple[Any, ...]:
     """Return the sums of stages as a row of the table of an estimate."""
     total = [sum(getattr(stage, column) for stage in stages) for column in ("calls", "input_tokens", "output_tokens")]
-    return (name, "", *total, dollars(total_cost(stage.cost_usd for stage in stages)), _minutes(seconds), "")
-
-
-def _minutes(seconds: float) -> str:
-    return f"{seconds / 60:,.1f} min"
+    time = duration_text(seconds) if _is_timed(stages) else None
+    return (name, "", *total, dollars(total_cost(stage.cost_usd for stage in stages)), time, "")
 
 
 def index(
@@ -348,8 +358,8 @@ def watch(
             emit({"at": at} | report)
             return
         lines = [f"{at} snapshot {outcome.snapshot_id}, {count_noun(report['counts']['documents'], 'document')}."]
-        if outcome.up_to_date:
-            lines.append("No document changed.")
+        if line := unwritten_line(report):
+            lines.append(line)
         elif report["update"] is not None:
             lines += update_lines(report["update"])
         elif outcome.rebuilt_because:

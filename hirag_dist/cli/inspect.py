@@ -29,7 +29,7 @@ from hirag_dist.compute.kernels import make_kernels, resolve_kernels
 from hirag_dist.core.drift import DriftReport, UpdateStaleness
 from hirag_dist.core.graph.bfs import hop_distances
 from hirag_dist.core.graph.hierarchy_metrics import PathLengthSample
-from hirag_dist.core.text.normalize import count_noun
+from hirag_dist.core.text.normalize import count_noun, count_plural
 from hirag_dist.errors import ConfigError, HiragError, StoreError
 from hirag_dist.html import Formatted, Table
 from hirag_dist.indexing.update_summary import known_bill, usage_table
@@ -45,7 +45,6 @@ from hirag_dist.types.index_info import Interval
 
 logger = logging.getLogger(__name__)
 CHECK_FAILED = 6  # exit code
-_ONE = {"aliases": "alias", "communities": "community", "entities": "entity"}  # of a table's rows
 
 
 def inspect(
@@ -121,7 +120,7 @@ def _show(snapshot: Snapshot, inspection: Inspection) -> None:
     made = f"made {snapshot.manifest.created_at} with kernels: {kernels}"
     out.print(f"Snapshot {snapshot.manifest.snapshot_id}, {state}, {made}")
     shown = {name: n for name, n in counts.items() if name not in ("usage", "layers", "clusters")}
-    out.print(", ".join(count_noun(n, _ONE.get(name, name.removesuffix("s")), name) for name, n in shown.items()))
+    out.print(", ".join(count_plural(n, name) for name, n in shown.items()))
     out.print(layer_table(snapshot.table("layers").to_pylist()))
     shares = [f"{layer.covered:.1%} of layer {layer.layer}" for layer in inspection.layers if layer.covered is not None]
     if shares:

@@ -317,8 +317,8 @@ def _named_by_options(deadline_s: float | None) -> Iterator[None]:
     try:
         yield
     except InvalidQuery as error:
-        field, message = re.fullmatch(r"(\w*)(.*)", str(error), re.DOTALL).groups()  # type: ignore[union-attr]
-        raise InvalidQuery(_OPTIONS.get(field, field) + message) from error
+        named = re.sub(r"(?:\A|(?<=; ))\w+", lambda field: _OPTIONS.get(field[0], field[0]), str(error))
+        raise InvalidQuery(named) from error
     except (TimeoutError, HiragError) as error:
         from hirag_dist.wire.error_status import DeadlinePassed  # it imports grpc, which a question here does without
 

@@ -28,6 +28,7 @@ from hirag_dist.cli._output import emit, err, out, seconds, table
 from hirag_dist.cli._progress import ProgressBars
 from hirag_dist.composition.build_records import last_build
 from hirag_dist.config.model import Config, VectorsConfig
+from hirag_dist.core.retrieval.places import record_name
 from hirag_dist.core.text.normalize import count_noun, first_names
 from hirag_dist.errors import BackendUnavailable, ConfigError, InputError
 from hirag_dist.indexing.changed_documents import DocumentSelection
@@ -212,7 +213,10 @@ def remove(
         verify(index, options.load(), selection.ids, input or (), snapshot_only=snapshot_only, json=options.json)
         return
     if not (selection.ids or selection.sources or forget):
-        raise InputError("name the documents: their ids, --source GLOB, or --input-file FILE")
+        raise InputError(
+            f"name the documents: their ids, which `hirag-dist status --documents --index {index}` lists, --source "
+            "GLOB, or --input-file FILE"
+        )
     selected = select_documents(index, selection, allow_absent=forget)
     report: dict[str, Any] = {"dry_run": dry_run, "documents": [asdict(each) for each in selected.documents]}
     if not options.json:
@@ -283,7 +287,7 @@ def _show_selected(selected: SelectedDocuments, dry_run: bool) -> None:
     out.print(f"{count_noun(len(found), 'document')} of {selected.n_documents:,} {verb}:")
     for each in found[:_SHOWN]:
         title = f"  {each.title}" if each.title and each.title != each.uri else ""
-        out.print(f"  {each.document_id}  {each.uri}{title}", markup=False)
+        out.print(f"  {each.document_id}  {record_name(each.uri, each.record)}{title}", markup=False)
     if len(found) > _SHOWN:
         out.print(f"  and {len(found) - _SHOWN:,} more; --json lists all.")
 
@@ -324,13 +328,18 @@ def verify(
         SnapshotNotFound: The index serves no snapshot.
         typer.Exit: With code 6, if something was found, a place could not be read, or no text of a document is known.
     """
-    if not ids and not input:
-        raise InputError("name the documents: their ids, or files with their text (--input FILE)")
     store = Store(index)
     if current_id(store) is None:
         raise no_index(store)
-    given = read_given(config, store, list(input)) if input else None
     pending = pending_forget(store)
+    if not ids and not input:
+        being_forgotten = "" if pending is None else f" (those being forgotten: {first_names(pending.documents)})"
+        raise InputError(
+            f"name the removed documents: their ids{being_forgotten}, which `remove` printed and `hirag-dist status "
+            f"--documents --snapshot ID --index {index}` lists of a snapshot that has them, or files with their text "
+            "(--input FILE)"
+        )
+    given = read_given(config, store, list(input)) if input else None
     is_pending = pending is not None and not set(ids).isdisjoint(pending.documents)
     removed = find_removed(store, list(ids), given, pending.chunks if pending is not None and is_pending else ())
     result = verify_removed(store, config, removed, snapshot_only=snapshot_only)

@@ -35,12 +35,11 @@ from hirag_dist.composition.build_records import (
     published,
 )
 from hirag_dist.core.prompts.reply_validation import beginning, by_reason
-from hirag_dist.core.retrieval.places import is_record_file, record_name, unit_name
+from hirag_dist.core.retrieval.places import METADATA, is_record_file, record_name, unit_name
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError, SnapshotError
 from hirag_dist.execution.stage_results import load_drops
 from hirag_dist.indexing.content_remarks import content_counts, remark_lines
-from hirag_dist.indexing.stages.read import METADATA
 from hirag_dist.indexing.update_summary import known_bill
 from hirag_dist.llm.usage import dollars, total_cost, usage_rows
 from hirag_dist.schemas import REJECTS
@@ -364,15 +363,22 @@ def _state(stage: dict[str, Any]) -> str:
 
 
 def _steps_as_one(stages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the stages with finished steps of one ("merge layer 1: links", "merge layer 1: entities", …) added up."""
+    """Return the stages with finished steps of one ("merge layer 1: links", "merge layer 1: entities", …) added up.
+
+    A stage that follows a step of its own ("unique documents: by key", "unique documents") is one with it, finished or
+    not.
+    """
     joined: list[dict[str, Any]] = []
     for stage in stages:
-        name, _, step = stage["stage"].partition(": ")
-        last = joined[-1] if joined else None
-        if last is not None and step and last["stage"] == name and _state(stage) == _state(last) != "stopped":
-            last["rejects"] += stage["rejects"]
-            last["seconds"] += stage["seconds"]
-            last["usage"] = [*last["usage"], *stage["usage"]]
+        name = stage["stage"].partition(": ")[0]
+        last, is_step = joined[-1] if joined else None, name != stage["stage"]
+        is_same = last is not None and last["stage"] == name
+        if last is not None and is_same and (not is_step or _state(stage) == _state(last) != "stopped"):
+            joined[-1] = (last if is_step else stage) | {
+                "rejects": last["rejects"] + stage["rejects"],
+                "seconds": last["seconds"] + stage["seconds"],
+                "usage": [*last["usage"], *stage["usage"]],
+            }
         else:
             joined.append(stage | {"stage": name} if _state(stage) in ("done", "kept") else stage)
     return joined

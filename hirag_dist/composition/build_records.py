@@ -308,7 +308,7 @@ def recorded_embedder(store: Store) -> str | None:
             return str(name)
     with suppress(SnapshotError):  # of another version, or damaged: a build makes a new one
         if current_id(store) is not None:
-            return open_current(store).manifest.embedder
+            return open_current(store, warn=False).manifest.embedder
     return None
 
 

@@ -391,5 +391,5 @@ def _recorded(store: Store) -> Mapping[str, Any]:
             return {**({} if current_id(store) is None else {"windows": {}}), **decisive}
     with suppress(SnapshotError):  # of another version, or damaged: a build makes a new one
         if current_id(store) is not None:
-            return {"windows": {}, **open_current(store).manifest.build}
+            return {"windows": {}, **open_current(store, warn=False).manifest.build}
     return {}

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hirag_dist._version import __version__
+from hirag_dist.core.text.normalize import count_plural
 from hirag_dist.evaluation.session import Session
 from hirag_dist.evaluation.work_units import Findings, Outcomes
 from hirag_dist.html import Section, Table, render_template
@@ -120,8 +121,8 @@ def render_page(report: Mapping[str, Any], sections: Sequence[Section]) -> str:
         "page.html",
         report=report,
         tiles=[
-            *((name, f"{count:,}") for name, count in (questions | tiles).items()),
-            ("cost", dollars(report["total_usd"])),
+            *(count_plural(count, name) for name, count in (questions | tiles).items()),
+            f"{dollars(report['total_usd'])} cost",
         ],
         sections=[*sections, *_letters(report), *_bill(report)],
     )

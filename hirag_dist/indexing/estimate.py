@@ -34,7 +34,7 @@ from hirag_dist.core.prompts.templates import (
     same_entity_request,
     summary_request,
 )
-from hirag_dist.core.retrieval.places import record_name
+from hirag_dist.core.retrieval.places import record_name, unit_of
 from hirag_dist.core.text.ids import chunk_id, document_id, text_key, text_keys
 from hirag_dist.core.text.tokens import chunk_spans, counter, encoding
 from hirag_dist.execution.dataset import Dataset
@@ -48,7 +48,6 @@ from hirag_dist.indexing.inputs import read_options
 from hirag_dist.indexing.stages.embed import CHUNKS_PER_TASK, ENTITIES_PER_TASK
 from hirag_dist.indexing.stages.meta_types import EXCERPT_CHARS, N_EXCERPTS
 from hirag_dist.indexing.stages.packed_calls import MAX_UNITS
-from hirag_dist.indexing.stages.read import unit_of
 from hirag_dist.indexing.stages.resolve import PAIRS_PER_CALL
 from hirag_dist.llm.endpoints.onnx_models import BATCH_SIZE
 from hirag_dist.llm.usage import total_cost

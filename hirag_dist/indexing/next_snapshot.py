@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from hirag_dist.compute.kernels import gpu_kernels
 from hirag_dist.config.model import META_TYPES
+from hirag_dist.core.retrieval.places import METADATA
 from hirag_dist.core.row_changes import ChangedRows
 from hirag_dist.core.vectors import taken
 from hirag_dist.errors import InputError
@@ -35,7 +36,7 @@ from hirag_dist.indexing.report_material import GraphTables
 from hirag_dist.indexing.reports import UpdatedReports, update_reports
 from hirag_dist.indexing.stages.communities import ENTITY_ORDER, RELATION_KINDS, KeepCommunities
 from hirag_dist.indexing.stages.embed import EmbedChunks, vector_matrix
-from hirag_dist.indexing.stages.read import METADATA, ReadDocuments
+from hirag_dist.indexing.stages.read import ReadDocuments
 from hirag_dist.indexing.summaries import UpdateSettings
 from hirag_dist.indexing.update_summary import TextCounts, UpdateSummary, bill_rows
 from hirag_dist.schemas import DOCUMENTS, REJECTS, REPORT_INPUTS

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hirag_dist import schemas
+from hirag_dist.core.retrieval.places import METADATA, unit_of
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import SnapshotError, StageFailed, StoreError
 from hirag_dist.execution.dataset import Dataset
@@ -47,7 +48,7 @@ from hirag_dist.indexing.publish import SnapshotContents, publish, publish_vecto
 from hirag_dist.indexing.read_files import NO_FILES, file_table, files_beside, files_of_kept, load_read_files
 from hirag_dist.indexing.reembed import embed_again, reembedded_note, reembedded_summary
 from hirag_dist.indexing.reports import report_choice
-from hirag_dist.indexing.stages.read import METADATA, ReadDocuments, unit_of
+from hirag_dist.indexing.stages.read import ReadDocuments
 from hirag_dist.indexing.update_summary import UpdateSummary
 from hirag_dist.interop.importers import ImportedGraph
 from hirag_dist.schemas import DOCUMENTS, REJECTS

@@ -444,7 +444,7 @@ def lineage(store: Store, communities: pa.Table) -> dict[str, str]:
 def _current(store: Store) -> Snapshot | None:
     """Return the current snapshot, the newest whole one where it is damaged, None where there is none."""
     try:
-        return None if current_id(store) is None else open_current(store)
+        return None if current_id(store) is None else open_current(store, warn=False)
     except SnapshotError:
         return None
 

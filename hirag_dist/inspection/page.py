@@ -11,7 +11,7 @@ import pyarrow as pa
 from hirag_dist.core.drift import DriftReport, Gate, LayerDrift, PartitionDrift, UpdateStaleness
 from hirag_dist.core.graph.csr import build_graph, rows_of
 from hirag_dist.core.graph.hierarchy_metrics import PathLengthSample
-from hirag_dist.core.text.normalize import count_noun, one_line, shorten
+from hirag_dist.core.text.normalize import count_noun, count_plural, one_line, shorten
 from hirag_dist.html import Bars, Cell, Formatted, Lines, Section, Table, element, render_template
 from hirag_dist.inspection.model import (
     BillLine,
@@ -109,7 +109,10 @@ def render_page(inspection: Inspection, communities: Sequence[OutlineNode]) -> s
         __package__,
         "page.html",
         inspection=inspection,
-        tiles=[*((name, f"{counts.get(name, 0):,}") for name in names), ("cost", dollars(inspection.total.cost_usd))],
+        tiles=[
+            *(count_plural(counts.get(name, 0), name) for name in names),
+            f"{dollars(inspection.total.cost_usd)} cost",
+        ],
         communities=communities,
         limits=_limits(inspection, communities),
         cards=[

@@ -20,6 +20,7 @@ from pydantic import BaseModel, Field, create_model
 
 from hirag_dist._version import __version__
 from hirag_dist.core.retrieval.context import citations, render_context
+from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import HiragError
 from hirag_dist.mcp import Backend, Caller
@@ -256,7 +257,9 @@ def _tools(backend: Backend, settings: ServerSettings) -> list[Tool]:
         async with aclosing(target.answer_stream(query, **own)) as parts:
             async for part in parts:
                 last, pieces = part, pieces + 1
-                found = f"{len(part.sources)} sources found" if isinstance(part, Retrieval) else "answering"
+                found = (
+                    f"{count_noun(len(part.sources), 'source')} found" if isinstance(part, Retrieval) else "answering"
+                )
                 await ctx.report_progress(pieces, None, found)
         assert isinstance(last, Answer)  # a backend raises where there is none
         return AnswerReply(

@@ -5,7 +5,7 @@ its reason for whatever gives none; `read_rows` yields records with all their fi
 silently, and nothing but `InputError` is raised.
 """
 
-from hirag_dist.readers.discover import find_inputs
+from hirag_dist.readers.discover import check_inputs, find_inputs
 from hirag_dist.readers.document_builder import is_access_refusal, is_missing_text
 from hirag_dist.readers.encoding import clean_text
 from hirag_dist.readers.model import Document, ReadOptions, SourceFile, Unreadable
@@ -20,6 +20,7 @@ __all__ = [
     "Row",
     "SourceFile",
     "Unreadable",
+    "check_inputs",
     "clean_text",
     "find_inputs",
     "is_access_refusal",

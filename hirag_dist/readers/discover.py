@@ -99,7 +99,7 @@ def find_local(path: str, roots: Sequence[LocalRoot] | None) -> list[SourceFile]
         return [_file(os.path.dirname(path), _Entry(os.path.basename(path)), named=True)]
     base, pattern = _split_glob(path)
     if not pattern:
-        raise InputError(f"{_shown(path)} does not exist: check the path, or quote a glob")
+        raise _absent(path)
     root = LocalRoot(os.path.realpath(base or "."), matches_hidden(pattern))
     matches = re.compile(glob_to_regex(pattern)).fullmatch
     files = [
@@ -110,6 +110,10 @@ def find_local(path: str, roots: Sequence[LocalRoot] | None) -> list[SourceFile]
     if not files:
         raise InputError(f"{_shown(path)} matches no file: check the pattern; `**` goes down folders")
     return files
+
+
+def _absent(path: str) -> InputError:
+    return InputError(f"{_shown(path)} does not exist: check the path, or quote a glob")
 
 
 def _split_glob(path: str) -> tuple[str, str]:
@@ -299,6 +303,22 @@ def find_inputs(inputs: Sequence[str], *, follow_links: bool = False) -> list[So
     return [found[uri] for uri in sorted(found)]
 
 
+def check_inputs(inputs: Sequence[str]) -> None:
+    """Refuse INPUT arguments that do not exist. Nothing below a folder is listed, so that this costs next to nothing.
+
+    Args:
+        inputs: as `find_inputs`; of a glob, the folder before the first wildcard has to exist.
+
+    Raises:
+        InputError: one does not exist, or cannot be reached.
+    """
+    for name in inputs:
+        if not _is_local(name):
+            _find_remote(name, is_listed=False)
+        elif not any(map(os.path.exists, (path := _local_path(name), _split_glob(path)[0] or "."))):
+            raise _absent(path)
+
+
 def _is_local(name: str) -> bool:
     return not is_uri(name) or urlsplit(name).scheme.lower() == "file"
 
@@ -336,8 +356,12 @@ def _source(uri: str, display: str, info: fs.FileInfo, etag: str, *, named: bool
     return SourceFile(uri, display, info.size, form, compression, modified, display, etag=etag)
 
 
-def _find_remote(name: str) -> list[SourceFile]:
-    """List an object store. A file's URI is the input's, the rest of the path put in before the query."""
+def _find_remote(name: str, *, is_listed: bool = True) -> list[SourceFile]:
+    """List an object store. A file's URI is the input's, the rest of the path put in before the query.
+
+    Args:
+        is_listed: False only checks that the input exists, and returns nothing where it does.
+    """
     shown = public_uri(name)
     base, mark, query = name.partition("?")
     magic = _REMOTE_MAGIC.search(base)
@@ -346,6 +370,8 @@ def _find_remote(name: str) -> list[SourceFile]:
     try:
         filesystem, path = fs.FileSystem.from_uri(store_uri(root + mark + query))
         info = filesystem.get_file_info(path)
+        if not is_listed and info.type != fs.FileType.NotFound:
+            return []
         if info.type == fs.FileType.File and magic is None:
             etag = _etags(filesystem, path.rpartition("/")[0], path.rpartition("/")[2]).get(info.base_name, "")
             return [_source(root + mark + query, public_uri(root), info, etag, named=True)]

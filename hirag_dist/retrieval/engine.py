@@ -368,11 +368,27 @@ class QueryEngine:
         try:
             return RetrievalConfig.model_validate(self._config.model_dump() | given)
         except ValidationError as error:
-            faults = error.errors(include_url=False, include_input=False)
-            raise InvalidQuery("; ".join(f"{fault['loc'][-1]}: {fault['msg']}" for fault in faults)) from None
+            names = [str(fault["loc"][-1]) for fault in error.errors(include_url=False)]
+            faults = [f"{name} must be {_allowed(name)}, got {given[name]}" for name in names]
+            raise InvalidQuery("; ".join(faults)) from None
+
+
+def _allowed(name: str) -> str:
+    """Return the values that a limit of a query may have: those of its key in the configuration.
+
+    >>> _allowed("top_n"), _allowed("context_tokens")
+    ('between 1 and 1000', 'at least 200')
+    """
+    if name == "community_level":
+        return "leaf, all, or a level's number"
+    limits = RetrievalConfig.model_json_schema()["properties"][name]
+    return _between(limits["minimum"], limits.get("maximum"))
 
 
 def _check_bounds(name: str, value: int, low: int, high: int | None) -> None:
     if value < low or (high is not None and value > high):
-        limit = f"at least {low}" if high is None else f"between {low} and {high}"
-        raise InvalidQuery(f"{name} must be {limit}, got {value}")
+        raise InvalidQuery(f"{name} must be {_between(low, high)}, got {value}")
+
+
+def _between(low: int, high: int | None) -> str:
+    return f"at least {low}" if high is None else f"between {low} and {high}"

@@ -13,9 +13,9 @@ import pytest
 from hirag_dist.application.build import read_import, run_add, run_build, run_import, run_refresh, run_remove
 from hirag_dist.application.index_result import IndexResult
 from hirag_dist.composition.build_records import last_build
+from hirag_dist.core.retrieval.places import unit_of
 from hirag_dist.errors import SnapshotError
 from hirag_dist.indexing.changed_documents import DocumentSelection
-from hirag_dist.indexing.stages.read import unit_of
 from hirag_dist.interop.exports import graphrag_tables
 from hirag_dist.storage.layout import CURRENT
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot

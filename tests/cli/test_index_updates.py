@@ -13,7 +13,7 @@ import yaml
 
 from hirag_dist.api.build import plan_build
 from hirag_dist.cli._command_line import run
-from hirag_dist.cli.index import _window_line
+from hirag_dist.cli.index import _window_line, total_row
 from hirag_dist.composition.build_records import last_build
 from hirag_dist.indexing.update_summary import known_bill
 from hirag_dist.storage.store import Store
@@ -58,6 +58,26 @@ def test_the_bill_of_an_update(bench: CommandBench) -> None:
     assert "This run sent 0 calls, 0 tokens: $0.00, in " in said
 
 
+def test_the_documents_of_a_former_snapshot_are_served_by_it_again_also_where_the_current_one_is_damaged(
+    bench: CommandBench, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = bench.snapshot().manifest.snapshot_id
+    patient = Path(bench.write("patient.txt", PATIENT), "patient.txt")
+    bench.run("index", bench.corpus)
+    second = bench.snapshot().manifest.snapshot_id
+    patient.unlink()
+    said = bench.run("index", bench.corpus)[1]
+    assert said.startswith(f"The documents are those of snapshot {first} again, which is served now;")
+    (Path(bench.index) / "snapshots" / first / "chunks.parquet").write_bytes(b"")
+    bench.write("patient.txt", PATIENT)
+    code, said = bench.run("index", bench.corpus)
+    assert code == 0
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert f"snapshots/{first}/chunks.parquet" in said
+    assert f". Snapshot {second}, with the same documents, is served now." in said
+    assert bench.snapshot().manifest.snapshot_id == second
+
+
 def test_add_keeps_what_the_index_has_and_replaces_what_has_the_same_path(bench: CommandBench) -> None:
     more = bench.write("patient.txt", PATIENT, "more")
     bench.write("loom.txt", "Joseph Jacquard built a loom in Paris.", "more")
@@ -93,6 +113,15 @@ def test_refresh_pays_the_debt_within_its_budget(paid_bench: CommandBench) -> No
     assert code == 0
     assert "no document changed" in said
     assert "Debt: none." in said
+
+
+def test_an_input_that_is_not_there_is_refused_before_the_models_are_asked(bench: CommandBench) -> None:
+    record = last_build(Store(bench.index))
+    for command in ("index", "add"):
+        for wrong in ("nowhere", "nowhere/*.txt"):
+            code, said = bench.run(command, bench.corpus, wrong)
+            assert (code, said) == (2, f"hirag-dist: {wrong} does not exist: check the path, or quote a glob")
+    assert last_build(Store(bench.index)) == record, "without an attempt, which probes of the models would leave"
 
 
 @pytest.mark.parametrize("command", ["add", "refresh", "remove"])
@@ -157,8 +186,13 @@ def test_plan_of_an_update(bench: CommandBench) -> None:
     assert said.startswith("1 added, 0 changed, 0 removed; the index then has 3 documents. 1 chunk to extract")
     assert "Bound: " in said
     made = plan_build([bench.corpus], bench.index, config=bench.folder / "hirag.yaml")
-    line = _window_line(replace(made, speeds={"m": 50.0}, seconds=20))
+    assert "No time is estimated for built-in models." in said
+    assert total_row("total", made.stages, made.seconds)[-2:] == (None, "")
+    assert _window_line(made) == ""
+    timed = replace(made.stages[0], endpoint="m", seconds=20.0, bound="speed")
+    line = _window_line(replace(made, stages=(timed,), speeds={"m": 50.0}, seconds=20))
     assert line.endswith("the update takes 20 seconds.")
+    assert total_row("total", (timed,), 20.0)[-2:] == ("20 s", "")
     report = bench.json("plan", bench.corpus)
     assert report["changes"] == {"added": 1, "changed": 0, "removed": 0}
     assert bench.run("plan", bench.corpus, "--set", "chunk_tokens=500")[1].startswith("The index would be built")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 import uuid
 from pathlib import Path
@@ -110,6 +111,14 @@ def test_a_dry_run_shows_the_selection_and_changes_nothing(bench: CommandBench) 
     report = bench.json("remove", bench.ids()["loom.txt"], "--source", "pat*", "--dry-run")
     assert sorted(row["uri"] for row in report["documents"]) == ["loom.txt", "patient.txt"]
     assert bench.snapshot().manifest.snapshot_id == before
+
+
+def test_documents_of_one_file_are_listed_with_their_records(bench: CommandBench) -> None:
+    bench.write("rows.jsonl", '{"text": "James Watt met Matthew Boulton."}\n{"text": "Soho lies near Birmingham."}')
+    bench.run("index", bench.corpus)
+    said = bench.run("remove", "--source", "rows*", "--dry-run")[1]
+    assert said.startswith("2 documents of 5 would be removed: ")
+    assert re.findall("rows.jsonl, record .", said) == ["rows.jsonl, record 1", "rows.jsonl, record 2"]
 
 
 def test_ids_from_a_file(bench: CommandBench) -> None:

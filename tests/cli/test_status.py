@@ -11,7 +11,7 @@ import pytest
 from hirag_dist.cli._command_line import run
 from hirag_dist.composition.build_records import BuildArguments, BuildRecord
 from hirag_dist.config.model import Config
-from hirag_dist.execution.events import CallsProgress, StageStarted, UsageRecorded
+from hirag_dist.execution.events import CallsProgress, StageFinished, StageStarted, UsageRecorded
 from hirag_dist.llm.limits.protocol import CallTotals
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.schemas import REPORT_INPUTS, SUMMARIES
@@ -192,6 +192,19 @@ def test_a_killed_build_shows_its_replies_and_the_last_one_that_finished(
     assert "Last finished build: index" in said
     _, report = run_command(["status", "--index", bench.index], monkeypatch, bench.capfd)
     assert [report[name]["state"] for name in ("build", "last_finished")] == ["killed", "done"]
+
+
+def test_a_stage_with_a_first_pass_by_key_is_one_line(bench: CommandBench) -> None:
+    record = BuildRecord(Store(bench.index), "index", BuildArguments.index(["corpus"], Config()), Config(), {}, {})
+    record(StageFinished("unique documents: by key", False, 2100, 0, 1.5, folder="work/unique/shuffle"))
+    record(StageStarted("unique documents", 2, 1, 2100, 1000, "work/unique"))
+    record.close("interrupted")
+    assert run_in(bench, "status")[1].count("unique documents") == 1
+    record(StageFinished("unique documents", False, 2100, 0, 2.25, folder="work/unique"))
+    record.close("done")
+    said = run_in(bench, "status")[1]
+    assert said.count("unique documents") == 1
+    assert "unique documents 2,100 0 – – – 3.75 s" in said
 
 
 def test_snapshots_are_listed_newest_first_and_a_damaged_current_one_says_how_to_go_back(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import pytest
 from pyarrow import fs
 
 from hirag_dist.errors import InputError
-from hirag_dist.readers import Document, ReadOptions, find_inputs, read_source
+from hirag_dist.readers import Document, ReadOptions, check_inputs, find_inputs, read_source
 
 moto_server = pytest.importorskip("moto.server")
 
@@ -58,6 +59,12 @@ def test_what_is_not_there(query: str, name: str) -> None:
         shown(name, query)
     assert f"s3://bucket/{name}" in str(caught.value)
     assert "secret" not in str(caught.value)
+    with nullcontext() if "*" in name else pytest.raises(InputError, match=f"^s3://bucket/{name} does not exist"):
+        check_inputs([f"s3://key:secret@bucket/{name}?{query}"])
+
+
+def test_what_is_there_is_not_refused(query: str) -> None:
+    check_inputs([f"s3://key:secret@bucket/{name}?{query}" for name in ("", "docs", "docs/", "docs/a.txt", "d*/*.txt")])
 
 
 def test_an_index_below_its_input_is_left_out(query: str) -> None:

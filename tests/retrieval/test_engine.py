@@ -405,9 +405,10 @@ async def test_a_level_deeper_than_the_communities_takes_the_deepest_and_says_so
     [
         ({"question": "  "}, "question: it is empty"),
         ({"mode": "globl"}, "mode: there is no 'globl'"),
-        ({"top_n": 0}, "top_n: "),
-        ({"context_tokens": 3}, "context_tokens: "),
-        ({"community_level": "deep"}, "community_level: "),
+        ({"top_n": 0}, "^top_n must be between 1 and 1000, got 0$"),
+        ({"top_m": 101}, "^top_m must be between 1 and 100, got 101$"),
+        ({"context_tokens": 3}, "^context_tokens must be at least 200, got 3$"),
+        ({"community_level": "deep"}, "^community_level must be leaf, all, or a level's number, got deep$"),
         ({"vector": np.zeros(4, np.float32)}, "vector: 4 numbers; this index has 5 dimensions"),
     ],
 )

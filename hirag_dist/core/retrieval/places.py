@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from hirag_dist.types import Box, Place
 
+METADATA: Final = "metadata"  # in place of a stage, in dead letters about values of metadata
 _RECORDS: Final = frozenset((".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".tab", ".parquet", ".pq"))
 _COMPRESSED: Final = frozenset((".gz", ".bz2", ".xz", ".zst", ".zstd", ".lz4"))
 _PAGES: Final = frozenset((".html", ".htm", ".xhtml"))
@@ -67,6 +68,11 @@ def record_name(uri: str, record: int) -> str:
     if is_record_file(uri):
         return f"{uri}, record {record + 1}"
     return f"{uri} #{record}" if record else uri
+
+
+def unit_of(uri: str, record: int) -> str:
+    """Return the name of a document in dead letters; that of its file where it is the first or only one."""
+    return f"{uri}#{record}" if record else uri
 
 
 def unit_name(unit: str) -> str:

@@ -96,6 +96,16 @@ def count_noun(count: int, one: str, more: str = "") -> str:
     return f"{count:,} {one if count == 1 else more or one + 's'}"
 
 
+def count_plural(count: int, more: str) -> str:
+    """Return a count with what is counted, as `count_noun`, by its plural.
+
+    >>> count_plural(1, "layers"), count_plural(1, "entities"), count_plural(1, "aliases"), count_plural(2, "layers")
+    ('1 layer', '1 entity', '1 alias', '2 layers')
+    """
+    one = f"{more[:-3]}y" if more.endswith("ies") else more.removesuffix("es" if more.endswith("ses") else "s")
+    return count_noun(count, one, more)
+
+
 def first_names(names: Iterable[str], n_shown: int = 5) -> str:
     """Return the first names in their order by commas, and the number of the others.
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hirag_dist.core.retrieval.places import is_record_file
+from hirag_dist.core.retrieval.places import METADATA, is_record_file, unit_of
 from hirag_dist.core.text.ids import document_id
 from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.stage import ByKey, ByRows, Services, Split, Tables
@@ -47,7 +47,6 @@ def source_of(row: Mapping[str, Any]) -> SourceFile:
     )
 
 
-METADATA = "metadata"  # in place of a stage, in dead letters about values of metadata
 READ_METADATA = pa.schema([*(DOCUMENTS.field(name) for name in ("document_id", "uri", "record")), DOCUMENT_METADATA[1]])
 _PART_ROWS, _PART_CHARS = 4096, 1 << 24
 _HELD_BYTES = 1 << 27
@@ -97,11 +96,6 @@ class ReadDocuments:
                         rejects.add(_reject(METADATA, where, "; ".join(found.faults)))
             tables = {"documents": documents, "places": places, "metadata": metadata, "rejects": rejects}
             return {name: rows.table() for name, rows in tables.items()}
-
-
-def unit_of(shown: str, record: int) -> str:
-    """Return the name of a record in dead letters; that of its file where it is the first or only one."""
-    return f"{shown}#{record}" if record else shown
 
 
 def _letter_unit(shown: str, unread: Unreadable) -> str:

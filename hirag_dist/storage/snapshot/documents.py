@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from hirag_dist.core.retrieval.places import METADATA, unit_of
 from hirag_dist.storage.layout import DOCUMENT_METADATA
 from hirag_dist.storage.snapshot.reader import Snapshot
 
@@ -28,7 +29,7 @@ class IndexedDocument:
         record: position in a file of many records, else 0.
         source_ids: what its owner calls it.
         n_entities, n_relations: of layer 0, stated by at least one of its chunks; other documents may state them too.
-        n_dead_letters: of its chunks.
+        n_dead_letters: of its chunks and about its metadata.
         metadata: by declared field; a date is an ISO 8601 text.
     """
 
@@ -69,16 +70,18 @@ def _documents(snapshot: Snapshot, table: pa.Table) -> list[IndexedDocument]:
         document_of + 1, weights=chunks["n_tokens"].to_numpy().astype(np.float64), minlength=table.num_rows + 1
     )
     chunk_ids = chunks["chunk_id"].combine_chunks()
+    letters = snapshot.table("rejects", ["stage", "unit_id"])
+    faults = letters.filter(pc.equal(letters["stage"], METADATA))["unit_id"]
+    units = pa.array(map(unit_of, table["uri"].to_pylist(), table["record"].to_pylist()), pa.string())
     counts = {
         "n_chunks": np.bincount(document_of + 1, minlength=table.num_rows + 1)[1:],
         "n_tokens": n_tokens[1:].astype(np.int64),
-        "n_dead_letters": _count(
-            document_of, _row_of(snapshot.table("rejects", ["unit_id"])["unit_id"], chunk_ids), table
-        ),
+        "n_dead_letters": _count(document_of, _row_of(letters["unit_id"], chunk_ids), table)
+        + _count(np.arange(table.num_rows), _row_of(faults, units), table),
     }
     for name, source in (("n_entities", "entities"), ("n_relations", "relations")):
-        unit_of, stated_by = _mentions(snapshot.table(source, ["chunk_ids"]))
-        pairs = _pairs(document_of[_row_of(stated_by, chunk_ids)], unit_of)
+        stated, stated_by = _mentions(snapshot.table(source, ["chunk_ids"]))
+        pairs = _pairs(document_of[_row_of(stated_by, chunk_ids)], stated)
         counts[name] = np.bincount(pairs, minlength=table.num_rows)
     stored = snapshot.table(DOCUMENT_METADATA)
     metadata = dict(zip(stored["document_id"].to_pylist(), stored["metadata"].to_pylist(), strict=True))
@@ -112,9 +115,9 @@ def _row_of(values: pa.Array | pa.ChunkedArray, among: pa.Array | pa.ChunkedArra
     return rows
 
 
-def _count(document_of: NDArray[np.int64], chunks: NDArray[np.int64], table: pa.Table) -> NDArray[np.int64]:
-    """Return how many of the chunks each document has; chunks are rows, -1 for none."""
-    documents = document_of[chunks[chunks >= 0]]
+def _count(document_of: NDArray[np.int64], units: NDArray[np.int64], table: pa.Table) -> NDArray[np.int64]:
+    """Return how many of the units each document has; units are rows of `document_of`, -1 for none."""
+    documents = document_of[units[units >= 0]]
     return np.bincount(documents[documents >= 0], minlength=table.num_rows)
 
 

@@ -18,12 +18,13 @@ from hirag_dist.storage.store import Store
 logger = logging.getLogger(__name__)
 
 
-def open_current(store: Store, snapshot_id: str | None = None) -> Snapshot:
+def open_current(store: Store, snapshot_id: str | None = None, *, warn: bool = True) -> Snapshot:
     """Open the current snapshot, or the newest whole one where the current one is damaged or gone.
 
     Args:
         store: the index.
         snapshot_id: of the snapshot to open; then nothing is opened in its place.
+        warn: log a warning where another one is used. False where the command opens the index again, and warns then.
 
     Returns:
         A snapshot; `fallback` says why it is not the current one.
@@ -41,7 +42,7 @@ def open_current(store: Store, snapshot_id: str | None = None) -> Snapshot:
         snapshot = next(whole_snapshots(store), None)
         if snapshot is None:
             raise
-        return in_place_of_current(snapshot, error)
+        return in_place_of_current(snapshot, error, warn=warn)
 
 
 def whole_snapshots(store: Store, *, full_check: bool = False) -> Iterator[Snapshot]:
@@ -66,15 +67,17 @@ def whole_snapshots(store: Store, *, full_check: bool = False) -> Iterator[Snaps
         yield snapshot
 
 
-def in_place_of_current(snapshot: Snapshot, error: SnapshotError) -> Snapshot:
-    """Return a snapshot as the one used in place of the current one, and log it.
+def in_place_of_current(snapshot: Snapshot, error: SnapshotError, *, warn: bool = True) -> Snapshot:
+    """Return a snapshot as the one used in place of the current one.
 
     Args:
         snapshot: a whole one.
         error: raised for the current one.
+        warn: log a warning.
     """
     uri, manifest = snapshot.store.uri, snapshot.manifest
-    logger.warning(
+    logger.log(
+        logging.WARNING if warn else logging.DEBUG,
         "%s. Snapshot %s of %s, the newest whole one, is used in its place; documents that were removed since "
         "are in it. `hirag-dist index INPUT --index %s` with all documents makes the index whole; %s/%s names the "
         "snapshot to use",

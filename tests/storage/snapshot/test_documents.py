@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -44,3 +45,12 @@ def test_a_path_of_several_records(tmp_path: Path) -> None:
     bench.run_on([str(tmp_path / "corpus.jsonl")])
     snapshot = open_snapshot(bench.store)
     assert [each.record for each in list_documents(snapshot)] == [0, 1]
+
+
+def test_a_dead_letter_about_metadata_is_its_records(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    records = ({"text": "sun moon", "day": 1}, {"text": "sea sand", "day": "often"}, {"text": "sun sea", "day": "x"})
+    bench.folder.joinpath("corpus.jsonl").write_text("\n".join(map(json.dumps, records)))
+    bench.run_on([str(tmp_path / "corpus.jsonl")], metadata={"fields": {"day": {"type": "number"}}})
+    snapshot = open_snapshot(bench.store)
+    assert [each.n_dead_letters for each in list_documents(snapshot)] == [0, 1, 1]

@@ -1,6 +1,6 @@
 // Filters by the metadata of documents: a field for each facet of the index, and the expression that they make.
 
-import { count, h } from "./dom.js";
+import { count, h, many } from "./dom.js";
 
 /** A text as a literal of the expression. */
 export function quoted(text) {
@@ -78,7 +78,7 @@ export class Filters {
   }
 
   field(facet) {
-    const about = h("legend", {}, h("b", { dir: "auto" }, facet.name), h("small", {}, ` ${count(facet.documents)} documents`));
+    const about = h("legend", {}, h("b", { dir: "auto" }, facet.name), h("small", {}, ` ${many(facet.documents, "document")}`));
     const inputs = facet.type === "date" || facet.type === "number" ? this.range(facet) : this.values(facet);
     return h("fieldset", { class: `facet ${facet.type}` }, about, inputs);
   }
