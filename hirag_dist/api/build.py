@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypedDict, TypeVar, Unpack
 
 from hirag_dist.api import ConfigLike, as_config
-from hirag_dist.application.build import BuildOptions, refresh_within, run_add, run_build, run_reembed, run_remove
+from hirag_dist.application.build import BuildOptions, run_add, run_build, run_reembed, run_refresh, run_remove
 from hirag_dist.application.index_result import IndexResult
 from hirag_dist.composition.build_records import recorded_embedder, recorded_speeds
 from hirag_dist.composition.models import (
@@ -264,7 +264,7 @@ def refresh_index(index: str | Path, *, all_reports: bool = False, **options: Un
         HiragError: see `build_index`.
     """
     return run_with(
-        options, lambda config, build, listeners: refresh_within(str(index), config, build, listeners, all_reports)
+        options, lambda config, build, listeners: run_refresh(str(index), config, build, listeners, all_reports)
     )
 
 

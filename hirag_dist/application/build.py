@@ -160,26 +160,31 @@ def run_refresh(
     config: Config,
     options: BuildOptions | None = None,
     listeners: Sequence[EventListener] = (),
-    budget_tokens: int | None = None,
     all_reports: bool = False,
 ) -> IndexResult:
     """Write the summaries and reports of an index that updates have put off. See `run_build`.
 
     Args:
-        budget_tokens: to spend at most, about; None for all that are due.
+        options: its limits choose what is written: the oldest and most stale texts that fit, about; all that are due
+            without a limit.
         all_reports: write reports too that `communities.report_share` leaves out.
 
     Raises:
         SnapshotError: there is no index, or none that can be updated.
+        ConfigError: a limit in dollars is given, and no price of the replies is known.
         HiragError: see `run_build`.
     """
-    arguments = replace(BuildArguments.index((), config), command="refresh", all_reports=all_reports)
+    given = options or BuildOptions()
+    limits = [] if given.max_tokens is None else [given.max_tokens]
+    if given.max_usd is not None:
+        limits.append(tokens_for(index_uri, given.max_usd))
+    budget_tokens = min(limits, default=None)
     return execute_build(
         config,
         _existing(index_uri),
         "refresh",
-        arguments,
-        options,
+        replace(BuildArguments.index((), config), command="refresh", all_reports=all_reports),
+        replace(given, max_usd=None, max_tokens=None),
         lambda build: build.refresh(budget_tokens, all_reports),
         listeners,
     )
@@ -447,29 +452,6 @@ def _compact_ledger(store: Store, lock: BuildLock) -> None:
 
 _WRITING_ROLES = ("summarise", "report")
 _CHAT_ROLES = (*_WRITING_ROLES, "extract")
-
-
-def refresh_within(
-    index_uri: str,
-    config: Config,
-    options: BuildOptions,
-    listeners: Sequence[EventListener] = (),
-    all_reports: bool = False,
-) -> IndexResult:
-    """Write the texts that are due and fit the limits of `options`, about: the oldest and most stale first.
-
-    Args:
-        all_reports: write reports too that `communities.report_share` leaves out.
-
-    Raises:
-        ConfigError: a limit in dollars is given, and no price of the replies is known.
-        HiragError: see `application.build.run_refresh`.
-    """
-    limits = [] if options.max_tokens is None else [options.max_tokens]
-    if options.max_usd is not None:
-        limits.append(tokens_for(index_uri, options.max_usd))
-    without = replace(options, max_usd=None, max_tokens=None)
-    return run_refresh(index_uri, config, without, listeners, min(limits, default=None), all_reports)
 
 
 def tokens_for(index_uri: str, usd: float) -> int:
