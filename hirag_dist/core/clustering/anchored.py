@@ -179,7 +179,8 @@ def anchored_clusters(
     sizes = np.bincount(clusters, minlength=before.n_clusters)
     n_turned = before.n_turned + before.n_lost
     anchors = _Anchors(vectors, clusters, rows, before.n_clusters, ~moved)
-    leaves = moved[rows] & (anchors.similarity(clusters, rows) < anchors.thresholds[clusters])
+    leaves = moved[rows]
+    leaves[leaves] = anchors.similarity(clusters[leaves], rows[leaves]) < anchors.thresholds[clusters[leaves]]
     n_turned = n_turned + np.bincount(clusters[leaves], minlength=before.n_clusters)
     sizes = sizes - np.bincount(clusters[leaves], minlength=before.n_clusters)
     dissolved = (sizes < np.maximum(np.ceil(before.n_founded * _LEFT_SHARE), 1)) | (n_turned > before.n_founded)
