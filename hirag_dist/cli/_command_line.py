@@ -60,6 +60,34 @@ COMMANDS = {  # command → "module" or "module.function" in this package, and i
     "config": ("config", "Show or validate the effective configuration, or print its JSON Schema."),
     "doctor": ("doctor", "Check the installation, the configuration and the endpoints it names."),
 }
+FORMER_OPTIONS = {  # option of an earlier version, of all commands or of the named one → what takes its place
+    "--all": "`hirag-dist status` shows the last build",
+    "--answer-field": "name the field of --answers answer, response or prediction",
+    "--answer-id-field": "name the field of --answers question_id",
+    "--batch": "calls are sent one by one",
+    "--by": "--cost shows the bill by stage",
+    "--claims": "--answers has answers, whose claims a model lists",
+    "--csv": "--json has the rows of the bill",
+    "--document": "--documents --source PATH shows one",
+    "--drop-rate": "--fail-rate and --hang-rate disturb calls",
+    "--from": "entity_types and prompts of the configuration say what a domain needs",
+    "--judge": "--set llm.roles.judge=ENDPOINT names the judge",
+    "--judgements": "--answers has answers, which a model judges",
+    "--latency-s": "--tokens-per-s says how fast an endpoint replies",
+    "--log": "GET /stats has the counts of calls",
+    "--max-faults-per-request": "--seed draws the faults of each attempt",
+    "--no-require-complete": "an incomplete snapshot is published, unless --require-complete is given",
+    "--no-prompt-cache": "no prompt counts as cached",
+    "--plan": "`hirag-dist status` shows the dead letters that a retry asks again",
+    "--poll": "--every is the time between two listings",
+    "--prompt-cache": "no prompt counts as cached",
+    "--storm-rate": "--rpm and --max-concurrent refuse calls with 429",
+    "--system-field": "name the field of --answers method, system or mode",
+    "--texts": "the page of `inspect --html` has no documents; that of `serve --http` has",
+    "eval questions --questions": "--per-task is the number of questions of each task",
+    "serve --verify": "--check-files checks the checksum of every file",
+    "--unanswerable-types": "the field answerable of --questions says which questions have no answer",
+}
 FORMER_COMMANDS = {  # command of an earlier version → what does the same
     "bill": "hirag-dist status --cost",
     "demo": "python -m hirag_dist.demo",
@@ -216,8 +244,13 @@ def _explain_usage(error: typer.TyperException) -> int:
     if type(error).__name__ == "NoArgsIsHelpError":
         print(error.format_message())
         return 2
+    option = getattr(error, "option_name", "")
     context = getattr(error, "ctx", None)  # typer does not export the class that has it
     path = getattr(context, "command_path", "hirag-dist")
+    for former, instead in FORMER_OPTIONS.items():
+        if option and f"{path} {option}".endswith(f" {former}"):
+            emit_error(f"{option} is gone: {instead}")
+            return 2
     emit_error(f"{error.format_message().rstrip('.')} (see `{path} --help`)")
     return 2
 

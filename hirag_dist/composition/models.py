@@ -30,7 +30,7 @@ from hirag_dist.llm.endpoints.factory import (
     make_local_reranker,
     make_reranker,
 )
-from hirag_dist.llm.endpoints.onnx_models import local_embedder
+from hirag_dist.llm.endpoints.onnx_models import FORMER_NAME, NAME, local_embedder
 from hirag_dist.llm.key_locks import KeyLocks
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.coordinator import RAISE_LIMIT, QuotaCoordinator
@@ -268,16 +268,19 @@ def embedder_and_dim(config: Config) -> tuple[str, int]:
 
 
 def settle_embedder(config: Config, built_with: str | None) -> Config:
-    """Return the configuration with an embedder in place of `auto`.
+    """Return the configuration with an embedder in place of `auto`, and with the weights of the index for `minilm`.
 
     Args:
         built_with: name of the embedder that the index records; None for a new index.
     """
     name = config.llm.roles.embed
     endpoint = config.llm.endpoints[name]
-    if endpoint.kind != "auto":
+    if endpoint.kind == "auto":
+        settled = endpoint.model_copy(update=local_embedder(built_with))
+    elif endpoint.kind == "minilm" and endpoint.model is None and built_with in (NAME, FORMER_NAME):
+        settled = endpoint.model_copy(update={"model": built_with})
+    else:
         return config
-    settled = endpoint.model_copy(update=local_embedder(built_with))
     llm = config.llm.model_copy(update={"endpoints": {**config.llm.endpoints, name: settled}})
     logger.info("embedder %s: %s", name, settled.model or settled.kind)
     return config.model_copy(update={"llm": llm})

@@ -76,9 +76,22 @@ def test_the_value_of_a_common_option_names_no_command() -> None:
     assert [command.name for command in app.registered_commands] == ["status"]
 
 
-def test_a_former_command_says_what_takes_its_place(capsys: pytest.CaptureFixture[str]) -> None:
-    assert _command_line.run(["token"]) == 2
-    assert "`hirag-dist token` is now `hirag-dist serve token NAME`" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["status", "--index", "i", "--all"], "--all is gone: `hirag-dist status` shows the last build"),
+        (["simulate-llm", "--prompt-cache"], "--prompt-cache is gone: no prompt counts as cached"),
+        (["eval", "judge", "--out", "o", "--judge", "m"], "--set llm.roles.judge=ENDPOINT names the judge"),
+        (["eval", "questions", "--out", "o", "--questions", "5"], "--per-task is the number of questions of each"),
+        (["serve", "--index", "i", "--verify"], "--verify is gone: --check-files"),
+        (["token"], "`hirag-dist token` is now `hirag-dist serve token NAME`"),
+    ],
+)
+def test_a_former_option_or_command_says_what_takes_its_place(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _command_line.run(arguments) == 2
+    assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", [*_command_line.COMMANDS, "eval judge", "eval retrieval", "serve token"])

