@@ -227,18 +227,8 @@ def _write_files(
     keeps_rows: bool,
     origins: Mapping[str, IntVector],
 ) -> None:
-    """Write all files but the manifest, several at a time."""
-    serving = partial(
-        write_serving,
-        partial(_batches, tables),
-        len(arrays["vectors/entities"]),
-        lambda name: files.create(f"{SERVING}/{name}"),
-        values,
-        lambda name, parts: files.copied(f"{SERVING}/{name}", parts),
-        kept,
-    )
-    jobs = [pool.submit(serving)]
-    jobs += [pool.submit(files.array, name, array, kept) for name, array in arrays.items()]
+    """Write all files but the manifest: arrays and tables several at a time, then what needs most memory."""
+    jobs = [pool.submit(files.array, name, array, kept) for name, array in arrays.items()]
     jobs += [
         pool.submit(files.table, name, table, keeps_rows=keeps_rows, origin=origins.get(name))
         for name, table in tables.items()
@@ -249,6 +239,15 @@ def _write_files(
     except BaseException:
         pool.shutdown(cancel_futures=True)
         raise
+    pa.default_memory_pool().release_unused()
+    write_serving(
+        partial(_batches, tables),
+        len(arrays["vectors/entities"]),
+        lambda name: files.create(f"{SERVING}/{name}"),
+        values,
+        lambda name, parts: files.copied(f"{SERVING}/{name}", parts),
+        kept,
+    )
 
 
 def _array_digest(array: Array) -> str:
