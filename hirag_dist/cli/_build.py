@@ -47,10 +47,9 @@ def show(report: dict[str, Any]) -> None:
     if line := unwritten_line(report):
         out.print(line)
     else:
-        out.print(
-            f"Snapshot [bold]{report['snapshot']}[/bold] {'published' if report['changed'] else 'is unchanged'}: "
-            f"{_counts_text(counts, len(report['layers']))}."
-        )
+        is_again = report["fallback"] and report["stays_current"] is None
+        done = "published" if report["changed"] else "was written again" if is_again else "is unchanged"
+        out.print(f"Snapshot [bold]{report['snapshot']}[/bold] {done}: {_counts_text(counts, len(report['layers']))}.")
         if not report["stages_run"]:
             out.print("No stage had to run: earlier runs had finished all of them. This run made the snapshot current.")
         if report["update"] is not None:
@@ -88,7 +87,7 @@ def show(report: dict[str, Any]) -> None:
 
 
 def unwritten_line(report: Mapping[str, Any]) -> str:
-    """Return what a build says that found its snapshot there, as a sentence; "" for one that wrote a snapshot."""
+    """Return what a build says that ran no stage or found its snapshot there, as a sentence; "" for any other."""
     snapshot, is_served = report["snapshot"], report["stays_current"] is None
     if report["up_to_date"] and report["changed"]:
         return f"Snapshot {snapshot}, with the same documents, is served now."
@@ -97,9 +96,11 @@ def unwritten_line(report: Mapping[str, Any]) -> str:
     if report["update"] is not None and report["update"]["returned"]:
         served = ", which is served now" if is_served else ""
         return f"The documents are those of snapshot {snapshot} again{served}; nothing had to be written."
-    if not report["stages_run"] and not report["changed"]:
-        return f"Nothing to do: snapshot {snapshot} is up to date."
-    return ""
+    if report["stages_run"] or report["changed"]:
+        return ""
+    if report["fallback"] and is_served:
+        return f"Snapshot {snapshot} was written again, and is whole."
+    return f"Nothing to do: snapshot {snapshot} is up to date."
 
 
 def _letters_hint(index: str, stages: Collection[str]) -> str:

@@ -113,6 +113,8 @@ def find_local(path: str, roots: Sequence[LocalRoot] | None) -> list[SourceFile]
 
 
 def _absent(path: str) -> InputError:
+    if not path:  # as of a variable of the shell that is not set
+        return InputError("an INPUT is an empty text: name a file, folder, glob or URI")
     return InputError(f"{_shown(path)} does not exist: check the path, or quote a glob")
 
 
@@ -315,8 +317,10 @@ def check_inputs(inputs: Sequence[str]) -> None:
     for name in inputs:
         if not _is_local(name):
             _find_remote(name, is_listed=False)
-        elif not any(map(os.path.exists, (path := _local_path(name), _split_glob(path)[0] or "."))):
-            raise _absent(path)
+        elif not os.path.exists(path := _local_path(name)):
+            base, pattern = _split_glob(path)
+            if not pattern or not os.path.exists(base or "."):
+                raise _absent(path)
 
 
 def _is_local(name: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -78,6 +79,23 @@ def test_the_documents_of_a_former_snapshot_are_served_by_it_again_also_where_th
     assert bench.snapshot().manifest.snapshot_id == second
 
 
+def test_to_write_a_damaged_snapshot_again_is_not_called_nothing(bench: CommandBench) -> None:
+    def damage() -> str:
+        current = bench.snapshot().manifest.snapshot_id
+        (Path(bench.index) / "snapshots" / current / "chunks.parquet").unlink()
+        return current
+
+    bench.write("patient.txt", PATIENT)
+    bench.run("index", bench.corpus)
+    second = damage()
+    code, said = bench.run("index", bench.corpus)
+    assert (code, bench.snapshot().manifest.snapshot_id) == (0, second)
+    assert f". Snapshot {second} was written again, and is whole." in said
+    shutil.rmtree(Path(bench.index) / "work")
+    damage()
+    assert f". Snapshot {second} was written again: 3 documents, " in bench.run("index", bench.corpus)[1]
+
+
 def test_add_keeps_what_the_index_has_and_replaces_what_has_the_same_path(bench: CommandBench) -> None:
     more = bench.write("patient.txt", PATIENT, "more")
     bench.write("loom.txt", "Joseph Jacquard built a loom in Paris.", "more")
@@ -121,6 +139,8 @@ def test_an_input_that_is_not_there_is_refused_before_the_models_are_asked(bench
         for wrong in ("nowhere", "nowhere/*.txt"):
             code, said = bench.run(command, bench.corpus, wrong)
             assert (code, said) == (2, f"hirag-dist: {wrong} does not exist: check the path, or quote a glob")
+        code, said = bench.run(command, "")
+        assert (code, said) == (2, "hirag-dist: an INPUT is an empty text: name a file, folder, glob or URI")
     assert last_build(Store(bench.index)) == record, "without an attempt, which probes of the models would leave"
 
 
