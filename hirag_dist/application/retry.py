@@ -22,7 +22,7 @@ from hirag_dist.composition.build_records import (
 )
 from hirag_dist.config.model import Config
 from hirag_dist.config.sections import ReadingConfig
-from hirag_dist.errors import ConfigError, InputError, SnapshotCorrupt, SnapshotNotFound
+from hirag_dist.errors import ConfigError, InputError, SnapshotCorrupt, SnapshotError, SnapshotNotFound
 from hirag_dist.execution.stage_results import DroppedLetter, Drops, add_drops, load_drops
 from hirag_dist.indexing.base import differences, in_short
 from hirag_dist.indexing.changed_documents import DocumentSelection
@@ -63,6 +63,8 @@ def run_retry(
     previous = record.get("decisive")  # empty if its models could not be probed: then there is nothing to differ from
 
     def work(build: Build) -> BuildResult:
+        if record["state"] == "done" and _is_complete(store, record["snapshot"]):
+            return build.unchanged()
         match arguments.command:
             case "index":
                 return build.index(arguments.inputs)
@@ -82,6 +84,17 @@ def run_retry(
 
     base_id = _present(store, repeats["base"])
     return execute_build(config, store, "retry", arguments, options, work, listeners, check, base_id)
+
+
+def _is_complete(store: Store, snapshot_id: str) -> bool:
+    """Return whether a snapshot is the current one, whole, and has no dead letter, accepted ones included."""
+    if current_id(store) != snapshot_id:
+        return False
+    try:
+        counts = open_snapshot(store, full_check=store.local is not None).manifest.counts
+    except SnapshotError:
+        return False
+    return not counts["rejects"] and not counts.get(DROPPED)
 
 
 def _reading(arguments: BuildArguments, config: Config) -> ReadingConfig:

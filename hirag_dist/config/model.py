@@ -12,7 +12,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SecretStr, model_validator
 
-from hirag_dist.config.sections import ConfigSection, ExtractionConfig, MetadataConfig, ReadingConfig, Url, long_form
+from hirag_dist.config.sections import (
+    ConfigSection,
+    ExtractionConfig,
+    MetadataConfig,
+    ReadingConfig,
+    Url,
+    is_http_url,
+    long_form,
+    public_url,
+)
 from hirag_dist.config.sections import RetrievalConfig as RetrievalConfig
 from hirag_dist.config.service import ServiceConfig
 
@@ -141,6 +150,8 @@ class EndpointConfig(ConfigSection):
     def _complete(self) -> EndpointConfig:
         if self.is_remote and not (self.base_url and self.model):
             raise ValueError(f"base_url and model are required for an endpoint of kind {self.kind}")
+        if self.base_url and not is_http_url(self.base_url):
+            raise ValueError(f"base_url {public_url(self.base_url)!r} must look like https://host/v1")
         if self.kind in ("recorded", "onnx") and not self.path:
             raise ValueError(f"path is required for an endpoint of kind {self.kind}")
         return self

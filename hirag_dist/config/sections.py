@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, field_validator, model_validator
 
@@ -22,6 +23,19 @@ def public_url(url: str) -> str:
     """
     address, mark, query = url.partition("?")
     return _USER.sub("***@", address) + mark + _QUERY_VALUE.sub("***", query)
+
+
+def is_http_url(url: str) -> bool:
+    """Return whether requests can be sent to a URL.
+
+    >>> is_http_url("http://localhost:8080/v1"), is_http_url("localhost:8080")
+    (True, False)
+    """
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 Url = Annotated[str, PlainSerializer(lambda url: public_url(url), return_type=str, when_used="json")]

@@ -180,6 +180,10 @@ class Build:
         found = self._kept(base, base.table("documents").cast(DOCUMENTS))
         return self._update(base, found, UpdateRequest(True, max_tokens, all_reports))
 
+    def unchanged(self) -> BuildResult:
+        """Return the current snapshot as the result."""
+        return self._unchanged(UpdateBase(open_snapshot(self.context.runner.store)))
+
     def reembed(self) -> BuildResult:
         """Make the vectors of all texts of the index with the configured embedder; everything else stays.
 

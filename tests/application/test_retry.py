@@ -70,6 +70,16 @@ def test_a_retry_loses_no_document_of_later_updates(index: RefusingIndex) -> Non
     assert index.asked == []
 
 
+def test_nothing_is_repeated_where_the_last_build_left_no_letter(index: RefusingIndex) -> None:
+    index.build("engine.txt", "loom.txt")
+    index.add("bridge.txt")
+    run_remove(DocumentSelection(sources=("*bridge.txt",)), index.uri, index.config)
+    index.asked.clear()
+    healed = index.retry()
+    assert (healed.up_to_date, healed.complete, index.asked) == (True, True, [])
+    assert index.names() == {"engine.txt", "loom.txt"}
+
+
 def test_dropped_letters_of_an_update_are_not_asked_again(index: RefusingIndex) -> None:
     index.build("engine.txt", "loom.txt")
     index.refused = "Brunel"

@@ -141,6 +141,10 @@ def test_all_mistakes_are_said_at_once(load: Loader) -> None:
             "llm.endpoints.gpt: base_url and model are required for an endpoint of kind openai",
         ),
         (
+            "llm: {endpoints: {gpt: {model: x, base_url: 'localhost:8080'}}}",
+            "llm.endpoints.gpt: base_url 'localhost:8080' must look like https://host/v1",
+        ),
+        (
             "llm: {roles: {embed: builtin}}",
             "Invalid llm.roles.embed: 'builtin' is of kind extractive, which cannot do it",
         ),

@@ -23,7 +23,7 @@ import aiohttp
 import httpx2
 import openai
 
-from hirag_dist.config.sections import public_url
+from hirag_dist.config.sections import is_http_url, public_url
 from hirag_dist.core.text.normalize import one_line, shorten
 from hirag_dist.errors import (
     ConfigError,
@@ -108,15 +108,10 @@ class EndpointSettings:
     text_tokens: int = 8191
 
     def __post_init__(self) -> None:
-        try:
-            parts = urlsplit(self.base_url)
-            usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        except ValueError:
-            usable = False
-        if not usable:
+        if not is_http_url(self.base_url):
             shown = public_url(self.base_url)
             raise ConfigError(f"endpoint {self.name}: base_url {shown!r} must look like https://host/v1")
-        if "@" in parts.netloc:
+        if "@" in urlsplit(self.base_url).netloc:
             raise ConfigError(f"endpoint {self.name}: base_url holds credentials; give the key as api_key")
         if any(not 32 < ord(ch) < 127 for ch in self.api_key):
             raise ConfigError(f"endpoint {self.name}: api_key holds a space, a line end or another unusual character")

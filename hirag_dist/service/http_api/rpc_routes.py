@@ -157,6 +157,8 @@ class ApiRequests:
                 logger.warning("closed the connection of %s, which does not read", request.remote)
                 if request.transport is not None:
                     request.transport.abort()
+            except ConnectionResetError:
+                logger.debug("%s closed its connection before the end of the reply", request.remote)
         return response
 
 

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterator
 
 from hirag_dist.errors import SnapshotCorrupt, SnapshotError, SnapshotNotFound
-from hirag_dist.storage.layout import CURRENT, MANIFEST, SNAPSHOTS, snapshot_path
+from hirag_dist.storage.layout import CURRENT, FORGET, MANIFEST, SNAPSHOTS, snapshot_path
 from hirag_dist.storage.snapshot.history import current_times
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
 from hirag_dist.storage.store import Store
@@ -46,13 +46,15 @@ def open_current(store: Store, snapshot_id: str | None = None, *, warn: bool = T
 
 
 def whole_snapshots(store: Store, *, full_check: bool = False) -> Iterator[Snapshot]:
-    """Yield the whole snapshots except the current one, newest first.
+    """Yield the whole snapshots except the current one and those with documents that are being forgotten, newest first.
 
     Newest is what was current last; those that never were follow by the time of their manifest.
     """
     since = current_times(store)
-    current = current_id(store)
-    names = [name for name in store.names(SNAPSHOTS) if name != current]
+    left_out = {current_id(store)}
+    if store.exists(FORGET):
+        left_out |= set(store.read_json(FORGET)["snapshots"])
+    names = [name for name in store.names(SNAPSHOTS) if name not in left_out]
     written = {name: store.entries(snapshot_path(name)).get(MANIFEST) for name in names}
     ordered = sorted(
         ((name in since, since.get(name, manifest.modified), name) for name, manifest in written.items() if manifest),

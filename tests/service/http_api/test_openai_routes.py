@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import httpx
 import openai
 import pytest
 import pytest_asyncio
+from aiohttp import ClientConnectionResetError, web
 
 from hirag_dist.errors import ModelUnavailable, RateLimited
 from hirag_dist.service.hot_swap import SingleIndex
@@ -215,6 +219,24 @@ async def test_a_client_that_disconnects_stops_the_work(serve: Serve, client: An
     else:
         asking.cancel()
     await asyncio.wait_for(served.engine.cancelled.wait(), 10)
+
+
+async def test_a_client_that_leaves_during_a_write_is_no_error(
+    serve: Serve, client: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = await serve()
+    left = asyncio.Event()
+
+    async def write(response: web.StreamResponse, data: bytes) -> None:
+        left.set()
+        raise ClientConnectionResetError("Cannot write to closing transport")
+
+    monkeypatch.setattr(web.StreamResponse, "write", write)
+    stream = await client(served).chat.completions.create(model="hirag", messages=ASK, stream=True)
+    with suppress(openai.APIConnectionError, httpx.HTTPError):
+        [chunk async for chunk in stream]
+    assert left.is_set()
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
 async def test_requests_of_another_form(serve: Serve, http: Any) -> None:

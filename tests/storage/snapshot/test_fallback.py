@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from hirag_dist.errors import SnapshotCorrupt, SnapshotNotFound, SnapshotTooNew
+from hirag_dist.storage.layout import FORGET
 from hirag_dist.storage.snapshot.fallback import open_current, whole_snapshots
 from hirag_dist.storage.snapshot.gc import RetentionPolicy, plan_gc
 from hirag_dist.storage.store import Store
@@ -34,6 +35,16 @@ def test_the_one_that_was_current_last(store: Store, caplog: pytest.LogCaptureFi
     next(Path(store.root, "snapshots", ids[1]).glob("*.parquet")).write_bytes(b"altered")
     assert open_current(store).manifest.snapshot_id == ids[0]
     manifest(store, ids[0]).unlink()
+    with pytest.raises(SnapshotCorrupt, match="is damaged"):
+        open_current(store)
+
+
+def test_one_with_documents_that_are_being_forgotten_is_left_out(store: Store) -> None:
+    ids = three(store)
+    manifest(store, ids[2]).write_bytes(b"")
+    store.write_json(FORGET, {"snapshots": [ids[1]]})
+    assert open_current(store).manifest.snapshot_id == ids[0]
+    store.write_json(FORGET, {"snapshots": ids[:2]})
     with pytest.raises(SnapshotCorrupt, match="is damaged"):
         open_current(store)
 
