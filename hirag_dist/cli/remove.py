@@ -355,8 +355,7 @@ def verify(
         _show(result, "the current snapshot" if snapshot_only else store.uri)
         if result.findings:
             is_begun = pending is not None and not removed.ids.isdisjoint(pending.documents)
-            is_served = snapshot_only and not removed.ids.isdisjoint(_served_ids(store))
-            out.print(_next_step(store, is_served, is_begun), markup=False)
+            out.print(_next_step(store, sorted(removed.ids & _served_ids(store)), is_begun), markup=False)
     if not result.clean:
         raise typer.Exit(FOUND_CODE)
 
@@ -365,15 +364,18 @@ def _served_ids(store: Store) -> set[str]:
     return set(open_snapshot(store).table("documents", ["document_id"])["document_id"].to_pylist())
 
 
-def _next_step(store: Store, is_served: bool, is_begun: bool) -> str:
+def _next_step(store: Store, served: Sequence[str], is_begun: bool) -> str:
     """Return the command that removes what a verification found.
 
     Args:
-        is_served: whether the current snapshot has one of the documents, and it alone was searched.
+        served: ids of those documents that the current snapshot has.
         is_begun: whether the documents are being forgotten already, so that their ids need not be given again.
     """
-    if is_served:
-        return f"Next: `hirag-dist remove ID… --index {store.uri}` publishes a snapshot without the documents."
+    if served:
+        return (
+            f"Not removed yet: {first_names(served)}. Next: `hirag-dist remove ID… --index {store.uri}` publishes a "
+            "snapshot without the documents."
+        )
     ids = "" if is_begun else "ID… "
     return (
         f"Next: `hirag-dist remove {ids}--forget --index {store.uri}` removes what is listed, from reply store, work "
@@ -386,7 +388,7 @@ def _show(result: VerificationResult, where: str) -> None:
     rows = [(each.place, each.what, each.count, "; ".join(each.examples)) for each in result.findings]
     if rows:
         columns = ["place", "what", "count", "examples"]
-        out.print(table("Derived from the removed documents", columns, rows, right=(2,), spare=(3,)))
+        out.print(table("Derived from the documents", columns, rows, right=(2,), spare=(3,)))
     for problem in result.problems:
         out.print(f"Not searched: {problem}", markup=False)
     if result.clean:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -247,6 +247,9 @@ def _explain(error: ValidationError, origin: str) -> str:
 
 
 def _nearest(location: tuple[int | str, ...]) -> str:
+    elsewhere = [path for path in _key_paths(Config) if path.rpartition(".")[2] == str(location[-1])]
+    if len(elsewhere) == 1:
+        return f"; did you mean {elsewhere[0]}?"
     model: Any = Config
     parts = list(location[:-1])
     if parts[:2] == ["llm", "endpoints"] and len(parts) > 2:
@@ -257,6 +260,14 @@ def _nearest(location: tuple[int | str, ...]) -> str:
     known = list(model.model_fields) if _is_model(model) else []
     close = difflib.get_close_matches(str(location[-1]), known, n=1, cutoff=0.5)
     return f"; did you mean {close[0]}?" if close else f"; there are: {', '.join(known)}" if known else ""
+
+
+def _key_paths(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    """Yield the dotted paths of all keys and sections."""
+    for name, field in model.model_fields.items():
+        yield f"{prefix}{name}"
+        if _is_model(field.annotation):
+            yield from _key_paths(cast(type[BaseModel], field.annotation), f"{prefix}{name}.")
 
 
 def _is_model(value: Any) -> bool:

@@ -118,6 +118,8 @@ def test_a_variable_that_is_not_set_is_named(load: Loader) -> None:
             "unknown key llm.endpoints.gpt.base_ur; did you mean base_url?",
         ),
         ("vectors: {zzz: 1}", "unknown key vectors.zzz; there are: backend, uri, token"),
+        ("top_n: 4", "unknown key top_n; did you mean retrieval.top_n?"),
+        ("endpoints: {}", "unknown key endpoints; did you mean llm.endpoints?"),
     ],
 )
 def test_an_unknown_key_suggests_the_nearest(load: Loader, text: str, said: str) -> None:
