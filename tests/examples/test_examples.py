@@ -224,7 +224,7 @@ async def test_mcp_by_the_typescript_sdk(start: fakes.Start, mcp_client: Path, t
     (progress,) = [line for line in lines if line.startswith("progress: ")]
     lines.remove(progress)
     assert progress.endswith(
-        ("undefined", "answering", "sources found")
+        ("undefined", "answering", "1 source found")
     )  # the SDK drops some that come with the result
     assert lines == [
         "tools: search answer describe_index list_indexes entity path_between report document",
