@@ -147,6 +147,14 @@ def test_forget_after_remove_and_at_once(bench: CommandBench) -> None:
     assert (code, f"that was searched has the id {again}." in said) == (6, True)  # no snapshot knows its text any more
 
 
+def test_a_search_for_a_document_that_is_still_there_says_so(bench: CommandBench) -> None:
+    own = bench.ids()["loom.txt"]
+    code, said = bench.run("remove", own, "--verify")
+    assert code == 6
+    assert f"Not removed yet: {own}." in said
+    assert "--forget" not in said
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
