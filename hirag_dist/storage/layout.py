@@ -64,7 +64,12 @@ PART_ARRAYS: Final = (PARTS, PART_ENTITIES, PART_SETS)
 STORED: Final = "stored_"  # prefix of files that a former snapshot wrote, some of whose rows may be unused
 CHANGED: Final = "changed_"  # prefix of files of the rows that changed since
 UNUSED: Final = "unused_"  # prefix of files with the row numbers of unused rows of tables
-SLOTS: Final = {"entities": "entity_slots", "relations": "relation_slots", "chunks": "chunk_slots"}  # serving arrays
+SLOTS: Final = {  # serving arrays
+    "entities": "entity_slots",
+    "relations": "relation_slots",
+    "chunks": "chunk_slots",
+    "reports": "report_slots",
+}
 VECTORS: Final = {"entities": "vectors/entities", "chunks": "vectors/chunks"}
 FORMAT_VERSION: Final = 1  # format of ids, and of snapshots whose files hold their own rows only
 DIVIDED_VERSION: Final = 2  # format of snapshots with files of changed rows

@@ -17,12 +17,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hirag_dist.core.access import Flags
-from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.retrieval.lexical import LexicalIndex
 from hirag_dist.core.row_changes import one_array
 from hirag_dist.storage.serving.column_arrays import Batches, numbers, rows_of_column
 from hirag_dist.storage.serving.mmap_files import ServingFiles, damaged, map_array
-from hirag_dist.storage.serving.renderings import Renderings
+from hirag_dist.storage.serving.renderings import Renderings, texts_of
 from hirag_dist.storage.serving.text_columns import BATCH_ROWS, TextColumns
 from hirag_dist.types import IntVector
 
@@ -61,6 +60,7 @@ _COLUMNS: Final = {  # columns of the texts of a row, its id aside
     "entities": ["name", "type", "description"],
     "relations": ["kind", "description"],
     "chunks": ["document_id", "text"],
+    "reports": ["title", "text"],
 }
 _MAX_SPREAD: Final = 8  # batches of the base that are compared with one batch
 _OTHER_NAME: Final = -2  # −1 is an unknown entity
@@ -113,11 +113,14 @@ class BaseFiles:
 
     def rows(self, table: str, batches: Batches) -> Rows:
         """Return the base's row of each row of a table."""
+        if table == "reports":
+            rows = self.communities_of_reports(batches)
+            return np.where(rows >= 0, self.values("community_reports", rows), -1).astype(np.int32)
         return rows_of_column(batches, table, _IDS[table], self.ids(table))
 
-    def report_rows(self, ids: pa.Array) -> Rows:
-        """Return the row of the community of each report."""
-        return rows_of(pa.chunked_array([ids]), self.ids("communities")).astype(np.int32)
+    def communities_of_reports(self, batches: Batches) -> Rows:
+        """Return the base's row of the community of each report."""
+        return rows_of_column(batches, "reports", _IDS["communities"], self.ids("communities"))
 
 
 class BaseValues:
@@ -222,24 +225,16 @@ class BaseValues:
         rows[~self._same(batches, "chunks", ["text"])] = -1
         return self._base.lexical, rows.astype(np.int64)
 
-    def report_renderings(
-        self, ids: pa.Array, levels: IntVector, ratings: NDArray[np.float64], texts: pa.RecordBatch
-    ) -> Renderings:
-        """Return known renderings of some reports, −1 elsewhere.
-
-        Args:
-            ids: (n_reports,) of their communities.
-            levels, ratings: (n_reports,).
-            texts: title and text of each, as rendered.
-        """
+    def report_renderings(self, batches: Batches) -> Renderings:
+        """Return (n_reports,) known renderings, −1 elsewhere."""
+        levels = numbers(batches, "reports", "level", np.int32)
         if self._base is None:
-            return np.full(len(ids), -1, np.int32)
-        rows = self._base.report_rows(ids)
+            return np.full(len(levels), -1, np.int32)
+        rows = self._base.communities_of_reports(batches)
         rows[self._base.values("community_levels", rows) != levels] = -1
+        ratings = numbers(batches, "reports", "rating", np.float64)
         rows[self._base.values("community_ratings", rows) != ratings] = -1
-        reports = np.where(rows >= 0, self._base.values("community_reports", rows), -1)
-        same: Flags = np.logical_and.reduce(_same_texts(texts, self._base.texts("reports"), reports))
-        return self._taken("community_renderings", rows, same)
+        return self._taken("community_renderings", rows, self.unchanged(batches, "reports"))
 
     def _taken(self, name: str, rows: Rows, same: Flags) -> Renderings:
         assert self._base is not None
@@ -253,7 +248,7 @@ class BaseValues:
         if missing:
             before, rows = self._base.texts(table), self.rows(batches, table)
             found, first = [np.zeros((len(missing), 0), np.bool_)], 0
-            for batch in batches(table, missing):
+            for batch in texts_of(batches, table, missing):
                 found.append(_same_texts(batch, before, rows[first : first + batch.num_rows]))
                 first += batch.num_rows
             self._flags |= {(table, name): flags for name, flags in zip(missing, np.hstack(found), strict=True)}

@@ -89,6 +89,7 @@ _RULES: Final = {
     "entity_slots": _Rule("i4", "entities"),
     "relation_slots": _Rule("i4", "relations"),
     "chunk_slots": _Rule("i4", "chunks"),
+    "report_slots": _Rule("i4", "reports"),
     "entity_layers": _Rule("i4", "entities", below="entities", sorted=True),
     "entity_renderings": _Rule("i4", "entities"),
     "entity_components": _Rule("i4", "entities", below="entities"),

@@ -6,13 +6,14 @@ for a record or a citation. Both results are one number: tokens × 4 + form (`co
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from hirag_dist.core.reports.material import report_text
 from hirag_dist.core.retrieval.context import (
     PLAIN,
     UNKNOWN_FORM,
@@ -32,6 +33,7 @@ TOKENIZER: Final = "o200k_base"
 Renderings = NDArray[np.int32]  # (n,) one number for each record of a table
 
 _FORMS: Final = 4  # forms that there may be
+_REPORT_COLUMNS: Final = ("title", "summary", "findings")  # that the texts of reports are made of
 
 
 def unpacked(rendering: int) -> tuple[int, int]:
@@ -142,9 +144,49 @@ def _ends(batches: Batches, ends: NDArray[np.int32]) -> tuple[NDArray[np.int32],
     return tokens, plain
 
 
-def report_renderings(titles: list[str], levels: list[int], ratings: list[float], texts: list[str]) -> Renderings:
-    """Return the rendering of each report."""
-    return _packed(list(map(community_text, titles, levels, ratings, texts)), map(text_form, titles, texts))
+def report_renderings(batches: Batches, known: Renderings) -> Renderings:
+    """Return the rendering of each report.
+
+    Args:
+        batches: as of `write_serving`.
+        known: (n_reports,) values that are known, −1 elsewhere.
+    """
+    found, first = known.copy(), 0
+    for batch in batches("reports", ["level", "rating", *_REPORT_COLUMNS]):
+        own = found[first : first + batch.num_rows]
+        rows = np.flatnonzero(own < 0)
+        if len(rows):
+            levels, ratings = _columns(batch.select(["level", "rating"]), rows)
+            titles, texts = _columns(_report_texts(batch), rows)
+            own[rows] = _packed(
+                list(map(community_text, titles, levels, ratings, texts)), map(text_form, titles, texts)
+            )
+        first += batch.num_rows
+    return found
+
+
+def texts_of(batches: Batches, table: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield columns of a table's serving texts, a batch at a time: of reports `title` and `text`, as contexts hold it.
+
+    Args:
+        batches: as of `write_serving`.
+    """
+    if table == "reports":
+        return (_report_texts(batch).select(columns) for batch in batches(table, _REPORT_COLUMNS))
+    return batches(table, columns)
+
+
+def _report_texts(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the title and the text of each report."""
+    findings = batch["findings"]
+    found = findings.flatten()
+    pairs = list(zip(*(found.field(name).to_pylist() for name in ("summary", "explanation")), strict=True))
+    texts, first = [], 0
+    for summary, count in zip(batch["summary"].to_pylist(), findings.value_lengths().to_pylist(), strict=True):
+        own = [{"summary": one, "explanation": more} for one, more in pairs[first : first + count]]
+        texts.append(report_text({"summary": summary, "findings": own}))
+        first += count
+    return pa.record_batch([batch["title"], pa.array(texts, pa.large_string())], ["title", "text"])
 
 
 def _field_form(name: str, description: str) -> int:

@@ -13,7 +13,7 @@ derived when it is opened (`storage.snapshot.cache`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.graph.csr import component_labels
 from hirag_dist.core.id_rows import IdRows
-from hirag_dist.core.reports.material import report_text
 from hirag_dist.core.retrieval.entity_linking import name_keys, sorted_names
 from hirag_dist.core.retrieval.levels import invert
 from hirag_dist.storage.label_files import LABEL_SETS, LabelProvenanceTables, write_labels
@@ -38,7 +37,6 @@ from hirag_dist.storage.serving.column_arrays import (
     Lists,
     Save,
     ids_of,
-    joined,
     known_rows,
     numbers,
     rows_in_lists,
@@ -52,6 +50,7 @@ from hirag_dist.storage.serving.renderings import (
     entity_renderings,
     relation_renderings,
     report_renderings,
+    texts_of,
 )
 from hirag_dist.storage.serving.text_columns import text_schema, write_texts
 from hirag_dist.types import IntVector
@@ -71,8 +70,8 @@ _TEXTS: Final = {
     CHUNKS: ("chunks", text_schema(["chunk_id", "document_id", "text"], wide=["text"])),
     DOCUMENTS: ("documents", text_schema(["document_id", "title", "uri"])),
     COMMUNITIES: ("communities", text_schema(["community_id"])),
+    REPORTS: ("reports", text_schema(["title", "text"], wide=["text"])),
 }
-_REPORT_TEXTS: Final = text_schema(["title", "text"], wide=["text"])
 ARRAYS: Final = (
     "entity_layers",
     "entity_renderings",
@@ -104,7 +103,7 @@ ARRAYS: Final = (
     "entity_communities_indptr",
     "entity_communities",
 )
-FILES: Final = (*(f"{name}.npy" for name in ARRAYS), *_TEXTS, REPORTS, LABEL_SETS)  # of every snapshot
+FILES: Final = (*(f"{name}.npy" for name in ARRAYS), *_TEXTS, LABEL_SETS)  # of every snapshot
 
 
 def write_serving(
@@ -139,10 +138,10 @@ def write_serving(
         if table in kept:
             save(SLOTS[table], kept[table].slots)
             with create(f"{CHANGED}{file_name}") as file:
-                write_texts(file, schema, kept[table].written(batches(table, schema.names)))
+                write_texts(file, schema, kept[table].written(texts_of(batches, table, schema.names)))
         elif not copied(file_name, (table,)):
             with create(file_name) as file:
-                write_texts(file, schema, batches(table, schema.names))
+                write_texts(file, schema, texts_of(batches, table, schema.names))
     chunk_ids = ids_of(batches, "chunks", "chunk_id")
     mentioned_in = _save_entities(batches, save, chunk_ids, values)
     _save_names(batches, save, *values.name_keys(n_entities))
@@ -151,8 +150,7 @@ def write_serving(
     write_lexical(batches, save, copied, values)
     entity_ids = ids_of(batches, "entities", "entity_id")
     ends, stated_in = _save_relations(batches, save, entity_ids, chunk_ids, values)
-    reported = _save_reports(batches, create, values)
-    members = _save_communities(batches, save, entity_ids, *reported)
+    members = _save_communities(batches, save, entity_ids, values)
     provenance = LabelProvenanceTables(entity_ids, chunk_ids, mentioned_in, stated_in, ends, members)
     write_labels(batches, create, save, provenance)
     write_metadata(batches, create, save, entity_ids)
@@ -292,58 +290,10 @@ def parallel_relations(
     return heads[by_head].astype(np.int32), indptr, order[further][at.astype(np.int64)].astype(np.int32)
 
 
-def _save_reports(
-    batches: Batches, create: Create, values: BaseValues
-) -> tuple[pa.Array, NDArray[np.float64], NDArray[np.int32]]:
-    """Write the texts of reports; return the community ids, ratings and renderings of the reports."""
-    columns = ["community_id", "level", "title", "summary", "rating", "findings"]
-    ids: list[pa.Array] = []
-    ratings = [np.zeros(0, np.float64)]
-    renderings = [np.zeros(0, np.int32)]
-
-    def rendered() -> Iterator[pa.RecordBatch]:
-        for batch in batches("reports", columns):
-            levels, own_ratings = (batch[name].to_numpy(zero_copy_only=False) for name in ("level", "rating"))
-            texts = list(map(report_text, _report_rows(batch)))
-            piece = pa.record_batch([batch["title"].cast(pa.large_string()), pa.array(texts, pa.large_string())], names)
-            found = values.report_renderings(batch["community_id"], levels, own_ratings, piece)
-            rows = np.flatnonzero(found < 0)
-            titles, of_levels, rated = (
-                batch[name].take(pa.array(rows)).to_pylist() for name in ("title", "level", "rating")
-            )
-            found[rows] = report_renderings(titles, of_levels, rated, [texts[row] for row in rows.tolist()])
-            ids.append(batch["community_id"])
-            ratings.append(own_ratings)
-            renderings.append(found)
-            yield piece
-
-    names = _REPORT_TEXTS.names
-    with create(REPORTS) as file:
-        write_texts(file, _REPORT_TEXTS, rendered())
-    return joined(ids, pa.string()), np.concatenate(ratings), np.concatenate(renderings)
-
-
-def _report_rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-    """Yield the fields of each report that `report_text` reads, without the ids of its findings."""
-    findings = batch["findings"]
-    found = findings.flatten()
-    pairs = list(zip(*(found.field(name).to_pylist() for name in ("summary", "explanation")), strict=True))
-    first = 0
-    for summary, count in zip(batch["summary"].to_pylist(), findings.value_lengths().to_pylist(), strict=True):
-        own = [{"summary": one, "explanation": more} for one, more in pairs[first : first + count]]
-        yield {"summary": summary, "findings": own}
-        first += count
-
-
-def _save_communities(
-    batches: Batches,
-    save: Save,
-    entity_ids: pa.Array,
-    reported: pa.Array,
-    ratings: NDArray[np.float64],
-    renderings: NDArray[np.int32],
-) -> Lists:
+def _save_communities(batches: Batches, save: Save, entity_ids: pa.Array, values: BaseValues) -> Lists:
     """Write the columns of communities; return the members of each, −1 for an unknown one."""
+    reported, ratings = ids_of(batches, "reports", "community_id"), numbers(batches, "reports", "rating", np.float64)
+    renderings = report_renderings(batches, values.report_renderings(batches))
     levels = numbers(batches, "communities", "level", np.int32)
     ids = ids_of(batches, "communities", "community_id")
     order = np.empty(len(ids), np.int64)

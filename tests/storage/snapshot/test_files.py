@@ -166,6 +166,12 @@ def large(seed: int, n_rows: int = 60) -> tuple[dict[str, pa.Table], dict[str, A
     vectors[rng.integers(2 * n_rows)] += 1
     tables["entities"] = pa.Table.from_pylist(entities, schemas.ENTITIES)
     tables["relations"] = pa.Table.from_pylist(relations, schemas.RELATIONS)
+    community, report = tables["communities"].to_pylist()[0], tables["reports"].to_pylist()[0]
+    ids = {number: {"community_id": f"{number:024}"} for number in numbers}
+    communities = [community | ids[number] for number in numbers]
+    reports = [report | ids[number] | {"summary": texts[number]} for number in numbers]
+    tables["communities"] = pa.Table.from_pylist(communities, schemas.COMMUNITIES)
+    tables["reports"] = pa.Table.from_pylist(reports, schemas.REPORTS)
     return tables, arrays | {"graph/indptr": np.zeros(len(numbers) + 1, np.int64), "vectors/entities": vectors[numbers]}
 
 
@@ -178,7 +184,7 @@ def write_large(store: Store, seed: int, base: Snapshot | None = None, **options
 
 def readings(snapshot: Snapshot) -> list[Any]:
     """What readers get of texts, vectors and tables."""
-    columns = {"entities": "description", "relations": "description", "chunks": "text"}
+    columns = {"entities": "description", "relations": "description", "chunks": "text", "reports": "text"}
     texts = [(snapshot.serving.texts(f"{table}.arrow"), name) for table, name in columns.items()]
     values = [own.values(name, range(own.n_rows)) for own, name in texts]
     names = ("documents", "entities", "relations", "reports")
@@ -202,6 +208,7 @@ def test_rows_that_did_not_change_stay_in_files_of_the_base(store: Store, tmp_pa
         for folder, name in (
             ("serving-2", "entities.arrow"),
             ("serving-2", "relations.arrow"),
+            ("serving-2", "reports.arrow"),
             ("vectors", "entities.npy"),
             (".", "entities.parquet"),
             (".", "relations.parquet"),
@@ -230,6 +237,7 @@ def test_rows_that_did_not_change_stay_in_files_of_the_base(store: Store, tmp_pa
         ("serving-2/stored_entities.arrow", None),
         ("vectors/stored_entities.npy", -20),
         ("serving-2/changed_entities.arrow", None),
+        ("serving-2/stored_reports.arrow", None),
         ("stored_entities.parquet", 40),
         ("changed_entities.parquet", 40),
         ("unused_entities.parquet", 40),
@@ -260,7 +268,7 @@ def test_all_files_of_a_table_are_kept_or_none(store: Store, tmp_path: Path, mon
     with monkeypatch.context() as patch:
         patch.setattr(Store, "copy", refuse)
         second = write_large(store, 1, first)
-    assert second.manifest.slotted == {"relations"}
+    assert second.manifest.slotted == {"relations", "reports"}
     assert not store.exists(f"{second.folder}/serving-2/stored_entities.arrow")
     third = write_large(store, 2, second)
     for number, snapshot in ((1, second), (2, third)):
