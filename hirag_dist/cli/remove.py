@@ -208,6 +208,8 @@ def remove(
         raise ConfigError("--now is about old snapshots: give --forget with it")
     if (input or snapshot_only) and not verify_only:
         raise ConfigError("--input and --snapshot-only are about a search: give --verify with them")
+    if verify_only and source:
+        raise ConfigError("--verify is about documents that are gone, which no --source finds: name their ids")
     selection = _selection(ids or [], source or [], input_file)
     if verify_only:
         verify(index, options.load(), selection.ids, input or (), snapshot_only=snapshot_only, json=options.json)

@@ -166,10 +166,12 @@ def _read_yaml(path: str) -> dict[str, Any]:
         text = Path(path).read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         raise ConfigError(f"no configuration file {path}; `hirag-dist init` writes one") from None
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
         raise ConfigError(f"cannot read {path}: {error}") from None
     try:
-        data = yaml.safe_load(text)
+        data = yaml.load(text, _UniqueKeys)
     except yaml.YAMLError as error:
         raise ConfigError(f"{path} is not YAML: {_fault(error)}") from None
     if data is None:
@@ -177,6 +179,20 @@ def _read_yaml(path: str) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise ConfigError(f"{path} must hold keys and values, not a {type(data).__name__}")
     return data
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """Refuses a key that is there twice: YAML forbids it, and PyYAML takes the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Return the keys and values of a node."""
+        seen = set()
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            if key.value in seen:
+                problem = f"the key {key.value} is there twice, the second time"
+                raise yaml.constructor.ConstructorError(problem=problem, problem_mark=key.start_mark)
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
 
 
 def _fault(error: yaml.YAMLError) -> str:

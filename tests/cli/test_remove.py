@@ -163,6 +163,7 @@ def test_a_search_for_a_document_that_is_still_there_says_so(bench: CommandBench
         ((*"hgfedcba", "--forget"), "has a, b, c, d, e and 3 more: nothing is known of what to forget"),
         (("--source", "*"), "no document with text would be left"),
         (("--now", "x"), "give --forget"),
+        (("--verify", "--source", "*"), "name their ids"),
     ],
 )
 def test_wrong_selections_are_usage_errors(bench: CommandBench, arguments: tuple[str, ...], message: str) -> None:

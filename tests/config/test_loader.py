@@ -152,6 +152,10 @@ def test_all_mistakes_are_said_at_once(load: Loader) -> None:
         ),
         ("[1, 2]", "FILE must hold keys and values, not a list"),
         ("a: b: c", "FILE is not YAML: mapping values are not allowed here in line 1, column 5"),
+        (
+            "retrieval:\n  top_n: 5\nretrieval:\n  top_k: 3\n",
+            "FILE is not YAML: the key retrieval is there twice, the second time in line 3, column 1",
+        ),
         ("seed: &a [*a]", "FILE has an anchor that holds itself"),
     ],
 )

@@ -12,6 +12,7 @@ caller may see, so hidden chunks change no score. That is why scores are not com
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
@@ -31,15 +32,17 @@ _MAX_COUNT = 255  # of a term in a chunk, as stored: more change a score by less
 _MAX_RUNS = 1 << 20  # that the builder remembers
 _BLOCK_POSTINGS = 1 << 21  # postings that are sorted at a time, about
 _NO_MASK: Final = read_only(np.zeros(0, np.bool_))
+_EVERY_ROW: Final = read_only(np.zeros(0, np.int32))
+_EVERY_POSTING: Final = read_only(np.zeros(0, np.int64))
 
 
 class LexicalIndex(NamedTuple):
-    """Inverted index of chunks.
+    """Inverted index of chunks, which have numbers of its own.
 
     Attributes:
         keys: (n_terms,) uint64 hash of each term, ascending.
         indptr: (n_terms + 1,) int64 postings of each term.
-        chunks: (n_postings,) int32 chunk rows, ascending for each term.
+        chunks: (n_postings,) int32 numbers of chunks, ascending for each term.
         counts: (n_postings,) uint8 occurrences of the term in the chunk, 255 at most.
         lengths: (n_chunks,) int32 terms of each chunk.
     """
@@ -51,16 +54,45 @@ class LexicalIndex(NamedTuple):
     lengths: NDArray[np.int32]
 
 
+@dataclass(frozen=True, slots=True)
+class LexicalPart:
+    """The inverted index of some chunks of a snapshot, and maybe of others.
+
+    Attributes:
+        index: of the chunks.
+        rows: (n_own_chunks,) int32 row in the snapshot of each of its chunks, −1 for one that is not part of it; empty:
+            the rows are its own numbers.
+        frequencies: (n_terms,) number of chunks of the snapshot with each term; empty: all of its postings count.
+    """
+
+    index: LexicalIndex
+    rows: NDArray[np.int32] = field(default_factory=lambda: _EVERY_ROW)
+    frequencies: IntVector = field(default_factory=lambda: _EVERY_POSTING)
+
+    def own_rows(self) -> NDArray[np.int32]:
+        """Return (n_own_chunks,) the row in the snapshot of each chunk."""
+        return self.rows if len(self.rows) else np.arange(len(self.index.lengths), dtype=np.int32)
+
+    def frequencies_at(self, places: IntVector) -> IntVector:
+        """Return the number of chunks of the snapshot with each of some terms."""
+        if len(self.frequencies):
+            return self.frequencies[places]
+        found: IntVector = self.index.indptr[places + 1] - self.index.indptr[places]
+        return found
+
+
 class VisibleChunks(NamedTuple):
     """The chunks that a search is over.
 
     Attributes:
         mask: (n_chunks,) whether the caller may see a chunk; None: all are visible.
+        n_chunks: number of chunks of the snapshot.
         number: of visible chunks.
         terms: of all of them together.
     """
 
     mask: NDArray[np.bool_] | None
+    n_chunks: int
     number: int
     terms: int
 
@@ -109,27 +141,30 @@ class LexicalIndexBuilder:
         self._lengths.append(lengths)
 
     def built(
-        self, n_chunks: int, base: LexicalIndex | None = None, base_rows: IntVector | None = None
+        self, n_chunks: int, base: Sequence[LexicalPart] = (), base_rows: IntVector | None = None
     ) -> LexicalIndex:
         """Return the index.
 
         Args:
             n_chunks: in it.
-            base: another index, for the chunks that were not added.
+            base: index of another snapshot, for the chunks that were not added.
             base_rows: (n_chunks,) row of each chunk there, −1 for one that was added.
         """
         keys = np.fromiter(map(term_key, self._numbers), np.uint64, len(self._numbers))
         lengths = np.zeros(n_chunks, np.int32)
         lengths[np.concatenate(self._rows)] = np.concatenate(self._lengths)
-        base_keys = keys[:0] if base is None else base.keys
-        sorted_keys, ranks = np.unique(np.concatenate([keys, base_keys]), return_inverse=True)
+        parts = [keys, *(part.index.keys for part in base)]
+        sorted_keys, ranks = np.unique(np.concatenate(parts), return_inverse=True)
+        new_ranks, *base_ranks = np.split(ranks, np.cumsum([len(part) for part in parts])[:-1])
         sources: list[_NewPostings | _KeptPostings] = [
-            _NewPostings(postings._replace(terms=ranks[postings.terms].astype(np.int32))) for postings in self._postings
+            _NewPostings(postings._replace(terms=new_ranks[postings.terms].astype(np.int32)))
+            for postings in self._postings
         ]
-        if base is not None and base_rows is not None:
-            kept = np.flatnonzero(base_rows >= 0)
-            lengths[kept] = base.lengths[base_rows[kept]]
-            sources.append(_KeptPostings(base, base_rows, ranks[len(keys) :]))
+        for part, own_ranks in zip(base, base_ranks, strict=True):
+            rows = _new_rows(part, base_rows)
+            kept = rows >= 0
+            lengths[rows[kept]] = part.index.lengths[kept]
+            sources.append(_KeptPostings(part.index, rows, own_ranks))
         most = sum((source.sizes(len(sorted_keys)) for source in sources), np.zeros(len(sorted_keys), np.int64))
         chunks, counts = np.empty(most.sum(), np.int32), np.empty(most.sum(), np.uint8)
         sizes, n_postings = np.zeros(len(sorted_keys), np.int64), 0
@@ -177,11 +212,8 @@ class _NewPostings:
 class _KeptPostings:
     """The postings of a base whose chunks are still there, by ranks of terms."""
 
-    def __init__(self, base: LexicalIndex, base_rows: IntVector, ranks: IntVector) -> None:
-        self._base, self._ranks = base, ranks
-        self._rows = np.full(len(base.lengths), -1, np.int32)
-        kept = np.flatnonzero(base_rows >= 0)
-        self._rows[base_rows[kept]] = kept
+    def __init__(self, base: LexicalIndex, rows: NDArray[np.int32], ranks: IntVector) -> None:
+        self._base, self._rows, self._ranks = base, rows, ranks
 
     def sizes(self, n_terms: int) -> IntVector:
         """Return (n_terms,) the postings of each term, at most."""
@@ -199,19 +231,45 @@ class _KeptPostings:
         return _Postings(terms[still], chunks[still], self._base.counts[own][still])
 
 
+def _new_rows(part: LexicalPart, base_rows: IntVector | None) -> NDArray[np.int32]:
+    """Return (n_own_chunks,) the new row of each chunk of a base's part, −1 for one that is gone."""
+    own, of = part.own_rows(), np.zeros(0, np.int64) if base_rows is None else base_rows
+    found = np.full(max(int(own.max(initial=-1)), int(of.max(initial=-1))) + 2, -1, np.int32)  # the last is that of −1
+    kept = np.flatnonzero(of >= 0)
+    found[of[kept]] = kept
+    return found[own]
+
+
 def term_key(term: str) -> int:
     """Return the hash of a term."""
     return int.from_bytes(blake2b(term.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
-def visible_chunks(index: LexicalIndex, mask: NDArray[np.bool_] | None) -> VisibleChunks:
+def visible_chunks(parts: Sequence[LexicalPart], mask: NDArray[np.bool_] | None) -> VisibleChunks:
     """Return the scope of a search, by a mask of the visible chunks; None: all are."""
-    lengths = index.lengths if mask is None else index.lengths[mask]
-    return VisibleChunks(mask, len(lengths), int(lengths.sum(dtype=np.int64)))
+    n_chunks = number = n_terms = 0
+    for part in parts:
+        rows = part.own_rows()
+        used = rows >= 0
+        n_chunks += int(used.sum())
+        seen = used if mask is None else used & mask[rows]
+        number += int(seen.sum())
+        n_terms += int(part.index.lengths[seen].sum(dtype=np.int64))
+    return VisibleChunks(mask, n_chunks, number, n_terms)
+
+
+def term_frequencies(index: LexicalIndex, used: NDArray[np.bool_]) -> IntVector:
+    """Return (n_terms,) the number of some chunks of an index with each of its terms.
+
+    Args:
+        used: (n_own_chunks,) whether a chunk counts.
+    """
+    found: IntVector = _frequencies(index, _EVERY_ROW, np.arange(len(index.keys)), read_only(used))
+    return found
 
 
 def best_chunks(
-    index: LexicalIndex, terms: Sequence[str], limit: int, visible: VisibleChunks
+    parts: Sequence[LexicalPart], terms: Sequence[str], limit: int, visible: VisibleChunks
 ) -> tuple[IntVector, NDArray[np.float64]]:
     """Return (rows, scores) of the best visible chunks with any of some terms, best first, ties by row.
 
@@ -222,57 +280,76 @@ def best_chunks(
         limit: chunks at most.
         visible: what the search is over.
     """
-    wanted = np.fromiter(map(term_key, list(dict.fromkeys(terms))[:MAX_TERMS]), np.uint64)
-    places = np.searchsorted(index.keys, wanted)
-    known = places < len(index.keys)
-    known[known] = index.keys[places[known]] == wanted[known]
-    places = np.unique(places[known])  # in the order of the keys, so that sums do not depend on the question's order
-    mask = _NO_MASK if visible.mask is None else read_only(visible.mask)
-    if visible.mask is None:
-        frequencies = index.indptr[places + 1] - index.indptr[places]
-    else:
-        frequencies = _frequencies(index, places, mask)
-    order = np.lexsort((places, frequencies))
-    order = order[frequencies[order] > 0]
-    order = order[np.concatenate([[0], np.cumsum(frequencies[order])[:-1]]) < MAX_POSTINGS] if len(order) else order
-    found = frequencies[order]
-    idf = np.log1p((visible.number - found + 0.5) / (found + 0.5))
     if limit < 1:
         return np.zeros(0, np.int64), np.zeros(0)
-    rows, scores = _best(index, places[order], idf, mask, visible.terms / max(visible.number, 1), limit)
-    best = np.lexsort((rows, -scores))[:limit]
-    return rows[best], scores[best]
+    wanted = np.fromiter(map(term_key, list(dict.fromkeys(terms))[:MAX_TERMS]), np.uint64)
+    wanted.sort()  # so that sums do not depend on the question's order
+    mask = _NO_MASK if visible.mask is None else read_only(visible.mask)
+    found = [(part, *_places(part.index.keys, wanted)) for part in parts]
+    frequencies = np.zeros(len(wanted), np.int64)
+    for part, at, places in found:
+        counts = part.frequencies_at(places)
+        frequencies[at] += counts if visible.mask is None else _frequencies(part.index, part.rows, places, mask)
+    order = np.argsort(frequencies, kind="stable")
+    order = order[frequencies[order] > 0]
+    order = order[np.concatenate([[0], np.cumsum(frequencies[order])[:-1]]) < MAX_POSTINGS] if len(order) else order
+    idf = np.log1p((visible.number - frequencies + 0.5) / (frequencies + 0.5))
+    scores, average = np.zeros(visible.n_chunks), visible.terms / max(visible.number, 1)
+    for part, at, places in found:
+        place = np.full(len(wanted), -1, np.int64)
+        place[at] = places
+        own = order[place[order] >= 0]
+        _add_scores(part.index, part.rows, place[own], idf[own], mask, average, scores)
+    rows, best_scores = _best(scores, limit)
+    best = np.lexsort((rows, -best_scores))[:limit]
+    return rows[best], best_scores[best]
+
+
+def _places(keys: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> tuple[IntVector, IntVector]:
+    """Return which of the wanted keys there are, and the place of each of these among the keys."""
+    places = np.searchsorted(keys, wanted)
+    known = places < len(keys)
+    known[known] = keys[places[known]] == wanted[known]
+    return np.flatnonzero(known), places[known]
 
 
 @compiled_apart
-def _frequencies(index: LexicalIndex, places: IntVector, mask: NDArray[np.bool_]) -> Any:
-    """Return the number of visible chunks with each term."""
+def _frequencies(index: LexicalIndex, rows: NDArray[np.int32], places: IntVector, mask: NDArray[np.bool_]) -> Any:
+    """Return the number of visible chunks with each term; `rows` are those of `LexicalPart`."""
     found = np.zeros(len(places), np.int64)
     for at in range(len(places)):
         for posting in range(index.indptr[places[at]], index.indptr[places[at] + 1]):
-            found[at] += mask[index.chunks[posting]]
+            chunk = index.chunks[posting]
+            row = rows[chunk] if len(rows) else chunk
+            found[at] += row >= 0 and mask[row]
     return found
 
 
 @compiled_apart
-def _best(
+def _add_scores(
     index: LexicalIndex,
+    rows: NDArray[np.int32],
     places: IntVector,
     idf: NDArray[np.float64],
     mask: NDArray[np.bool_],
     average: float,
-    limit: int,
-) -> Any:
-    """Return (rows, scores) of the chunks whose score is at least that of the last of the best `limit`, unsorted."""
-    scores = np.zeros(len(index.lengths))
+    scores: NDArray[np.float64],
+) -> None:
+    """Add the share of each term to the scores of the visible chunks with it; `rows` are those of `LexicalPart`."""
     for at in range(len(places)):
         for posting in range(index.indptr[places[at]], index.indptr[places[at] + 1]):
-            row = index.chunks[posting]
-            if len(mask) and not mask[row]:
+            chunk = index.chunks[posting]
+            row = rows[chunk] if len(rows) else chunk
+            if row < 0 or (len(mask) and not mask[row]):
                 continue
             count = np.float64(index.counts[posting])
-            norm = K1 * (1.0 - B + B * index.lengths[row] / average)
+            norm = K1 * (1.0 - B + B * index.lengths[chunk] / average)
             scores[row] += idf[at] * count * (K1 + 1.0) / (count + norm)
+
+
+@compiled_apart
+def _best(scores: NDArray[np.float64], limit: int) -> Any:
+    """Return (rows, scores) of the chunks whose score is at least that of the last of the best `limit`, unsorted."""
     heap = np.zeros(limit)  # the smallest of the largest scores is first; every score is above zero
     for row in range(len(scores)):
         if scores[row] > heap[0]:

@@ -330,7 +330,7 @@ class MappedIndex:
 
         There are none where the snapshot has no lexical index.
         """
-        if self.files.lexical is None:
+        if not self.files.lexical:
             return np.zeros(0, np.int64), np.zeros(0)
         if self._searched is None:  # a view learns what is visible after it was made
             self._searched = visible_chunks(self.files.lexical, self.visible_chunks)

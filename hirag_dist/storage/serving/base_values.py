@@ -17,9 +17,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hirag_dist.core.access import Flags
-from hirag_dist.core.retrieval.lexical import LexicalIndex
+from hirag_dist.core.retrieval.lexical import LexicalPart
 from hirag_dist.core.row_changes import one_array
 from hirag_dist.storage.serving.column_arrays import Batches, numbers, rows_of_column
+from hirag_dist.storage.serving.lexical import map_lexical
 from hirag_dist.storage.serving.mmap_files import ServingFiles, damaged, map_array
 from hirag_dist.storage.serving.renderings import Renderings, texts_of
 from hirag_dist.storage.serving.text_columns import BATCH_ROWS, TextColumns
@@ -48,7 +49,6 @@ ARRAYS: Final = (  # that values are taken from: the caller checks that they are
     "community_reports",
     "community_renderings",
 )
-LEXICAL_ARRAYS: Final = ("term_keys", "term_indptr", "term_chunks", "term_counts", "chunk_terms")  # of `LexicalIndex`
 _ROWS_OF: Final = {  # an array with a row for each row of a table
     "entities": "entity_renderings",
     "relations": "relation_renderings",
@@ -80,10 +80,9 @@ class BaseFiles:
         Raises:
             SnapshotCorrupt: a file is damaged or gone.
         """
-        arrays = [map_array(folder / f"{name}.npy") for name in LEXICAL_ARRAYS] if lexical else []
-        self.lexical = LexicalIndex(*arrays) if arrays else None
         self._arrays = {name: map_array(folder / f"{name}.npy") for name in ARRAYS}
         files = ServingFiles(folder, slotted=slotted)
+        self.lexical = map_lexical(files) if lexical else ()
         self._texts = {table: files.texts(f"{table}.arrow") for table in _TEXTS}
         for table, name in _ROWS_OF.items():
             n_rows, expected = self._texts[table].n_rows, len(self._arrays[name])
@@ -217,10 +216,15 @@ class BaseValues:
         rows[~same] = -1
         return self._taken("chunk_renderings", rows, self._same(batches, "chunks", ["text"]))
 
-    def lexical(self, batches: Batches) -> tuple[LexicalIndex | None, IntVector]:
-        """Return the lexical index, and (n_chunks,) the row in it of each chunk with the same text, −1 elsewhere."""
-        if self._base is None or self._base.lexical is None:
-            return None, np.zeros(0, np.int64)
+    @property
+    def has_lexical(self) -> bool:
+        """Whether the base has a lexical index."""
+        return self._base is not None and bool(self._base.lexical)
+
+    def lexical(self, batches: Batches) -> tuple[Sequence[LexicalPart], IntVector | None]:
+        """Return the base's lexical index, and (n_chunks,) the row of each chunk with the same text, −1 elsewhere."""
+        if self._base is None or not self._base.lexical:
+            return (), None
         rows = self.rows(batches, "chunks")
         rows[~self._same(batches, "chunks", ["text"])] = -1
         return self._base.lexical, rows.astype(np.int64)

@@ -72,6 +72,17 @@ def _mentions(rows: str, of: str, each: str, number: str, dtype: str) -> dict[st
     }
 
 
+def _lexical(part: str) -> dict[str, _Rule]:
+    """Return the rules of an inverted index; of a part of one by the prefix of its files."""
+    lengths = f"{part}chunk_terms"
+    return {
+        f"{part}term_keys": _Rule("u8", sorted=True),
+        **_lists(f"{part}term_keys", f"{part}term_indptr", f"{part}term_chunks", lengths),
+        f"{part}term_counts": _Rule("u1", f"{part}term_chunks"),
+        lengths: _Rule("i4", "" if part else "chunks"),
+    }
+
+
 _RULES: Final = {
     "graph/indptr": _Rule("i8", "entities", points_to="graph/indices"),
     "graph/indices": _Rule("i4", below="entities"),
@@ -115,10 +126,10 @@ _RULES: Final = {
     "community_renderings": _Rule("i4", "communities"),
     **_lists("communities", "community_indptr", "community_members", "entities"),
     **_lists("entities", "entity_communities_indptr", "entity_communities", "communities"),
-    "term_keys": _Rule("u8", sorted=True),
-    **_lists("term_keys", "term_indptr", "term_chunks", "chunks"),
-    "term_counts": _Rule("u1", "term_chunks"),
-    "chunk_terms": _Rule("i4", "chunks"),
+    **_lexical(""),
+    **_lexical("stored_"),
+    **_lexical("changed_"),
+    "term_frequencies": _Rule("i8", "stored_term_keys"),
     "claim_chunks": _Rule("i4", "claims", below="chunks", missing=True),
     "claim_ends": _Rule("i4", "claims", 2, below="entities", missing=True),
     **_lists("entities", "entity_claims_indptr", "entity_claims", "claims"),

@@ -12,7 +12,7 @@ from hirag_dist.core.graph.pagerank import WalkBuffers, WalkGraph
 from hirag_dist.core.retrieval.bridge import Parallel
 from hirag_dist.core.retrieval.entity_linking import NameIndex
 from hirag_dist.core.retrieval.levels import CommunityIndex
-from hirag_dist.core.retrieval.lexical import LexicalIndex
+from hirag_dist.core.retrieval.lexical import LexicalPart
 from hirag_dist.core.retrieval.source_ranking import RelationProvenance
 from hirag_dist.core.vectors import Vectors
 from hirag_dist.storage import layout
@@ -36,7 +36,7 @@ class MappedFiles:
         ends: (n_relations, 2) int32 entity rows.
         components: (n_entities,) connected component of each entity.
         aliases: other names of entities; None in a snapshot without them.
-        lexical: lexical index of chunks; None in a snapshot without it.
+        lexical: parts of the lexical index of chunks; none in a snapshot without it.
         renderings: level → (n_rows,) tokens and form of each record (`storage.serving.renderings`).
         counts_tokens: whether the tokens are those of the engine's tokenizer.
     """
@@ -58,7 +58,7 @@ class MappedFiles:
     components: NDArray[np.int32]
     entity_names: NameIndex
     aliases: NameIndex | None
-    lexical: LexicalIndex | None
+    lexical: tuple[LexicalPart, ...]
     spans: NDArray[np.int64]
     report_rows: NDArray[np.int32]
     renderings: Mapping[str, Renderings]

@@ -60,6 +60,10 @@ class ServingFiles:
         self._arrays: dict[str, NDArray[Any]] = {}
         self._texts: dict[str, TextColumns] = {}
 
+    def is_slotted(self, table: str) -> bool:
+        """Return whether the rows of a table lie in files of a former snapshot and in files of changed rows."""
+        return table in self._slotted
+
     def has(self, name: str) -> bool:
         """Return whether there is an array of that name: some are optional."""
         return name in self._arrays or (self._folder / f"{name}.npy").exists()
@@ -85,7 +89,7 @@ class ServingFiles:
         """Return a file of texts by its name."""
         if name not in self._texts:
             path, table = self._folder / name, Path(name).stem
-            if table in self._slotted:
+            if self.is_slotted(table):
                 stored, changed = (self._folder / f"{part}{name}" for part in (STORED, CHANGED))
                 texts = TextColumns(stored, changed, self.array(SLOTS[table]))
             else:

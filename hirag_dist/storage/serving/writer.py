@@ -147,7 +147,7 @@ def write_serving(
     _save_names(batches, save, *values.name_keys(n_entities))
     _save_aliases(batches, save)
     _save_chunks(batches, save, values)
-    write_lexical(batches, save, copied, values)
+    write_lexical(batches, save, copied, values, kept.get("chunks"))
     entity_ids = ids_of(batches, "entities", "entity_id")
     ends, stated_in = _save_relations(batches, save, entity_ids, chunk_ids, values)
     members = _save_communities(batches, save, entity_ids, values)

@@ -27,9 +27,10 @@ from hirag_dist.core.vectors import SlottedVectors
 from hirag_dist.errors import HiragError, SnapshotCorrupt
 from hirag_dist.storage.digest import HashingFile
 from hirag_dist.storage.layout import CHANGED, CONTENT_TABLES, OPTIONAL_CONTENT, SLOTS, STORED, VECTORS
-from hirag_dist.storage.serving.base_values import ARRAYS, LEXICAL_ARRAYS, BaseFiles, BaseValues
+from hirag_dist.storage.serving.base_values import ARRAYS, BaseFiles, BaseValues
 from hirag_dist.storage.serving.column_arrays import Batches
 from hirag_dist.storage.serving.kept_rows import KeptRows, kept_rows
+from hirag_dist.storage.serving.lexical import FREQUENCIES, LEXICAL_ARRAYS
 from hirag_dist.storage.serving.writer import SERVING
 from hirag_dist.storage.snapshot.divided_tables import (
     KEYS,
@@ -158,6 +159,8 @@ class SnapshotFiles:
             return {}
         found = {}
         for table in SLOTS:
+            if table == "chunks" and not values.has_lexical:
+                continue  # its part of the index would be missing
             parts = [table, *([VECTORS[table]] if table in VECTORS else [])]
             if table not in self._base.manifest.slotted and self._has_same(parts):
                 continue  # the files are copied as they are
@@ -178,9 +181,11 @@ class SnapshotFiles:
         """Copy the files of a table that the base, or a snapshot before it, wrote: all, or none if one is damaged."""
         assert self._base is not None
         names = [f"{SERVING}/{table}.arrow", *([f"vectors/{table}.npy"] if table in VECTORS else [])]
+        if table == "chunks":
+            names += [f"{SERVING}/{name}.npy" for name in LEXICAL_ARRAYS]
         stored = [name.replace("/", f"/{STORED}") for name in names]
         sources = stored if table in self._base.manifest.slotted else names
-        return self._all_linked(sources, stored)
+        return self._base.manifest.files.keys() >= {*sources} and self._all_linked(sources, stored)
 
     @contextmanager
     def create(self, name: str) -> Iterator[BinaryIO]:
@@ -259,7 +264,10 @@ class SnapshotFiles:
             folder = self._base.published_serving()
             if folder is None or not all(self._is_whole(f"{SERVING}/{name}.npy", folder) for name in ARRAYS):
                 return None
-            lexical = all(self._is_whole(f"{SERVING}/{name}.npy", folder) for name in LEXICAL_ARRAYS)
+            is_divided = f"{SERVING}/{FREQUENCIES}.npy" in self._base.manifest.files
+            parts = (STORED, CHANGED) if is_divided else ("",)
+            names = [f"{SERVING}/{part}{name}.npy" for part in parts for name in LEXICAL_ARRAYS]
+            lexical = all(self._is_whole(name, folder) for name in names)
             return BaseFiles(folder, lexical=lexical, slotted=self._base.manifest.slotted)
         except HiragError as error:
             logger.info("serving files are derived without those of %s: %s", self._base.folder, error)

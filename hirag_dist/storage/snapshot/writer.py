@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from hirag_dist import schemas
 from hirag_dist._version import __version__
+from hirag_dist.core.retrieval.lexical import LexicalIndexBuilder
 from hirag_dist.core.row_changes import one_piece
 from hirag_dist.core.vectors import SlottedVectors
 from hirag_dist.errors import IndexBusy, SnapshotCorrupt
@@ -39,6 +40,7 @@ from hirag_dist.storage.layout import (
 )
 from hirag_dist.storage.serving.base_values import BaseValues
 from hirag_dist.storage.serving.kept_rows import KeptRows
+from hirag_dist.storage.serving.lexical import FREQUENCIES, LEXICAL_ARRAYS, map_lexical
 from hirag_dist.storage.serving.text_columns import BATCH_ROWS, write_texts
 from hirag_dist.storage.serving.writer import SERVING, write_serving
 from hirag_dist.storage.snapshot.files import SnapshotFiles
@@ -154,6 +156,11 @@ def write_whole(store: Store, snapshot_id: str) -> list[str]:
                 write_texts(file, texts.schema, (batch for block in blocks for batch in block.to_batches()))
             if table in VECTORS:
                 files.array(VECTORS[table], snapshot.vectors(table), {})
+        if "chunks" in manifest.slotted and (parts := map_lexical(snapshot.serving)):
+            n_chunks = manifest.counts["chunks"]
+            index: Sequence[NDArray[Any]] = LexicalIndexBuilder().built(n_chunks, parts, np.arange(n_chunks))
+            for name, array in zip(LEXICAL_ARRAYS, index, strict=True):
+                files.array(f"{SERVING}/{name}", array, {})
         files.sync()
         entries = {name: entry for name, entry in manifest.files.items() if not _is_divided(name)} | files.entries
         changes = {"format_version": FORMAT_VERSION, "files": {name: entries[name] for name in sorted(entries)}}
@@ -165,7 +172,7 @@ def write_whole(store: Store, snapshot_id: str) -> list[str]:
 def _is_divided(name: str) -> bool:
     """Return whether a file holds some rows of a table, or says which."""
     own = name.rpartition("/")[2]
-    return own.startswith((STORED, CHANGED, UNUSED)) or own.removesuffix(".npy") in SLOTS.values()
+    return own.startswith((STORED, CHANGED, UNUSED)) or own.removesuffix(".npy") in {*SLOTS.values(), FREQUENCIES}
 
 
 def _whole(store: Store, snapshot_id: str) -> Manifest | None:

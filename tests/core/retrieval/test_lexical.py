@@ -11,7 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hirag_dist.core.retrieval import lexical
-from hirag_dist.core.retrieval.lexical import K1, B, LexicalIndex, LexicalIndexBuilder, best_chunks, visible_chunks
+from hirag_dist.core.retrieval.lexical import (
+    K1,
+    B,
+    LexicalIndex,
+    LexicalIndexBuilder,
+    LexicalPart,
+    best_chunks,
+    term_frequencies,
+    visible_chunks,
+)
 from hirag_dist.core.text.terms import terms
 
 WORDS = st.sampled_from(["a", "b", "c", "dog", "AB-12", "12", "東京都", "京都", "ghost", "x"])
@@ -24,6 +33,10 @@ def index_of(texts: list[str], *, at_a_time: int = 4) -> LexicalIndex:
         some = texts[first : first + at_a_time]
         builder.add(np.arange(first, first + len(some)), some)
     return builder.built(len(texts))
+
+
+def parts_of(texts: list[str]) -> list[LexicalPart]:
+    return [LexicalPart(index_of(texts))]
 
 
 def slow(texts: list[str], question: str, visible: list[bool]) -> dict[int, float]:
@@ -45,7 +58,7 @@ def slow(texts: list[str], question: str, visible: list[bool]) -> dict[int, floa
 @given(TEXTS, st.lists(WORDS, max_size=6).map(" ".join), st.integers(0, 2**12), st.integers(0, 15))
 def test_the_best_chunks_are_those_of_the_formula(texts: list[str], question: str, seen: int, limit: int) -> None:
     visible = [bool(seen >> row & 1) for row in range(len(texts))]
-    index = index_of(texts)
+    index = parts_of(texts)
     rows, scores = best_chunks(index, terms(question), limit, visible_chunks(index, np.array(visible, np.bool_)))
     expected = slow(texts, question, visible)
     assert dict(zip(rows.tolist(), scores.tolist(), strict=True)) == pytest.approx(
@@ -62,11 +75,31 @@ def test_the_best_chunks_are_those_of_the_formula(texts: list[str], question: st
 def test_hidden_chunks_change_no_bit(texts: list[str], question: str, seen: int) -> None:
     visible = np.array([bool(seen >> row & 1) for row in range(len(texts))], np.bool_)
     kept = np.flatnonzero(visible)
-    index, alone = index_of(texts), index_of([texts[row] for row in kept.tolist()])
+    index, alone = parts_of(texts), parts_of([texts[row] for row in kept.tolist()])
     rows, scores = best_chunks(index, terms(question), 5, visible_chunks(index, visible))
     rows_alone, scores_alone = best_chunks(alone, terms(question), 5, visible_chunks(alone, None))
     assert rows.tolist() == kept[rows_alone].tolist()
     assert scores.tobytes() == scores_alone.tobytes()
+
+
+@settings(deadline=None, max_examples=100, derandomize=True)
+@given(TEXTS, st.lists(WORDS, max_size=6).map(" ".join), st.integers(0, 2**12), st.integers(0, 3**12), st.booleans())
+def test_an_index_in_two_parts_changes_no_bit(
+    texts: list[str], question: str, seen: int, lies: int, is_masked: bool
+) -> None:
+    where = [lies // 3**row % 3 for row in range(len(texts))]  # in the first part, in the second, or nowhere
+    rows = {part: [row for row, own in enumerate(where) if own == part] for part in range(3)}
+    now = sorted(rows[0] + rows[1])
+    first = index_of([texts[row] for row in rows[0] + rows[2]])  # chunks that are gone are still in it
+    own = np.array([now.index(row) for row in rows[0]] + [-1] * len(rows[2]), np.int32)
+    second = LexicalPart(index_of([texts[row] for row in rows[1]]), np.array([now.index(row) for row in rows[1]], "i4"))
+    parts = [LexicalPart(first, own, term_frequencies(first, own >= 0)), second]
+    whole = parts_of([texts[row] for row in now])
+    mask = np.array([bool(seen >> row & 1) for row in now], np.bool_) if is_masked else None
+    found = [best_chunks(each, terms(question), 5, visible_chunks(each, mask)) for each in (parts, whole)]
+    assert [array.tobytes() for array in found[0]] == [array.tobytes() for array in found[1]]
+    merged = LexicalIndexBuilder().built(len(now), parts, np.arange(len(now)))
+    assert [array.tobytes() for array in merged] == [array.tobytes() for array in whole[0].index]
 
 
 @settings(deadline=None, max_examples=50, derandomize=True)
@@ -79,7 +112,7 @@ def test_the_index_does_not_depend_on_how_the_texts_arrive(texts: list[str], at_
 
 def test_the_most_frequent_words_do_not_count_where_there_is_too_much_to_read(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [f"the number {row}" for row in range(20)]
-    index = index_of(texts)
+    index = parts_of(texts)
     monkeypatch.setattr(lexical, "MAX_POSTINGS", 10)
     rows, _ = best_chunks(index, terms("the 7"), 20, visible_chunks(index, None))
     assert rows[0] == 7

@@ -25,12 +25,11 @@ def batches(table: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
 
 def test_the_index_is_mapped_as_it_was_built(tmp_path: Path) -> None:
     write_lexical(
-        batches, lambda name, array: np.save(tmp_path / f"{name}.npy", array), lambda name, parts: False, NO_BASE
+        batches, lambda name, array: np.save(tmp_path / f"{name}.npy", array), lambda name, parts: False, NO_BASE, None
     )
     builder = LexicalIndexBuilder()
     builder.add(np.arange(len(TEXTS)), TEXTS)
-    mapped = map_lexical(ServingFiles(tmp_path))
-    assert mapped is not None
-    for array, expected in zip(mapped, builder.built(len(TEXTS)), strict=True):
+    (mapped,) = map_lexical(ServingFiles(tmp_path))
+    for array, expected in zip(mapped.index, builder.built(len(TEXTS)), strict=True):
         assert array.dtype == expected.dtype
         assert array.tolist() == expected.tolist()

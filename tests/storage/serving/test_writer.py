@@ -27,7 +27,7 @@ from hirag_dist.core.retrieval.context import (
 from hirag_dist.core.retrieval.entity_linking import NameIndex, found_names, words
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.storage.serving import writer
-from hirag_dist.storage.serving.base_values import LEXICAL_ARRAYS
+from hirag_dist.storage.serving.lexical import LEXICAL_ARRAYS
 from hirag_dist.storage.serving.mmap_files import ServingFiles
 from hirag_dist.storage.serving.renderings import TOKENIZER, unpacked
 from hirag_dist.storage.serving.writer import FILES, parallel_relations, write_serving

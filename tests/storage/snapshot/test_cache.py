@@ -17,7 +17,7 @@ from pyarrow import fs
 from hirag_dist.errors import SnapshotCorrupt, StoreError
 from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.storage.layout import snapshot_path
-from hirag_dist.storage.serving.base_values import LEXICAL_ARRAYS
+from hirag_dist.storage.serving.lexical import LEXICAL_ARRAYS
 from hirag_dist.storage.serving.writer import FILES, SERVING
 from hirag_dist.storage.snapshot import cache
 from hirag_dist.storage.snapshot.cache import SnapshotCache, user_cache

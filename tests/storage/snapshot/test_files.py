@@ -17,8 +17,10 @@ import pytest
 from pyarrow import fs
 
 from hirag_dist import schemas
+from hirag_dist.core.retrieval.lexical import best_chunks, visible_chunks
 from hirag_dist.errors import SnapshotCorrupt, SnapshotNotFound, StoreError
 from hirag_dist.execution.dataset import read_part
+from hirag_dist.storage.serving.lexical import map_lexical
 from hirag_dist.storage.snapshot import cache
 from hirag_dist.storage.snapshot.files import SnapshotFiles, write_parquet
 from hirag_dist.storage.snapshot.manifest import FileEntry, Manifest
@@ -170,9 +172,13 @@ def large(seed: int, n_rows: int = 60) -> tuple[dict[str, pa.Table], dict[str, A
     ids = {number: {"community_id": f"{number:024}"} for number in numbers}
     communities = [community | ids[number] for number in numbers]
     reports = [report | ids[number] | {"summary": texts[number]} for number in numbers]
+    chunk = tables["chunks"].to_pylist()[0]
+    chunks = [chunk | {"chunk_id": f"{number:024}", "text": texts[number]} for number in numbers]
+    tables["chunks"] = pa.Table.from_pylist(chunks, schemas.CHUNKS)
     tables["communities"] = pa.Table.from_pylist(communities, schemas.COMMUNITIES)
     tables["reports"] = pa.Table.from_pylist(reports, schemas.REPORTS)
-    return tables, arrays | {"graph/indptr": np.zeros(len(numbers) + 1, np.int64), "vectors/entities": vectors[numbers]}
+    arrays |= {f"vectors/{table}": vectors[numbers] for table in ("entities", "chunks")}
+    return tables, arrays | {"graph/indptr": np.zeros(len(numbers) + 1, np.int64)}
 
 
 def write_large(store: Store, seed: int, base: Snapshot | None = None, **options: Any) -> Snapshot:
@@ -193,7 +199,10 @@ def readings(snapshot: Snapshot) -> list[Any]:
     tables.append([snapshot.document_text(row) for row in range(snapshot.manifest.counts["documents"])])
     tables.append(snapshot.table("entities", ["description", "entity_id"]).to_pylist())
     matrices = [np.asarray(matrix).tolist() for matrix in (snapshot.entity_vectors, snapshot.chunk_vectors)]
-    return [*values, *tables, *matrices]
+    parts, n_chunks = map_lexical(snapshot.serving), snapshot.manifest.counts["chunks"]
+    visible = [visible_chunks(parts, mask) for mask in (None, np.arange(n_chunks) % 2 == 0)]
+    found = [best_chunks(parts, ["text", "of", "7", "1"], 9, each) for each in visible]
+    return [*values, *tables, *matrices, *(array.tolist() for pair in found for array in pair)]
 
 
 @pytest.mark.usefixtures("divided")
@@ -208,6 +217,8 @@ def test_rows_that_did_not_change_stay_in_files_of_the_base(store: Store, tmp_pa
         for folder, name in (
             ("serving-2", "entities.arrow"),
             ("serving-2", "relations.arrow"),
+            ("serving-2", "chunks.arrow"),
+            ("serving-2", "term_chunks.npy"),
             ("serving-2", "reports.arrow"),
             ("vectors", "entities.npy"),
             (".", "entities.parquet"),
@@ -238,6 +249,8 @@ def test_rows_that_did_not_change_stay_in_files_of_the_base(store: Store, tmp_pa
         ("vectors/stored_entities.npy", -20),
         ("serving-2/changed_entities.arrow", None),
         ("serving-2/stored_reports.arrow", None),
+        ("serving-2/stored_term_counts.npy", -1),
+        ("serving-2/changed_term_counts.npy", -1),
         ("stored_entities.parquet", 40),
         ("changed_entities.parquet", 40),
         ("unused_entities.parquet", 40),
@@ -268,7 +281,7 @@ def test_all_files_of_a_table_are_kept_or_none(store: Store, tmp_path: Path, mon
     with monkeypatch.context() as patch:
         patch.setattr(Store, "copy", refuse)
         second = write_large(store, 1, first)
-    assert second.manifest.slotted == {"relations", "reports"}
+    assert second.manifest.slotted == {"relations", "chunks", "reports"}
     assert not store.exists(f"{second.folder}/serving-2/stored_entities.arrow")
     third = write_large(store, 2, second)
     for number, snapshot in ((1, second), (2, third)):
@@ -306,7 +319,7 @@ def test_a_kill_while_a_snapshot_is_written_whole_leaves_it_readable(store: Stor
         write_whole(own, second.manifest.snapshot_id)
         found = open_snapshot(own, second.manifest.snapshot_id, full_check=True)
         assert readings(found) == expected
-        divided = ("stored_", "changed_", "unused_", "_slots")
+        divided = ("stored_", "changed_", "unused_", "_slots", "term_frequencies")
         assert not any(part in path for path in own.walk(found.folder) for part in divided)
     assert dies_at > 10
 
