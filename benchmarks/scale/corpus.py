@@ -47,7 +47,8 @@ def write_corpus(folder: Path, texts: Sequence[Path], tokens: int) -> dict[str, 
 
     Args:
         folder: written to; where `corpus.json` is there, the corpus is made already.
-        texts: files of JSON lines with `title` and `text`; the name of a file is that of a source of documents.
+        texts: files of JSON lines with `title`, `text` and maybe `tokens`, which are counted otherwise; the name of a
+            file is that of a source of documents.
     """
     record = folder / "corpus.json"
     if record.exists():
@@ -126,13 +127,15 @@ def _name(prose: Prose, number: int, seed: int) -> str:
 
 
 def _places(texts: Sequence[Path]) -> Iterator[Place]:
+    count = encoding("o200k_base").encode_ordinary
     for number, path in enumerate(texts):
         offset = 0
         with path.open("rb") as file:
             for line in file:
                 read = json.loads(line)
                 key = hashlib.blake2b(line, digest_size=12).digest()
-                yield Place(key, number, offset, read["tokens"], read["package"])
+                tokens = read["tokens"] if "tokens" in read else len(count(read["text"]))
+                yield Place(key, number, offset, tokens, path.stem)
                 offset += len(line)
 
 

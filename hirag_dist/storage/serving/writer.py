@@ -13,7 +13,7 @@ derived when it is opened (`storage.snapshot.cache`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -26,6 +26,7 @@ from hirag_dist.core.graph.csr import component_labels
 from hirag_dist.core.id_rows import IdRows
 from hirag_dist.core.retrieval.entity_linking import name_keys, sorted_names
 from hirag_dist.core.retrieval.levels import invert
+from hirag_dist.core.retrieval.lexical import LexicalIndex, LexicalIndexBuilder, LexicalPart, term_frequencies
 from hirag_dist.storage.label_files import LABEL_SETS, LabelProvenanceTables, write_labels
 from hirag_dist.storage.layout import ALIASES, CHANGED, SLOTS
 from hirag_dist.storage.metadata_files import write_metadata
@@ -43,7 +44,7 @@ from hirag_dist.storage.serving.column_arrays import (
     rows_of_column,
 )
 from hirag_dist.storage.serving.kept_rows import KeptRows
-from hirag_dist.storage.serving.lexical import write_lexical
+from hirag_dist.storage.serving.lexical import FREQUENCIES, LEXICAL_ARRAYS
 from hirag_dist.storage.serving.places import write_places
 from hirag_dist.storage.serving.renderings import (
     chunk_renderings,
@@ -221,6 +222,52 @@ def _save_chunks(batches: Batches, save: Save, values: BaseValues) -> None:
     spans = [numbers(batches, "chunks", name, np.int64) for name in ("start", "end")]
     save("chunk_spans", np.column_stack(spans))
     save("chunk_renderings", chunk_renderings(batches, rows, values.chunk_renderings(batches, rows)))
+
+
+def write_lexical(
+    batches: Batches,
+    save: Save,
+    copied: Callable[[str, Sequence[str]], bool],
+    values: BaseValues,
+    kept: KeptRows | None,
+) -> None:
+    """Write the lexical index of the chunks, or the part of those that changed.
+
+    Args:
+        batches, save, copied: as of `storage.serving.writer.write_serving`.
+        values: of the base, whose postings of unchanged chunks are taken.
+        kept: chunks that are there already, with their part of the index.
+    """
+    base, base_rows = values.lexical(batches)
+    if kept is not None:
+        changed = np.flatnonzero(kept.changed)
+        if base_rows is not None:
+            base_rows = base_rows[changed]
+            base_rows[~np.isin(base_rows, base[-1].rows)] = -1  # the part that stays is not read for them
+        _save_index(save, CHANGED, _lexical_index(kept.written(batches("chunks", ["text"])), base[1:], base_rows))
+        used = np.zeros(len(base[0].index.lengths), np.bool_)
+        used[kept.slots[~kept.changed]] = True
+        save(FREQUENCIES, term_frequencies(base[0].index, used))
+    elif not all(copied(f"{name}.npy", ("chunks",)) for name in LEXICAL_ARRAYS):
+        _save_index(save, "", _lexical_index(batches("chunks", ["text"]), base, base_rows))
+
+
+def _lexical_index(
+    batches: Iterable[pa.RecordBatch], base: Sequence[LexicalPart], base_rows: IntVector | None
+) -> LexicalIndex:
+    """Return the index of some texts, those of a base's rows without looking at them."""
+    builder, first = LexicalIndexBuilder(), 0
+    for batch in batches:
+        rows = np.arange(first, first + batch.num_rows)
+        rows = rows if base_rows is None else rows[base_rows[rows] < 0]
+        builder.add(rows, batch.column(0).take(pa.array(rows - first)).to_pylist())
+        first += batch.num_rows
+    return builder.built(first, base, base_rows)
+
+
+def _save_index(save: Save, prefix: str, index: Sequence[NDArray[Any]]) -> None:
+    for name, array in zip(LEXICAL_ARRAYS, index, strict=True):
+        save(f"{prefix}{name}", array)
 
 
 def _save_relations(

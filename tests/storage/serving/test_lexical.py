@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from hirag_dist.core.retrieval.lexical import LexicalIndexBuilder
 from hirag_dist.storage.serving.base_values import BaseValues
-from hirag_dist.storage.serving.lexical import map_lexical, write_lexical
+from hirag_dist.storage.serving.lexical import map_lexical
 from hirag_dist.storage.serving.mmap_files import ServingFiles
+from hirag_dist.storage.serving.writer import write_lexical
 
 NO_BASE = BaseValues(None)
 TEXTS = ["the ghost of Marley", "three ghosts", "東京 AB-12", ""]
