@@ -9,9 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hirag_dist.core.access import Flags
 from hirag_dist.core.text.normalize import count_noun
-from hirag_dist.core.vectors import Vectors
+from hirag_dist.core.vectors import Vectors, parts_of
 from hirag_dist.storage.snapshot.manifest import Manifest
+from hirag_dist.types import FloatMatrix
 
 NOTE = "content"  # of the manifest
 _BLOCK_ROWS = 65_536
@@ -97,10 +99,17 @@ def _without_entities(document_ids: pa.ChunkedArray, chunks: pa.Table, entities:
     return pc.invert(pc.is_in(document_ids, value_set=with_some))
 
 
-def _zero_rows(matrix: Vectors) -> int:
-    n_zero = 0
-    for start in range(0, len(matrix), _BLOCK_ROWS):
-        block = matrix[start : start + _BLOCK_ROWS]
-        candidates = block[block[:, 0] == 0.0]
-        n_zero += int(np.count_nonzero(~candidates.any(axis=1)))
-    return n_zero
+def _zero_rows(vectors: Vectors) -> int:
+    stored, changed, slots = parts_of(vectors)
+    is_zero = np.concatenate([_are_zero(stored), _are_zero(changed)])
+    return int(np.count_nonzero(is_zero[slots] if len(slots) else is_zero))
+
+
+def _are_zero(matrix: FloatMatrix) -> Flags:
+    """Return (n_rows,) whether all numbers of a row are zero."""
+    is_zero: Flags = matrix[:, 0] == 0.0
+    candidates = np.flatnonzero(is_zero)
+    for first in range(0, len(candidates), _BLOCK_ROWS):
+        rows = candidates[first : first + _BLOCK_ROWS]
+        is_zero[rows] = ~matrix[rows].any(axis=1)
+    return is_zero

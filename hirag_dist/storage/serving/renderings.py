@@ -6,7 +6,7 @@ for a record or a citation. Both results are one number: tokens × 4 + form (`co
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -156,8 +156,9 @@ def report_renderings(batches: Batches, known: Renderings) -> Renderings:
         own = found[first : first + batch.num_rows]
         rows = np.flatnonzero(own < 0)
         if len(rows):
-            levels, ratings = _columns(batch.select(["level", "rating"]), rows)
-            titles, texts = _columns(_report_texts(batch), rows)
+            own_batch = batch.take(pa.array(rows))
+            levels, ratings = (own_batch[name].to_pylist() for name in ("level", "rating"))
+            titles, texts = (column.to_pylist() for column in _report_texts(own_batch).columns)
             own[rows] = _packed(
                 list(map(community_text, titles, levels, ratings, texts)), map(text_form, titles, texts)
             )
@@ -165,15 +166,21 @@ def report_renderings(batches: Batches, known: Renderings) -> Renderings:
     return found
 
 
-def texts_of(batches: Batches, table: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def texts_of(
+    batches: Batches,
+    table: str,
+    columns: Sequence[str],
+    chosen: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]] = iter,
+) -> Iterator[pa.RecordBatch]:
     """Yield columns of a table's serving texts, a batch at a time: of reports `title` and `text`, as contexts hold it.
 
     Args:
         batches: as of `write_serving`.
+        chosen: returns some rows of batches of the table; by default all.
     """
     if table == "reports":
-        return (_report_texts(batch).select(columns) for batch in batches(table, _REPORT_COLUMNS))
-    return batches(table, columns)
+        return (_report_texts(batch).select(columns) for batch in chosen(batches(table, _REPORT_COLUMNS)))
+    return chosen(batches(table, columns))
 
 
 def _report_texts(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -139,7 +139,7 @@ def write_serving(
         if table in kept:
             save(SLOTS[table], kept[table].slots)
             with create(f"{CHANGED}{file_name}") as file:
-                write_texts(file, schema, kept[table].written(texts_of(batches, table, schema.names)))
+                write_texts(file, schema, texts_of(batches, table, schema.names, kept[table].written))
         elif not copied(file_name, (table,)):
             with create(file_name) as file:
                 write_texts(file, schema, texts_of(batches, table, schema.names))
