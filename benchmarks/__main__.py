@@ -19,8 +19,8 @@ SCRIPTS = (
     ("load", "--sample", "--seconds", "4"),
 )
 NAMES = (
-    *("build", "doors", "generated", "gpu", "hierarchy", "leiden", "llm_pool", "load", "peers"),
-    *("power_cuts", "query", "recall", "resolution", "scale", "update_scale", "updates", "vectors"),
+    *("build", "doors", "gpu", "hierarchy", "leiden", "llm_pool", "load", "peers"),
+    *("power_cuts", "query", "recall", "scale", "update_scale", "updates", "vectors"),
 )
 
 
