@@ -16,11 +16,10 @@ from hypothesis import HealthCheck, settings
 
 from hirag_dist.cli.main import exit_at_once
 from hirag_dist.llm.endpoints import onnx_models
-from hirag_dist.storage.serving import kept_rows
-from hirag_dist.storage.snapshot import divided_tables
 from hirag_dist.storage.store import Store
 from tests import strata
 from tests.milvus_server import NoServer, shared_server
+from tests.storage.snapshots import keep_all_rows
 
 settings.register_profile(
     "loaded machine", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
@@ -57,9 +56,7 @@ def _one_authority(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture
 def divided(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows stay in files of a former snapshot, however small the tables and however many rows changed."""
-    for name, value in (("MIN_ROWS", 1), ("MAX_CHANGED", 9.0), ("MAX_UNUSED", 9.0)):
-        monkeypatch.setattr(kept_rows, name, value)
-    monkeypatch.setattr(divided_tables, "MIN_BYTES", 1)
+    keep_all_rows(monkeypatch)
 
 
 @pytest.fixture

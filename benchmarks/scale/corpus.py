@@ -39,7 +39,7 @@ class Place:
     file: int
     offset: int
     tokens: int
-    package: str
+    source: str
 
 
 def write_corpus(folder: Path, texts: Sequence[Path], tokens: int) -> dict[str, Any]:
@@ -47,8 +47,8 @@ def write_corpus(folder: Path, texts: Sequence[Path], tokens: int) -> dict[str, 
 
     Args:
         folder: written to; where `corpus.json` is there, the corpus is made already.
-        texts: files of JSON lines with `title`, `text` and maybe `tokens`, which are counted otherwise; the name of a
-            file is that of a source of documents.
+        texts: files of JSON lines with `title`, `text` and maybe `tokens`, which are counted where they are absent; the
+            name of a file is that of a source of documents.
     """
     record = folder / "corpus.json"
     if record.exists():
@@ -71,7 +71,7 @@ def write_corpus(folder: Path, texts: Sequence[Path], tokens: int) -> dict[str, 
         _write(folder / "added", added, more)
     by_package = Counter[str]()
     for place in places[:n_real]:
-        by_package[place.package] += place.tokens
+        by_package[place.source] += place.tokens
     by_package[GENERATED] += generated_tokens
     made = {
         "tokens": sum(by_package.values()),

@@ -184,15 +184,17 @@ def _read_yaml(path: str) -> dict[str, Any]:
 class _UniqueKeys(yaml.SafeLoader):
     """Refuses a key that is there twice: YAML forbids it, and PyYAML takes the last."""
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Return the keys and values of a node."""
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        """Return a node with keys and values, as they are written."""
+        node = super().compose_mapping_node(anchor)
         seen = set()
         for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
-            if key.value in seen:
+            if (key.tag, key.value) in seen:
                 problem = f"the key {key.value} is there twice, the second time"
                 raise yaml.constructor.ConstructorError(problem=problem, problem_mark=key.start_mark)
-            seen.add(key.value)
-        return super().construct_mapping(node, deep)
+            if key.tag != "tag:yaml.org,2002:merge":
+                seen.add((key.tag, key.value))
+        return node
 
 
 def _fault(error: yaml.YAMLError) -> str:

@@ -15,6 +15,8 @@ from hirag_dist.application.build import BuildOptions
 from hirag_dist.application.forget import GRACE_S, ForgetResult, forget, run_forget
 from hirag_dist.application.forget_evidence import find_removed, pending_forget
 from hirag_dist.application.forget_verification import verify_removed
+from hirag_dist.core.retrieval.lexical import term_key
+from hirag_dist.core.text.terms import terms
 from hirag_dist.errors import ConfigError, InputError
 from hirag_dist.llm.reply_store import Ledger, scan_records
 from hirag_dist.storage.layout import FORGET, HISTORY
@@ -94,6 +96,7 @@ def test_a_former_text_in_files_that_the_current_snapshot_shares_is_forgotten_to
         index = Index(bench, bench.document_id("patient.txt"), before)
         edited = bench.build(KEPT | dict.fromkeys(REMOVED, "The Analytical Engine has a mill and a store."))
         assert edited.manifest.format_version == 2
+        assert "serving-2/stored_term_keys.npy" in edited.manifest.files
         served = bench.snapshot()
         texts = [served.document_text(row) for row in range(2)]
         assert run(index).complete
@@ -102,7 +105,9 @@ def test_a_former_text_in_files_that_the_current_snapshot_shares_is_forgotten_to
         assert index.verify()
         store = bench.store
         assert bench.snapshot().manifest.format_version == 1
-        assert not any(b"Throckmorton" in Path(store.root, path).read_bytes() for path in store.walk(""))
+        hashes = [term_key(term).to_bytes(8, "little") for term in terms("Throckmorton")]  # of the lexical index
+        files = [Path(store.root, path).read_bytes() for path in store.walk("")]
+        assert not any(trace in file for trace in (b"Throckmorton", *hashes) for file in files)
 
 
 def test_old_snapshots_stay_for_their_grace_period(index: Index) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from hirag_dist.core.prompts.templates import DONE
 from hirag_dist.core.text.ids import entity_id
+from hirag_dist.core.vectors import SlottedVectors
 from hirag_dist.indexing.content_remarks import NOTE, content_counts, content_notes, is_sparse
 from hirag_dist.types import ChatRequest
 from tests.toy_builds import Bench, between, task_of
@@ -22,11 +23,12 @@ def test_zero_vectors_copies_and_documents_without_entities_are_counted() -> Non
     chunks = pa.table({"chunk_id": ["c0", "c1", "c1b", "c2", "c3"], "document_id": ["d0", "d1", "d1", "d2", "d3"]})
     entities = pa.table({"chunk_ids": pa.array([["c1b"], []], pa.list_(pa.string()))})
     some = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 0.0]], np.float32)
-    note = content_notes(documents, chunks, entities, {"y", "x"}, (some, some[:0], some[1:]))
+    slotted = SlottedVectors(some, some[:1], np.array([4, 1, 3], np.int32))  # row 0 of the first part is unused
+    note = content_notes(documents, chunks, entities, {"y", "x"}, (some, some[:0], some[1:], slotted))
     assert note == {
         "copies": 2,
         "cut_ids": ["x", "y"],
-        "zero_vectors": 3,
+        "zero_vectors": 5,
         "without_entities": 4,
         "first_without_entities": ["d0.txt", "d2.txt", "d3.txt"],
     }

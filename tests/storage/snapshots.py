@@ -4,11 +4,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from hirag_dist import schemas
 from hirag_dist.core.entities.merging import inter_layer_relation
 from hirag_dist.core.graph.communities import community_table
 from hirag_dist.core.graph.csr import build_graph
+from hirag_dist.storage.serving import kept_rows
+from hirag_dist.storage.snapshot import divided_tables
 from hirag_dist.storage.snapshot.manifest import Manifest
 from hirag_dist.storage.snapshot.writer import make_current, write_snapshot
 from hirag_dist.storage.store import Store
@@ -66,3 +69,10 @@ def publish(store: Store, tables: dict[str, pa.Table] | None = None, live: bool 
     if live:
         make_current(store, manifest.snapshot_id)
     return manifest
+
+
+def keep_all_rows(patch: pytest.MonkeyPatch) -> None:
+    """Let rows stay in files of a former snapshot, however small the tables and however many rows changed."""
+    for name, value in (("MIN_ROWS", 1), ("MAX_CHANGED", 9.0), ("MAX_UNUSED", 9.0)):
+        patch.setattr(kept_rows, name, value)
+    patch.setattr(divided_tables, "MIN_BYTES", 1)

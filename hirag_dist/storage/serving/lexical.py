@@ -23,16 +23,19 @@ def map_lexical(files: ServingFiles) -> tuple[LexicalPart, ...]:
     """Return the parts of the lexical index, mapped; none where there is no index.
 
     Raises:
-        SnapshotCorrupt: they do not belong to the texts of the chunks.
+        SnapshotCorrupt: they do not belong to the texts of the chunks, or a file is damaged.
     """
     if not (files.is_slotted("chunks") and files.has(FREQUENCIES)):
         return (LexicalPart(_mapped(files, "")),) if files.has(LEXICAL_ARRAYS[0]) else ()
-    stored, changed = _mapped(files, STORED), _mapped(files, CHANGED)
+    stored, changed, texts = _mapped(files, STORED), _mapped(files, CHANGED), files.texts("chunks.arrow")
     slots, n_stored = files.array(SLOTS["chunks"]), len(stored.lengths)
-    if not are_rows(slots, n_stored + len(changed.lengths)):
-        raise damaged(f"{SLOTS['chunks']}.npy", "it does not belong to the lexical index")
     rows = np.full(n_stored + len(changed.lengths), -1, np.int32)
-    rows[slots] = np.arange(len(slots))
+    is_whole = texts.n_stored == n_stored and are_rows(slots, len(rows))
+    if is_whole:
+        rows[slots] = np.arange(len(slots))
+        is_whole = np.count_nonzero(rows >= 0) == len(slots)  # compiled code writes a score for each row
+    if not is_whole:
+        raise damaged(files.folder / f"{SLOTS['chunks']}.npy", "expected a place of its own for each chunk")
     own, new = read_only(rows[:n_stored]), read_only(rows[n_stored:])
     return LexicalPart(stored, own, files.array(FREQUENCIES)), LexicalPart(changed, new)
 

@@ -43,7 +43,11 @@ def map_array(path: Path) -> NDArray[Any]:
 
 
 class ServingFiles:
-    """The serving files of one snapshot (`storage.serving.writer`), each checked when it is mapped."""
+    """The serving files of one snapshot (`storage.serving.writer`), each checked when it is mapped.
+
+    Attributes:
+        folder: folder of the files.
+    """
 
     def __init__(self, folder: Path, counts: Mapping[str, int] | None = None, slotted: Collection[str] = ()) -> None:
         """Map nothing yet.
@@ -54,7 +58,7 @@ class ServingFiles:
             slotted: tables whose texts lie in two files, as the manifest says: a kill may have left files.
         """
         self._slotted = slotted
-        self._folder = folder
+        self.folder = folder
         self._counts = counts
         # Not `functools.cache` on methods: a cycle would keep the files mapped until the garbage is collected.
         self._arrays: dict[str, NDArray[Any]] = {}
@@ -66,12 +70,12 @@ class ServingFiles:
 
     def has(self, name: str) -> bool:
         """Return whether there is an array of that name: some are optional."""
-        return name in self._arrays or (self._folder / f"{name}.npy").exists()
+        return name in self._arrays or (self.folder / f"{name}.npy").exists()
 
     def array(self, name: str) -> NDArray[Any]:
         """Return an array by its name."""
         if name not in self._arrays:
-            path = self._folder / f"{name}.npy"
+            path = self.folder / f"{name}.npy"
             self._arrays[name] = array = map_array(path)
             if self._counts is not None and (fault := array_fault(name, array, self.size)):
                 raise damaged(path, fault)
@@ -88,9 +92,9 @@ class ServingFiles:
     def texts(self, name: str) -> TextColumns:
         """Return a file of texts by its name."""
         if name not in self._texts:
-            path, table = self._folder / name, Path(name).stem
+            path, table = self.folder / name, Path(name).stem
             if self.is_slotted(table):
-                stored, changed = (self._folder / f"{part}{name}" for part in (STORED, CHANGED))
+                stored, changed = (self.folder / f"{part}{name}" for part in (STORED, CHANGED))
                 texts = TextColumns(stored, changed, self.array(SLOTS[table]))
             else:
                 texts = TextColumns(path)

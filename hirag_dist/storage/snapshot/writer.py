@@ -156,8 +156,8 @@ def write_whole(store: Store, snapshot_id: str) -> list[str]:
                 write_texts(file, texts.schema, (batch for block in blocks for batch in block.to_batches()))
             if table in VECTORS:
                 files.array(VECTORS[table], snapshot.vectors(table), {})
-        if "chunks" in manifest.slotted and (parts := map_lexical(snapshot.serving)):
-            n_chunks = manifest.counts["chunks"]
+        if f"{SERVING}/{FREQUENCIES}.npy" in manifest.files:
+            n_chunks, parts = manifest.counts["chunks"], map_lexical(snapshot.serving)
             index: Sequence[NDArray[Any]] = LexicalIndexBuilder().built(n_chunks, parts, np.arange(n_chunks))
             for name, array in zip(LEXICAL_ARRAYS, index, strict=True):
                 files.array(f"{SERVING}/{name}", array, {})

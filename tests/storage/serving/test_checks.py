@@ -24,6 +24,7 @@ from hirag_dist.storage.serving.text_columns import TextColumns
 from hirag_dist.storage.snapshot.reader import HashCheck, Snapshot, open_snapshot
 from tests.filtered_builds import build_records, records
 from tests.leaky_builds import corpus
+from tests.storage.snapshots import keep_all_rows
 from tests.toy_builds import Bench
 
 Array = NDArray[Any]
@@ -33,6 +34,17 @@ Array = NDArray[Any]
 def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
     bench = Bench(tmp_path_factory.mktemp("index"))
     return build_records(bench, records(corpus(1), labelled=True), reading={"label_field": "labels"})
+
+
+@pytest.fixture(scope="module")
+def divided_snapshot(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
+    """A snapshot after an update, of which texts, vectors and the lexical index lie in two files each."""
+    bench, given = Bench(tmp_path_factory.mktemp("index")), records(corpus(1), labelled=True)
+    with pytest.MonkeyPatch.context() as patch:
+        keep_all_rows(patch)
+        build_records(bench, given[:-1], reading={"label_field": "labels"})
+        bench.base_id = ""  # the second build is an update
+        return build_records(bench, given, reading={"label_field": "labels"})
 
 
 def is_refused(snapshot: Snapshot) -> bool:
@@ -102,6 +114,21 @@ def accepted(snapshot: Snapshot, changes: Sequence[Callable[[Array], Array]], ki
 def test_arrays_with_a_number_out_of_bounds(snapshot: Snapshot, change: Callable[[Array], Array]) -> None:
     assert not is_refused(snapshot)
     assert accepted(snapshot, [change], "i") <= FREE | VALUES
+
+
+def test_arrays_of_a_divided_snapshot(divided_snapshot: Snapshot) -> None:
+    assert "stored_term_chunks.npy" in {Path(name).name for name in divided_snapshot.manifest.files}
+    assert not is_refused(divided_snapshot)
+    parts = {f"{part}_chunk_terms" for part in ("stored", "changed")} | {"term_frequencies"}
+    assert accepted(divided_snapshot, [far, negative], "i") <= FREE | VALUES | parts
+
+
+def test_slots_that_name_a_place_twice(divided_snapshot: Snapshot) -> None:
+    name = "serving-2/chunk_slots.npy"
+    slots = np.load(Path(divided_snapshot.store.root) / divided_snapshot.folder / name)
+    slots[0] = slots[1]
+    with replaced(divided_snapshot, name, saved(slots)):
+        assert is_refused(divided_snapshot), "scores would be written past their end"
 
 
 def test_arrays_of_another_form(snapshot: Snapshot) -> None:

@@ -7,6 +7,7 @@ import logging
 import os
 import random
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,10 @@ import pytest
 from pyarrow import fs
 
 from hirag_dist import schemas
-from hirag_dist.core.retrieval.lexical import best_chunks, visible_chunks
+from hirag_dist.core.retrieval.lexical import LexicalIndexBuilder, best_chunks, visible_chunks
 from hirag_dist.errors import SnapshotCorrupt, SnapshotNotFound, StoreError
 from hirag_dist.execution.dataset import read_part
-from hirag_dist.storage.serving.lexical import map_lexical
+from hirag_dist.storage.serving.lexical import LEXICAL_ARRAYS, map_lexical
 from hirag_dist.storage.snapshot import cache
 from hirag_dist.storage.snapshot.files import SnapshotFiles, write_parquet
 from hirag_dist.storage.snapshot.manifest import FileEntry, Manifest
@@ -201,7 +202,8 @@ def readings(snapshot: Snapshot) -> list[Any]:
     matrices = [np.asarray(matrix).tolist() for matrix in (snapshot.entity_vectors, snapshot.chunk_vectors)]
     parts, n_chunks = map_lexical(snapshot.serving), snapshot.manifest.counts["chunks"]
     visible = [visible_chunks(parts, mask) for mask in (None, np.arange(n_chunks) % 2 == 0)]
-    found = [best_chunks(parts, ["text", "of", "7", "1"], 9, each) for each in visible]
+    found: list[Sequence[Any]] = [best_chunks(parts, ["text", "of", "7", "1"], 9, each) for each in visible]
+    found.append(LexicalIndexBuilder().built(n_chunks, parts, np.arange(n_chunks)))
     return [*values, *tables, *matrices, *(array.tolist() for pair in found for array in pair)]
 
 
@@ -251,6 +253,7 @@ def test_rows_that_did_not_change_stay_in_files_of_the_base(store: Store, tmp_pa
         ("serving-2/stored_reports.arrow", None),
         ("serving-2/stored_term_counts.npy", -1),
         ("serving-2/changed_term_counts.npy", -1),
+        ("serving-2/changed_term_counts.npy", 128),
         ("stored_entities.parquet", 40),
         ("changed_entities.parquet", 40),
         ("unused_entities.parquet", 40),
@@ -266,6 +269,25 @@ def test_an_altered_file_of_the_base_is_not_kept(store: Store, tmp_path: Path, n
     file.write_bytes(data)
     now = write_large(store, 2, base)
     assert readings(now) == readings(write_large(Store(str(tmp_path / "alone")), 2))
+
+
+@pytest.mark.usefixtures("divided")
+def test_a_lexical_index_in_one_part_beside_texts_in_two_is_read_and_divided_later(
+    store: Store, tmp_path: Path
+) -> None:
+    before, alone = write_large(store, 1, write_large(store, 0)), write_large(Store(str(tmp_path / "alone")), 1)
+    files = {name: entry for name, entry in before.manifest.files.items() if "term" not in name}
+    for name in [f"serving-2/{array}.npy" for array in LEXICAL_ARRAYS]:
+        store.write_bytes(f"{before.folder}/{name}", alone.store.read_bytes(f"{alone.folder}/{name}"))
+        files[name] = alone.manifest.files[name]
+    manifest = before.manifest.model_copy(update={"files": files})
+    store.write_bytes(f"{before.folder}/manifest.json", manifest.model_dump_json().encode())
+    base = open_snapshot(store, before.manifest.snapshot_id, full_check=True)
+    assert readings(base) == readings(alone)
+    for seed in (2, 3):
+        base = write_large(store, seed, base)
+        assert readings(base) == readings(write_large(Store(str(tmp_path / f"{seed}")), seed))
+    assert "serving-2/stored_term_keys.npy" in base.manifest.files
 
 
 @pytest.mark.usefixtures("divided")
