@@ -1,8 +1,9 @@
 """Rows of a new snapshot that stay in the files of its base.
 
-Texts and vectors of entities, relations and chunks are most of a snapshot, and an update changes few of them. The file
-that a former snapshot wrote of such a table is linked into the new one, and the rows that it does not have are written
-into a second file. An array of slots says where each row lies: in the first file or, from its end on, in the second.
+Texts and vectors of entities, relations, chunks and reports are most of a snapshot, and an update changes few of them.
+The file that a former snapshot wrote of such a table is linked into the new one, and the rows that it does not have are
+written into a second file. An array of slots says where each row lies: in the first file or, from its end on, in the
+second. The lexical index of chunks is divided as their texts are.
 
 The first file is written anew when the second would hold more than a tenth of the rows, or when more than a quarter of
 its own rows would be unused.
@@ -59,7 +60,7 @@ def kept_rows(
     Args:
         values: values of the base's rows.
         batches: see `storage.serving.writer.write_serving`.
-        table: entities, relations or chunks.
+        table: one of `layout.SLOTS`.
         vectors: (n_rows, dim) of the rows, and (n_base_rows, dim) of the base's; None: the table has none.
     """
     rows = values.rows(batches, table)

@@ -1,8 +1,8 @@
 """Files of a snapshot that is being written: encoded, or copied from a base that has the same content.
 
 A Parquet table is a function of its rows, whatever the base: it is written in row groups that depend on its rows only,
-not on how it lies in memory. So a copy is what would be written. Of texts and vectors the files depend on the base
-(`storage.serving.kept_rows`), and what is read from them does not.
+not on how it lies in memory. So a copy is what would be written. Of texts, vectors and the lexical index the
+files depend on the base (`storage.serving.kept_rows`), and what is read from them does not.
 """
 
 from __future__ import annotations

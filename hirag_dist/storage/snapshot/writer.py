@@ -79,8 +79,8 @@ def write_snapshot(
         arrays: path without ending ("graph/indptr", "vectors/entities") → array.
         base: a snapshot of the same index, which saves work where its content is the same; what is read from the
             files is the same without it.
-        keeps_rows: whether texts and vectors may stay in files of the base, beside others that the new snapshot does
-            not have. False where a document was removed: no trace of it may be left.
+        keeps_rows: whether rows may stay in files of the base, beside others that the new snapshot does not have.
+            False where a document was removed: no trace of it may be left.
         origins: table → (n_rows,) row of each in the base's table, ascending; −1 for a new one and for one that
             changed. Other tables are compared with the base's.
     """
