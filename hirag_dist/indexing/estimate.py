@@ -67,6 +67,7 @@ CLAIM_NAMES_PER_TOKEN = 0.06  # tokens of the entity names shown, per token of t
 # Entities whose descriptions a model merges, × description_tokens per chunk (0.043 and 0.033 a chunk at 400 tokens, for
 # Mix and the sample corpus), the descriptions that it reads in shares of description_tokens, and the tokens of a reply.
 DESCRIBED_PER_CHUNK, DESCRIBE_IN, DESCRIBE_OUT = 16.0, 1.5, 240
+MAX_DESCRIBED = 50_000  # about the most tokens of descriptions that are merged in one call
 QUESTIONS_PER_ENTITY = 0.03  # pairs that entity resolution asks about; 0.01 to 0.09 in graphs of real models
 QUESTION_IN, QUESTION_OUT = 180, 25
 # Members of clusters per entity (one of two clusters counts twice), clusters × target_size per entity, and entities per
@@ -265,8 +266,9 @@ def estimate_build(
     if base.is_nothing:
         works = list(works_of_build(changed.chunks, changed.tokens, config, prompts))
     elif changed.counts:
-        made = replace(made, **_within_budget(base, changed, config, prompts))
-        works = list(_works_of_update(base, changed, made, config, prompts))
+        described = _described_again(base, changed, config, prompts)
+        made = replace(made, **_within_budget(base, changed, described, config, prompts))
+        works = [*_works_of_update(base, changed, described, made, config, prompts)]
     else:
         return made
     stages, seconds = stages_of(works, config, speeds)
@@ -404,7 +406,9 @@ def _changed(base: UpdateBase, planned: PlannedInput) -> _Changes:
     )
 
 
-def _within_budget(base: UpdateBase, changed: _Changes, config: Config, prompts: Prompts) -> dict[str, Any]:
+def _within_budget(
+    base: UpdateBase, changed: _Changes, described: Work, config: Config, prompts: Prompts
+) -> dict[str, Any]:
     """Return the fields of an estimate about the budget of an update, and about the due texts that it pays."""
     reading = _extraction(base, changed.document_chunks, changed.document_tokens, config, prompts)
     extraction = int(sum(work.input_tokens + work.output_tokens for work in reading)) + changed.removed_extraction
@@ -413,7 +417,8 @@ def _within_budget(base: UpdateBase, changed: _Changes, config: Config, prompts:
     budget = None if is_unbounded(config) else int(config.update.max_ratio * extraction)
     kinds = _due_texts(base, changed, config)
     wanted = sum(text.tokens for text in kinds.values())
-    share = min(1.0, max(budget - extraction, 0) / wanted) if wanted and budget is not None else 1.0
+    spent = extraction + described.input_tokens + described.output_tokens  # which is never put off
+    share = min(1.0, max(budget - spent, 0) / wanted) if wanted and budget is not None else 1.0
     due = {
         name: replace(text, written=math.floor(text.due * share), tokens=int(text.tokens * share))
         for name, text in kinds.items()
@@ -538,13 +543,35 @@ def _deriving(state: pa.Table, removed_keys: IntVector) -> int:
     return len(pc.unique(pc.list_parent_indices(sources).filter(hit)))
 
 
+def _described_again(base: UpdateBase, changed: _Changes, config: Config, prompts: Prompts) -> Work:
+    """Return the work of merging descriptions again: of entities that many chunks name, where one more names them."""
+    n_chunks = base.snapshot.manifest.counts["chunks"]
+    some = next(filter(len, base.snapshot.pieces("mentions", ["description"])), None)
+    each = 0.0 if some is None else pc.mean(pc.utf8_length(some["description"])).as_py() / CHARS_PER_TOKEN
+    named = pc.list_value_length(base.layer_entities(0)[0]["chunk_ids"]).to_numpy().astype(np.float64)
+    shown = named * each
+    many = shown > config.description_tokens
+    n_moved = changed.moved_tokens * n_chunks / max(_corpus_tokens(base), 1)
+    touched = 1 - (1 - np.minimum(named[many] / max(n_chunks, 1), 1)) ** n_moved  # chance that one of so many names it
+    calls = float(touched.sum())
+    fixed = counter(config.tokenizer)(describe_request("", "", [], prompts, 1).messages[0].content)
+    return Work(
+        "describe",
+        config.llm.roles.summarise,
+        calls,
+        float(touched @ np.minimum(shown[many], MAX_DESCRIBED)) + calls * fixed,
+        calls * min(DESCRIBE_OUT, config.description_tokens),
+    )
+
+
 def _works_of_update(
-    base: UpdateBase, changed: _Changes, made: CostEstimate, config: Config, prompts: Prompts
+    base: UpdateBase, changed: _Changes, described: Work, made: CostEstimate, config: Config, prompts: Prompts
 ) -> Iterator[Work]:
-    """Yield the work of an update: the extraction of its chunks, the texts that its budget pays, and the vectors."""
+    """Yield the work of an update: reading its chunks, the texts that its budget pays, and the vectors."""
     roles, counts = config.llm.roles, base.snapshot.manifest.counts
     if changed.chunks:
         yield from _extraction(base, changed.chunks, changed.tokens, config, prompts)
+    yield described
     summary, report = base.note.reply_tokens
     for stage, target, text, reply, per_call in (
         ("summarise", roles.summarise, made.summaries, summary, summaries_per_call(config)),

@@ -188,6 +188,19 @@ def test_an_update_of_a_small_index_is_planned_as_it_is_made(
         assert most < planned.total
 
 
+def test_descriptions_that_an_update_merges_again_are_planned(sample: tuple[Path, IndexResult], tmp_path: Path) -> None:
+    """A document that names what many chunks name pays for their descriptions, outside of the bound."""
+    config = Config.model_validate({"execution": {"executor": "inline"}, "description_tokens": 60})
+    index, inputs = str(tmp_path / "index"), [str(sample[0] / "corpus"), str(ADDED)]
+    run_build(inputs[:1], index, config)
+    made = estimate_build(inputs, config, Prompts(), snapshot=open_snapshot(Store(index)))
+    again = [row for row in run_build(inputs, index, config).usage if row["stage"] == "describe"]
+    planned = next(stage for stage in made.stages if stage.stage == "describe")
+    assert again[0]["calls"] > 10
+    assert 1 / 1.5 < planned.calls / again[0]["calls"] < 1.5
+    assert 1 / 1.5 < planned.input_tokens / again[0]["input_tokens"] < 1.5
+
+
 @pytest.mark.parametrize(("n_before", "n_after"), [(1, 19), (19, 5)])
 def test_an_update_of_most_of_an_index_is_planned_as_it_is_made(
     sample: tuple[Path, IndexResult], tmp_path: Path, n_before: int, n_after: int
