@@ -68,7 +68,7 @@ def write_corpus(folder: Path, texts: Sequence[Path], tokens: int) -> dict[str, 
         n_added = max(1, round((n_real + n_generated) * ADDED_SHARE))
         added = _lines(files, places[n_real : n_real + n_added])
         more = generated_documents(GENERATED_TOKENS * (n_added - len(places[n_real : n_real + n_added])), 1)
-        _write(folder / "added", added, more)
+        _write(folder / "added", added, more, "added-")
     by_package = Counter[str]()
     for place in places[:n_real]:
         by_package[place.source] += place.tokens
@@ -145,8 +145,14 @@ def _lines(files: Sequence[Any], places: Sequence[Place]) -> Iterator[str]:
         yield files[place.file].readline().decode()
 
 
-def _write(folder: Path, documents: Iterator[str], generated: Iterator[tuple[str, int]]) -> tuple[int, int]:
-    """Write documents; return how many of them are generated, and the tokens of these."""
+def _write(
+    folder: Path, documents: Iterator[str], generated: Iterator[tuple[str, int]], prefix: str = ""
+) -> tuple[int, int]:
+    """Write documents; return how many of them are generated, and the tokens of these.
+
+    Args:
+        prefix: of the names of files: documents in files of equal names would replace each other.
+    """
     n_documents = n_generated = n_tokens = 0
     file: TextIO | None = None
 
@@ -155,7 +161,7 @@ def _write(folder: Path, documents: Iterator[str], generated: Iterator[tuple[str
         if file is None or n_documents % DOCUMENTS_A_FILE == 0:
             if file is not None:
                 file.close()
-            file = (folder / f"{n_documents // DOCUMENTS_A_FILE:05d}.jsonl").open("w", encoding="utf-8")
+            file = (folder / f"{prefix}{n_documents // DOCUMENTS_A_FILE:05d}.jsonl").open("w", encoding="utf-8")
         file.write(line.rstrip("\n") + "\n")
         n_documents += 1
 
