@@ -63,8 +63,10 @@ class Authenticator:
         given = next((value for key, value in context.invocation_metadata() or () if key == "authorization"), None)
         if given is not None:
             scheme, _, token = (given if isinstance(given, str) else "").partition(" ")
+            if scheme.lower() != "bearer" or not token.strip():  # as the HTTP server sends for a caller without one
+                raise Unauthenticated(_REFUSAL, "no_token")
             caller, good = callers.of_token(token.strip(), self._now())
-            if caller is not None and good and scheme.lower() == "bearer":
+            if caller is not None and good:
                 return caller, "token"
             name = "" if caller is None else caller.name
             raise Unauthenticated(_REFUSAL, "expired_token" if name else "unknown_token", name)
