@@ -78,7 +78,10 @@ class Authenticator:
         raise Unauthenticated(_REFUSAL, "no_token")
 
 
-_REFUSAL = "this service needs a bearer token that it knows and that has not expired; give one as `token`"
+_REFUSAL = (
+    "this service needs a bearer token that it knows and that has not expired: give one by --token-file of the command "
+    "line, as `token` of a client, or in the header Authorization"
+)
 
 
 def _names(context: Context) -> list[str]:

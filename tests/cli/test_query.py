@@ -101,7 +101,7 @@ def test_mutual_tls_and_a_token(query: Any, start: Any, certificates: dict[str, 
     assert "server_name" in said["error"]
     code, said = query("q", "--server", address, *own)
     assert code == 1
-    assert "bearer token" in said["error"]
+    assert "bearer token that it knows and that has not expired: give one by --token-file" in said["error"]
 
 
 @pytest.mark.parametrize(
