@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -259,6 +260,7 @@ def query(
     if server is not None:
         here = {"--config": options.config, "--set": options.settings, "--snapshot": snapshot} | limits
         refuse_idle(here, "--server", "the service has a configuration and a snapshot of its own")
+        os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # else gRPC adds lines to the message of a failed handshake
         from hirag_dist.client import HiragClient
 
         with HiragClient(server, index=index_name or "", **connection.arguments) as client, _named_by_options(deadline):

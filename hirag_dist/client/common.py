@@ -367,8 +367,9 @@ def explain(error: grpc.RpcError, target: str, *, begun: bool = False, closed: b
             return ServiceError(f"the connection to {target} was lost during the reply; ask again (gRPC: {message})")
         case grpc.StatusCode.UNAVAILABLE if _TLS_TROUBLE.search(message):
             return ServiceError(
-                f"the TLS handshake with {target} failed; root_certificates must hold the authority that signed its "
-                f"certificate, and server_name be a name in it (gRPC: {message})"
+                f"the TLS handshake with {target} failed; if the service uses no TLS, connect without it; else "
+                "root_certificates (--ca) must hold the authority that signed its certificate, and server_name "
+                f"(--server-name) be a name in it (gRPC: {message})"
             )
         case grpc.StatusCode.UNAVAILABLE:
             return ServiceError(f"no service answers at {target}; start one with `hirag-dist serve` (gRPC: {message})")
