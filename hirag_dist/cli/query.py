@@ -195,7 +195,7 @@ def _cited_sentences(citation: Citation, sources: Sequence[SourceItem]) -> list[
 _INCOMPLETE_CODE = 3
 _OPTIONS = {  # field of a query → the option that sets it
     name: f"--{name.replace('_', '-')}" for name in ("mode", "top_n", "top_m", "community_level", "filter", "as_of")
-} | {"labels": "--label", "question": "QUESTION"}
+} | {"labels": "--label", "question": "QUESTION", "index": "--index-name"}
 _MODES = (
     "hirag, local, global, bridge, nobridge, naive, flat, or graphrag-local; "
     "graphrag-global and text-map-reduce read the whole corpus, with a model call for each part of it, whose number is "

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from hirag_dist.cli.query import show_answer
+from hirag_dist.errors import InvalidQuery
 from hirag_dist.types import Answer, Citation, Place, SourceItem
 from tests.scripted_endpoint import run_command
 from tests.service import fakes
@@ -88,6 +89,10 @@ def test_what_is_asked_reaches_the_service(query: Any, start: Any) -> None:
 def test_an_error_names_the_option(query: Any, start: Any) -> None:
     code, said = query("q", "--server", start(fakes.FakeEngine()), "--top-n", 0)
     assert (code, said["error"]) == (2, "--top-n must be at least 1, got 0")
+    engine = fakes.FakeEngine()
+    engine.error = InvalidQuery("index: the service has several")
+    code, said = query("q", "--server", start(engine))
+    assert (code, said["error"]) == (2, "--index-name: the service has several")
 
 
 def test_mutual_tls_and_a_token(query: Any, start: Any, certificates: dict[str, str], tmp_path: Path) -> None:
