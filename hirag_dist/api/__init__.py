@@ -23,7 +23,8 @@ def load_config(path: str | Path | None = None, **overrides: Any) -> Config:
     Raises:
         ConfigError: the file cannot be read, a key is unknown, or a value is out of bounds.
     """
-    return loader.load_config(None if path is None else str(path), os.environ, dict(_leaves(overrides))).config
+    file = None if path is None else str(path)
+    return loader.load_config(file, os.environ, dict(_leaves(overrides)), "the arguments").config
 
 
 def as_config(config: ConfigLike) -> Config:
@@ -40,7 +41,7 @@ def as_config(config: ConfigLike) -> Config:
     if isinstance(config, Config):
         return config
     if isinstance(config, Mapping):
-        return loader.load_config(None, os.environ, dict(_leaves(config))).config
+        return loader.load_config(None, os.environ, dict(_leaves(config)), "the configuration").config
     return load_config(config)
 
 

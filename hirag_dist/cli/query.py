@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -194,7 +195,7 @@ def _cited_sentences(citation: Citation, sources: Sequence[SourceItem]) -> list[
 _INCOMPLETE_CODE = 3
 _OPTIONS = {  # field of a query → the option that sets it
     name: f"--{name.replace('_', '-')}" for name in ("mode", "top_n", "top_m", "community_level", "filter", "as_of")
-} | {"labels": "--label", "question": "QUESTION"}
+} | {"labels": "--label", "question": "QUESTION", "index": "--index-name"}
 _MODES = (
     "hirag, local, global, bridge, nobridge, naive, flat, or graphrag-local; "
     "graphrag-global and text-map-reduce read the whole corpus, with a model call for each part of it, whose number is "
@@ -259,6 +260,7 @@ def query(
     if server is not None:
         here = {"--config": options.config, "--set": options.settings, "--snapshot": snapshot} | limits
         refuse_idle(here, "--server", "the service has a configuration and a snapshot of its own")
+        os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # else gRPC adds lines to the message of a failed handshake
         from hirag_dist.client import HiragClient
 
         with HiragClient(server, index=index_name or "", **connection.arguments) as client, _named_by_options(deadline):

@@ -101,6 +101,7 @@ _OF_CALL = CallOptions.__annotations__.keys()
 LIST_PAGE_SIZE = 1000  # indexes in one call of `list_indexes`
 _KEEPALIVE_TIMEOUT_S = 20.0
 _IDLE_S = 240  # without a call, after which the connection is closed until the next one
+_START = "start one with `hirag-dist serve`, or give its gRPC port if this is its HTTP port"
 _TLS_TROUBLE = re.compile(r"handshake|certificate|verification check|ssl", re.IGNORECASE)
 
 
@@ -367,11 +368,12 @@ def explain(error: grpc.RpcError, target: str, *, begun: bool = False, closed: b
             return ServiceError(f"the connection to {target} was lost during the reply; ask again (gRPC: {message})")
         case grpc.StatusCode.UNAVAILABLE if _TLS_TROUBLE.search(message):
             return ServiceError(
-                f"the TLS handshake with {target} failed; root_certificates must hold the authority that signed its "
-                f"certificate, and server_name be a name in it (gRPC: {message})"
+                f"the TLS handshake with {target} failed; if the service uses no TLS, connect without it; else "
+                "root_certificates (--ca) must hold the authority that signed its certificate, and server_name "
+                f"(--server-name) be a name in it (gRPC: {message})"
             )
         case grpc.StatusCode.UNAVAILABLE:
-            return ServiceError(f"no service answers at {target}; start one with `hirag-dist serve` (gRPC: {message})")
+            return ServiceError(f"no service answers at {target}; {_START} (gRPC: {message})")
         case grpc.StatusCode.CANCELLED:
             return ServiceError(f"the service at {target} stopped during the request; ask again")
         case grpc.StatusCode.DEADLINE_EXCEEDED:
@@ -438,7 +440,7 @@ def not_ready(target: str, timeout_s: float, answered: bool) -> ServiceError:
     """Return the error of a service that did not become ready."""
     if answered:
         return ServiceError(f"the service at {target} had no snapshot loaded within {timeout_s:g} s; see its log")
-    return ServiceError(f"no service answers at {target} within {timeout_s:g} s; start one with `hirag-dist serve`")
+    return ServiceError(f"no service answers at {target} within {timeout_s:g} s; {_START}")
 
 
 class TokenFile:

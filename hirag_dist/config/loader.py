@@ -123,13 +123,17 @@ class LoadedConfig:
 
 
 def load_config(
-    path: str | None, environ: Mapping[str, str], overrides: Mapping[str, Any] | None = None
+    path: str | None,
+    environ: Mapping[str, str],
+    overrides: Mapping[str, Any] | None = None,
+    origin: str = "command line",
 ) -> LoadedConfig:
     """Return the effective configuration.
 
     Args:
         path: a YAML file, or None for defaults.
-        overrides: dotted path → value, from command-line options; they win.
+        overrides: dotted path → value; they win.
+        origin: of the overrides.
 
     Raises:
         ConfigError: no such file, not YAML, an unknown key (with the nearest known one), a value out of bounds, or
@@ -153,12 +157,12 @@ def load_config(
             origins[dotted] = f"environment {name}"
     for dotted, value in (overrides or {}).items():
         if value is not None:
-            _set(data, dotted, value, "the command line")
-            origins[dotted] = "command line"
+            _set(data, dotted, value, origin)
+            origins[dotted] = origin
     try:
         return LoadedConfig(Config.model_validate(data), origins)
     except ValidationError as error:
-        raise ConfigError(_explain(error, path or "the configuration")) from None
+        raise ConfigError(_explain(error, origins, path or "the configuration")) from None
 
 
 def _read_yaml(path: str) -> dict[str, Any]:
@@ -251,17 +255,34 @@ def _leaves(data: Mapping[str, Any], prefix: str = "") -> list[str]:
     return found
 
 
-def _explain(error: ValidationError, origin: str) -> str:
-    lines = []
+def _explain(error: ValidationError, origins: Mapping[str, str], default: str) -> str:
+    """Return the faults, after the origins of their keys, or `default` for keys that nothing sets."""
+    lines: dict[str, list[str]] = {}
     for fault in error.errors(include_url=False, include_input=False):
         where = ".".join(str(part) for part in fault["loc"])
         if fault["type"] == "extra_forbidden":
             former = hint(fault["loc"])
-            lines.append(f"unknown key {where}{_nearest(fault['loc']) if former is None else f'; {former}'}")
+            said = f"unknown key {where}{_nearest(fault['loc']) if former is None else f'; {former}'}"
         else:
             message = fault["msg"].removeprefix("Value error, ")
-            lines.append(f"{where}: {message}" if where else message)
-    return f"{origin}: " + "; ".join(dict.fromkeys(lines))
+            said = f"{where}: {message}" if where else message
+        named = _NAMED.match(fault["msg"])
+        key = named[1] if named and named[1] in origins else where
+        lines.setdefault(_origin(key, origins) or default, []).append(said)
+    return "; ".join(f"{origin}: {'; '.join(dict.fromkeys(said))}" for origin, said in lines.items())
+
+
+_NAMED = re.compile(r"Value error, Invalid ([\w.]+):")  # the key at fault, where a check compares several
+
+
+def _origin(key: str, origins: Mapping[str, str]) -> str:
+    """Return the origins of a key and of those below it, or else of the nearest section with any; empty for none."""
+    while key:
+        found = [origin for each, origin in origins.items() if each == key or each.startswith(f"{key}.")]
+        if found:
+            return ", ".join(dict.fromkeys(found))
+        key = key.rpartition(".")[0]
+    return ""
 
 
 def _nearest(location: tuple[int | str, ...]) -> str:

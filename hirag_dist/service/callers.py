@@ -63,8 +63,10 @@ class Authenticator:
         given = next((value for key, value in context.invocation_metadata() or () if key == "authorization"), None)
         if given is not None:
             scheme, _, token = (given if isinstance(given, str) else "").partition(" ")
+            if scheme.lower() != "bearer" or not token.strip():  # as the HTTP server sends for a caller without one
+                raise Unauthenticated(_REFUSAL, "no_token")
             caller, good = callers.of_token(token.strip(), self._now())
-            if caller is not None and good and scheme.lower() == "bearer":
+            if caller is not None and good:
                 return caller, "token"
             name = "" if caller is None else caller.name
             raise Unauthenticated(_REFUSAL, "expired_token" if name else "unknown_token", name)
@@ -76,7 +78,10 @@ class Authenticator:
         raise Unauthenticated(_REFUSAL, "no_token")
 
 
-_REFUSAL = "this service needs a bearer token that it knows and that has not expired; give one as `token`"
+_REFUSAL = (
+    "this service needs a bearer token that it knows and that has not expired: give one by --token-file of the command "
+    "line, as `token` of a client, or in the header Authorization"
+)
 
 
 def _names(context: Context) -> list[str]:

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hirag_dist.core.text.normalize import count_noun
+from hirag_dist.core.text.normalize import count_noun, shorten
 from hirag_dist.errors import HiragError, InvalidQuery, SnapshotNotFound
 from hirag_dist.service.callers import Caller
 from hirag_dist.service.engine import EngineRunner
@@ -29,6 +29,7 @@ _MAX_OPENING = 4  # indexes at a time; each has a thread
 _MAX_CHECKS_PER_S = 100.0  # of open indexes for a new snapshot: each reads a small file
 _LISTING_SHARE = 0.1  # of the time that listings may take
 _ROOM_S = 5.0  # wait for an index that can be closed, before a request is rejected
+_MAX_NAMED = 300  # characters of names in an error, and names, of which fewer fit
 _MAX_RETRY_S = 60.0  # between two attempts to open an index that fails
 
 
@@ -207,9 +208,13 @@ class IndexCatalogue:
         self._swap_observer = observer
 
     def _default_of(self, caller: Caller) -> str:
-        entry = next((entry for entry in self.entries(caller) if entry.default), None)
+        entries = self.entries(caller)
+        entry = next((entry for entry in entries if entry.default), None)
+        if entry is None and entries:
+            names = shorten(", ".join(entry.name for entry in entries[:_MAX_NAMED]), _MAX_NAMED)
+            raise InvalidQuery(f"index: the service has several; name one of those that ListIndexes returns: {names}")
         if entry is None:
-            raise InvalidQuery("index: the service has several; name one of those that ListIndexes returns")
+            raise InvalidQuery("index: the service has none that you may ask; ask its operator for access")
         return entry.name
 
     async def open_index(self, index: CatalogueIndex) -> SnapshotSwapper:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
@@ -12,6 +15,7 @@ from typing import Any
 import pytest
 
 from hirag_dist.cli.query import show_answer
+from hirag_dist.errors import InvalidQuery
 from hirag_dist.types import Answer, Citation, Place, SourceItem
 from tests.scripted_endpoint import run_command
 from tests.service import fakes
@@ -85,6 +89,10 @@ def test_what_is_asked_reaches_the_service(query: Any, start: Any) -> None:
 def test_an_error_names_the_option(query: Any, start: Any) -> None:
     code, said = query("q", "--server", start(fakes.FakeEngine()), "--top-n", 0)
     assert (code, said["error"]) == (2, "--top-n must be at least 1, got 0")
+    engine = fakes.FakeEngine()
+    engine.error = InvalidQuery("index: the service has several")
+    code, said = query("q", "--server", start(engine))
+    assert (code, said["error"]) == (2, "--index-name: the service has several")
 
 
 def test_mutual_tls_and_a_token(query: Any, start: Any, certificates: dict[str, str], tmp_path: Path) -> None:
@@ -98,10 +106,20 @@ def test_mutual_tls_and_a_token(query: Any, start: Any, certificates: dict[str, 
     assert query("q", "--server", address, *own, "--token-file", token)[0] == 0
     code, said = query("q", "--server", address, *own, "--token-file", token, "--server-name", "elsewhere")
     assert code == 1
-    assert "server_name" in said["error"]
+    assert "(--server-name) be a name in it" in said["error"]
     code, said = query("q", "--server", address, *own)
     assert code == 1
-    assert "bearer token" in said["error"]
+    assert "bearer token that it knows and that has not expired: give one by --token-file" in said["error"]
+
+
+@pytest.mark.integration
+def test_tls_to_a_service_without_it_is_one_line(start: Any) -> None:
+    command = (sys.executable, "-m", "hirag_dist", "query", "q", "--server", start(fakes.FakeEngine()), "--tls")
+    environ = {name: value for name, value in os.environ.items() if name != "GRPC_VERBOSITY"}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=SOON, check=False)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert "if the service uses no TLS, connect without it; else root_certificates (--ca) must hold" in line
 
 
 @pytest.mark.parametrize(

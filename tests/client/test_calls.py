@@ -205,7 +205,7 @@ async def test_mutual_tls(
     assert (await connect(address, root_certificates=ca, **own).call("retrieve", "q")) == engine.whole
     named = connect(address, root_certificates=ca, server_name="localhost", **own)
     assert (await named.call("retrieve", "q")) == engine.whole
-    with pytest.raises(ServiceError, match="server_name be a name in it"):
+    with pytest.raises(ServiceError, match=r"server_name \(--server-name\) be a name in it"):
         await connect(address, root_certificates=ca, server_name="elsewhere", retries=False, **own).call("describe")
     with pytest.raises(ServiceError, match="no service answers"):
         await connect(address, retries=False).call("describe", timeout_s=1)

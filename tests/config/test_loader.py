@@ -26,9 +26,9 @@ class Loader:
         dotted = {name.replace("__", "."): value for name, value in overrides.items()}
         return load_config(self.path, environ or {}, dotted)
 
-    def fault(self, text: str, environ: dict[str, str] | None = None) -> str:
+    def fault(self, text: str, environ: dict[str, str] | None = None, **overrides: Any) -> str:
         with pytest.raises(ConfigError) as caught:
-            self(text, environ)
+            self(text, environ, **overrides)
         assert caught.value.__cause__ is None, "a chained error would show the input in a traceback"
         assert caught.value.__suppress_context__ or caught.value.__context__ is None
         return str(caught.value).replace(self.path, "FILE")
@@ -124,6 +124,31 @@ def test_a_variable_that_is_not_set_is_named(load: Loader) -> None:
 )
 def test_an_unknown_key_suggests_the_nearest(load: Loader, text: str, said: str) -> None:
     assert said in load.fault(text)
+
+
+@pytest.mark.parametrize(
+    ("environ", "overrides", "said"),
+    [
+        ({}, {"foo__bar": 1}, "command line: unknown key foo"),
+        ({}, {"retrieval__top_n": "abc"}, "command line: retrieval.top_n: Input should be a valid integer"),
+        ({}, {"retrieval": {"top_n": "abc"}}, "command line: retrieval.top_n: Input"),
+        ({}, {"chunk_overlap_tokens": 9000}, "command line: Invalid chunk_overlap_tokens: must be below chunk_tokens"),
+        ({}, {"llm__roles__embed": "x"}, "command line: llm: Invalid llm.roles.embed: 'x' is not defined"),
+        ({"HIRAG__FOO__BAR": "1"}, {}, "environment HIRAG__FOO__BAR: unknown key foo"),
+        ({"HIRAG__SEED": "x"}, {"seed": 1, "foo": 2}, "command line: unknown key foo"),
+        ({"HIRAG__SEED": "x"}, {"foo": 2}, "environment HIRAG__SEED: seed: Input should be a valid integer"),
+        (
+            {"HIRAG__LLM__ENDPOINTS__GPT__MODEL": ""},
+            {},
+            "FILE, environment HIRAG__LLM__ENDPOINTS__GPT__MODEL: llm.endpoints.gpt: base_url and model are required",
+        ),
+    ],
+)
+def test_the_origin_of_a_mistake_is_named(
+    load: Loader, environ: dict[str, str], overrides: dict[str, Any], said: str
+) -> None:
+    text = "chunk_tokens: 100\nchunk_overlap_tokens: 10\nllm: {endpoints: {gpt: {base_url: 'http://x', model: m}}}"
+    assert said in load.fault(text, environ, **overrides)
 
 
 def test_all_mistakes_are_said_at_once(load: Loader) -> None:

@@ -74,15 +74,32 @@ async def test_tokens(
 
 
 @pytest.mark.parametrize(
-    "header", ["web-token", "Basic web-token", "Bearer ", "Bearer web-token2", "Bearer " + "x" * 5000]
+    ("header", "reason"),
+    [
+        ("web-token", "no_token"),
+        ("Basic web-token", "no_token"),
+        ("Bearer", "no_token"),
+        ("Bearer ", "no_token"),
+        ("Bearer web-token2", "unknown_token"),
+        ("Bearer " + "x" * 5000, "unknown_token"),
+    ],
 )
 async def test_what_is_no_token(
-    start: fakes.Start, engine: fakes.FakeEngine, callers: fakes.CallersFile, header: str
+    start: fakes.Start,
+    engine: fakes.FakeEngine,
+    callers: fakes.CallersFile,
+    caplog: pytest.LogCaptureFixture,
+    header: str,
+    reason: str,
 ) -> None:
+    caplog.set_level("INFO", "hirag_dist.service.access_log")
+    caplog.handler.setFormatter(TextFormatter())
     service = await start(engine, callers_file=callers.path)
     async with fakes.channel(service) as channel:
         call = service_stub(channel).Retrieve(REQUEST, metadata=(("authorization", header),))
         assert await refused(call) is grpc.StatusCode.UNAUTHENTICATED
+    assert f"reason={reason}" in caplog.text
+    assert "caller=" not in caplog.text
     assert not engine.queries
 
 

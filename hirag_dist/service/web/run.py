@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 import grpc
 from aiohttp import web
+from aiohttp.http import HttpProcessingError
 
 from hirag_dist.client.common import ClientOptions
 from hirag_dist.errors import BackendUnavailable, ConfigError
@@ -337,6 +338,17 @@ def expected_name(names: tuple[str, ...]) -> str | None:
     return next(("page" + name[1:] if name.startswith("*.") else name for name in names), None)
 
 
+def without_traceback(record: logging.LogRecord) -> bool:
+    """Make one line of a record about a request that is not HTTP/1.1, such as a gRPC client's: a filter of loggers."""
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, HttpProcessingError):
+        why = error.message.partition("\n")[0].rstrip(":")
+        record.args = (record.getMessage(), why)
+        record.msg = "%s: it cannot be read as HTTP/1.1 (%s); gRPC clients ask at the port of service.listen"
+        record.exc_info = None
+    return True
+
+
 _IDLE_S = 75.0  # without a request, after which a connection is closed
 _MIN_CONNECTIONS = 4  # of the APIs to the service
 _REQUESTS_PER_CONNECTION = 64  # the service accepts 100
@@ -374,6 +386,7 @@ class Page:
         files = [options.tls_cert, options.tls_key, options.tls_client_ca, options.client_cert, options.client_key]
         self._certificates = ReloadingValue([path for path in files if path], self._connect)
         app = PageApp(options, self._checks, self._gateway).app()
+        logging.getLogger("aiohttp.server").addFilter(without_traceback)
         runner = web.AppRunner(
             app,
             access_log=None,

@@ -11,6 +11,8 @@ from typing import Any
 import aiohttp
 import pytest
 
+from hirag_dist.client import AsyncHiragClient
+from hirag_dist.errors import ServiceError
 from hirag_dist.service.request_gate import SERVICE_NAME
 from tests.service import fakes
 
@@ -84,6 +86,19 @@ async def test_the_page_asks_for_nobody_in_its_own_name(
         async with http.post(url, json={"query": {"question": "q"}}, headers=headers, ssl=trust) as response:
             assert response.status == status
     assert [query.reach for query in served.engine.queries] == [frozenset()]  # ada's, not the certificate's
+
+
+async def test_a_grpc_client_at_the_http_port(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    served = await serve()
+    address = served.url.removeprefix("http://").rstrip("/")
+    async with AsyncHiragClient(address, retries=False) as client:
+        with pytest.raises(ServiceError, match="or give its gRPC port if this is its HTTP port"):
+            await client.describe()
+    lines = [record for record in caplog.records if record.name == "aiohttp.server"]
+    assert lines
+    for record in lines:
+        assert record.exc_info is None
+        assert record.getMessage().endswith("gRPC clients ask at the port of service.listen")
 
 
 async def test_a_new_certificate_is_taken_up(
