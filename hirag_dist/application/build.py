@@ -314,7 +314,7 @@ def execute_build(
             )
             check(build)
             if arguments.command in ("index", "add", "remove", "refresh"):
-                build.check_embedder()
+                build.check_base()
             record = BuildRecord(
                 store, action, arguments, config, build.decisive(), options.limits, fence=lock.fenced, base=base_id
             )

@@ -273,17 +273,19 @@ class VerificationResult:
         documents: ids of the documents, all versions.
         unknown: ids that no snapshot knows; they were searched for as strings.
         problems: places that could not be read, so that nothing is proved there.
+        not_removed: ids of documents that the current snapshot has; they were not searched for.
     """
 
     documents: tuple[str, ...]
     unknown: tuple[str, ...]
     findings: tuple[Finding, ...]
     problems: tuple[str, ...] = ()
+    not_removed: tuple[str, ...] = ()
 
     @property
     def clean(self) -> bool:
-        """True if every place was read and nothing was found."""
-        return not self.findings and not self.problems
+        """True if every document is removed, every place was read and nothing was found."""
+        return not (self.findings or self.problems or self.not_removed)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as JSON-ready values, the output of `hirag-dist remove --verify --json`."""
@@ -293,6 +295,7 @@ class VerificationResult:
             "unknown": list(self.unknown),
             "findings": [asdict(finding) for finding in self.findings],
             "problems": list(self.problems),
+            "not_removed": list(self.not_removed),
         }
 
 

@@ -81,9 +81,14 @@ def show(report: dict[str, Any]) -> None:
             out.print("No reply was refused. If entities are missed, set another model in llm.roles.extract.")
     if not report["complete"]:
         out.print(f"[yellow]Incomplete: {count_noun(report['dead_letters'], 'dead letter')}.[/yellow]")
-        for group in report["letters_by_reason"][:_SHOWN_REASONS]:
+        groups = report["letters_by_reason"]
+        for group in groups[:_SHOWN_REASONS]:
             out.print(f"  {group_line(group)}", markup=False)
-        out.print(_letters_hint(where, {stage for group in report["letters_by_reason"] for stage in group["stages"]}))
+        if hidden := groups[_SHOWN_REASONS:]:
+            n_letters = sum(group["count"] for group in hidden)
+            more = f"and {n_letters:,} more, for {count_noun(len(hidden), 'other reason')}"
+            out.print(f"  {more}; `hirag-dist status --index {where}` lists all.", markup=False)
+        out.print(_letters_hint(where, {stage for group in groups for stage in group["stages"]}))
 
 
 def unwritten_line(report: Mapping[str, Any]) -> str:

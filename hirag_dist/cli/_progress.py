@@ -144,9 +144,9 @@ def unit_text(phase: PhaseProgress, expected_calls: int | None) -> str:
         return ""
     parts = [f"{phase.units_done:,} of {count_noun(phase.units, 'unit')}"]
     if phase.units_kept:
-        parts.append(f"{phase.units_kept:,} of an earlier run")
+        parts.append(f"{phase.units_kept:,} kept")
     if expected_calls and phase.calls.in_flight:
-        parts.append(f"about {count_noun(rounded_calls(expected_calls), 'call')} left")
+        parts.append(f"about {count_noun(rounded_calls(expected_calls), 'call')} left in this stage")
     name = "" if phase.label == phase.name else f"{phase.label}: "
     return name + ", ".join(parts)
 
@@ -171,13 +171,14 @@ def left_text(progress: BuildProgress) -> str:
     if phase is None or phase.name == "publish" or (calls is None and not phase.calls.answered):
         return ""
     if calls is None:
-        return "calls left: unknown"
+        return "calls left in all: unknown"
     if not calls:
-        return "calls left: unknown, more than were estimated" if phase.calls.in_flight else ""
+        return "calls left in all: unknown, more than were estimated" if phase.calls.in_flight else ""
+    left = count_noun(rounded_calls(calls), "call")
     if seconds is None:
-        return f"calls left: about {rounded_calls(calls):,}; time unknown before the first reply"
+        return f"in all about {left} left; time unknown before the first reply"
     about = "less than a minute" if seconds < 60 else f"about {duration_text(_rounded_s(seconds))}"
-    return f"calls left: about {rounded_calls(calls):,}, {about} at the present rate"
+    return f"in all about {left} left, {about} at the present rate"
 
 
 def end_text(phase: PhaseProgress, ending: str) -> str:

@@ -113,9 +113,15 @@ def _show(made: CostEstimate, add: bool) -> None:
         refused = "cannot be updated, and `add` refuses" if add else "would be built from nothing, not updated"
         out.print(f"[yellow]The index {refused}:[/yellow]", end=" ")
         out.print(f"{made.rebuilt_because}.", markup=False)
+    if made.metadata_fields:
+        out.print("[yellow]The declared metadata fields are not those of the index:[/yellow]", end=" ")
+        fields = [f"{word}: {', '.join(names)}" for word, names in made.metadata_fields.items()]
+        stay = " Give a --config that declares those that should stay." if "gone" in made.metadata_fields else ""
+        out.print(f"{'; '.join(fields)}.{stay}", markup=False)
     if made.base and not made.changes:
-        are = "in" if add else "those of"
-        out.print(f"Nothing to do: the documents of INPUT are {are} snapshot {made.base}.")
+        same = f"the documents of INPUT are {'in' if add else 'those of'} snapshot {made.base}"
+        new = f"No text changed: {same}. Their metadata changes, and a new snapshot is published."
+        out.print(new if made.metadata_fields else f"Nothing to do: {same}.")
     elif made.base:
         counts = made.changes
         out.print(

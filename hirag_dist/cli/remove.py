@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import typer
 
 from hirag_dist.api.build import remove_documents
@@ -161,6 +163,7 @@ def _time(at: float | None) -> str | None:
 
 
 _SHOWN = 10  # documents that are listed
+_SHOWN_FINDINGS = 20
 
 
 def remove(
@@ -343,8 +346,17 @@ def verify(
         )
     given = read_given(config, store, list(input)) if input else None
     is_pending = pending is not None and not set(ids).isdisjoint(pending.documents)
-    removed = find_removed(store, list(ids), given, pending.chunks if pending is not None and is_pending else ())
-    result = verify_removed(store, config, removed, snapshot_only=snapshot_only)
+    chunks = pending.chunks if pending is not None and is_pending else ()
+    removed = find_removed(store, list(ids), given, chunks)
+    served = _served(store, removed.ids)
+    if served:  # what derives from these is expected: only the others are searched for
+        named = {own for names in served.values() for own in names}
+        given = None if given is None else (_without(served, given[0]), _without(served, given[1]))
+        removed = find_removed(store, [own for own in ids if own not in named], given, chunks)
+    result = VerificationResult((), (), ())
+    if removed.ids or removed.unknown:
+        result = verify_removed(store, config, removed, snapshot_only=snapshot_only)
+    result = replace(result, not_removed=tuple(sorted(served)))
     if removed.unknown and not input:
         unproved = (
             f"the texts, names and vectors of {first_names(removed.unknown)}: no snapshot of {store.uri} has the "
@@ -357,27 +369,30 @@ def verify(
         _show(result, "the current snapshot" if snapshot_only else store.uri)
         if result.findings:
             is_begun = pending is not None and not removed.ids.isdisjoint(pending.documents)
-            out.print(_next_step(store, sorted(removed.ids & _served_ids(store)), is_begun), markup=False)
+            out.print(_next_step(store, is_begun), markup=False)
+        if served:
+            removes = f"`hirag-dist remove ID… --index {store.uri}` publishes a snapshot without the documents"
+            out.print(f"Not removed yet: {first_names(result.not_removed)}. Next: {removes}.", markup=False)
     if not result.clean:
         raise typer.Exit(FOUND_CODE)
 
 
-def _served_ids(store: Store) -> set[str]:
-    return set(open_snapshot(store).table("documents", ["document_id"])["document_id"].to_pylist())
+def _served(store: Store, ids: Collection[str]) -> dict[str, list[str]]:
+    """Return the documents that the current snapshot has, by id, with their ids and source ids."""
+    rows = open_snapshot(store).table("documents", ["document_id", "source_ids"]).to_pylist()
+    return {row["document_id"]: [row["document_id"], *row["source_ids"]] for row in rows if row["document_id"] in ids}
 
 
-def _next_step(store: Store, served: Sequence[str], is_begun: bool) -> str:
+def _without(ids: Collection[str], table: pa.Table) -> pa.Table:
+    return table.filter(pc.invert(pc.is_in(table["document_id"], pa.array(sorted(ids), pa.string()))))
+
+
+def _next_step(store: Store, is_begun: bool) -> str:
     """Return the command that removes what a verification found.
 
     Args:
-        served: ids of those documents that the current snapshot has.
         is_begun: whether the documents are being forgotten already, so that their ids need not be given again.
     """
-    if served:
-        return (
-            f"Not removed yet: {first_names(served)}. Next: `hirag-dist remove ID… --index {store.uri}` publishes a "
-            "snapshot without the documents."
-        )
     ids = "" if is_begun else "ID… "
     return (
         f"Next: `hirag-dist remove {ids}--forget --index {store.uri}` removes what is listed, from reply store, work "
@@ -390,10 +405,12 @@ def _show(result: VerificationResult, where: str) -> None:
     rows = [(each.place, each.what, each.count, "; ".join(each.examples)) for each in result.findings]
     if rows:
         columns = ["place", "what", "count", "examples"]
-        out.print(table("Derived from the documents", columns, rows, right=(2,), spare=(3,)))
+        out.print(table("Derived from the documents", columns, rows[:_SHOWN_FINDINGS], right=(2,), spare=(3,)))
+        if len(rows) > _SHOWN_FINDINGS:
+            out.print(f"  and {len(rows) - _SHOWN_FINDINGS:,} more; --json lists all.")
     for problem in result.problems:
         out.print(f"Not searched: {problem}", markup=False)
-    if result.clean:
+    if (result.documents or result.unknown) and not (rows or result.problems):
         documents = count_noun(len(result.documents) or len(result.unknown), "document")
         out.print(f"Nothing in {where} derives from {documents}.", markup=False)
     elif result.unknown and not rows:

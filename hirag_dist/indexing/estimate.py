@@ -45,6 +45,7 @@ from hirag_dist.indexing.changed_documents import DocumentCounts, extraction_tok
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.documents import UnreadRecords
 from hirag_dist.indexing.inputs import read_options
+from hirag_dist.indexing.metadata import field_changes
 from hirag_dist.indexing.stages.embed import CHUNKS_PER_TASK, ENTITIES_PER_TASK
 from hirag_dist.indexing.stages.meta_types import EXCERPT_CHARS, N_EXCERPTS
 from hirag_dist.indexing.stages.packed_calls import MAX_UNITS
@@ -147,6 +148,7 @@ class CostEstimate:
         seconds: Times of the stages one after the other, the endpoints of one stage side by side; an estimate.
         windows: Role → tokens of its models' context window, to which the sizes were cut.
         speeds: Endpoint → tokens a second of its replies that the times rest on.
+        metadata_fields: Names of declared fields that are `gone` since the index was built, `new` and `changed`.
         base: Id of the snapshot that is updated; empty for a build from nothing.
         rebuilt_because: Why an index that exists would be built from nothing; empty for an update and a new index.
         summaries, reports: Texts that an update writes again, about.
@@ -165,6 +167,7 @@ class CostEstimate:
     seconds: float = 0.0
     windows: Mapping[str, int] = field(default_factory=dict)
     speeds: Mapping[str, float] = field(default_factory=dict)
+    metadata_fields: Mapping[str, Sequence[str]] = field(default_factory=dict)
     base: str = ""
     rebuilt_because: str = ""
     summaries: DueEstimate = DueEstimate()
@@ -260,6 +263,7 @@ def estimate_build(
         changed.chunks,
         changed.tokens,
         speeds=dict(speeds),
+        metadata_fields={} if snapshot is None else field_changes(UpdateBase(snapshot), config.metadata),
         base="" if base.is_nothing else base.snapshot_id,
         rebuilt_because=reason,
     )

@@ -144,6 +144,29 @@ def has_same_fields(context: BuildContext, base: UpdateBase) -> bool:
     return bool(field_table(context.config.metadata).select(declared).equals(before))
 
 
+def field_changes(base: UpdateBase, config: MetadataConfig) -> dict[str, list[str]]:
+    """Return the names of declared fields that are `gone` since the base was built, `new` and `changed`, if any."""
+    tables = (base.table(layout.METADATA_FIELDS).cast(METADATA_FIELDS), field_table(config))
+    before, now = ({row["name"]: row for row in table.to_pylist()} for table in tables)
+    found = {
+        "gone": [name for name in before if name not in now],
+        "new": [name for name in now if name not in before],
+        "changed": [name for name in now if name in before and now[name] != before[name]],
+    }
+    return {word: names for word, names in found.items() if names}
+
+
+def warn_of_gone_fields(base: UpdateBase, config: MetadataConfig) -> None:
+    """Warn of declared fields of a snapshot that a configuration does not declare, as where --config was forgotten."""
+    if gone := field_changes(base, config).get("gone"):
+        logger.warning(
+            "the index has the metadata fields %s, which this configuration does not declare: the new snapshot is "
+            "without them, and questions cannot filter by them. Give the --config that the index was built with, or "
+            "declare them in metadata.fields",
+            ", ".join(gone),
+        )
+
+
 def _of_fields(values: pa.Table, names: Collection[str]) -> pa.Table:
     texts = [
         metadata_text({name: value for name, value in json.loads(text).items() if name in names})

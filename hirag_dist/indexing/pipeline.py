@@ -36,7 +36,7 @@ from hirag_dist.indexing.estimate import announce_calls
 from hirag_dist.indexing.former_snapshots import former_snapshot, returning_summary, same_places, wanted_documents
 from hirag_dist.indexing.imported_graph import imported_base_layer, imported_documents
 from hirag_dist.indexing.layers import BaseLayer
-from hirag_dist.indexing.metadata import has_same_fields, kept_metadata
+from hirag_dist.indexing.metadata import has_same_fields, kept_metadata, warn_of_gone_fields
 from hirag_dist.indexing.next_snapshot import (
     UpdateRequest,
     find_changes,
@@ -239,8 +239,10 @@ class Build:
             "prompts": hashlib.sha256(json.dumps(texts, sort_keys=True).encode()).hexdigest()[:16],
         }
 
-    def check_embedder(self) -> None:
+    def check_base(self) -> None:
         """Refuse an update with another embedder than that of the index, before anything is read.
+
+        Metadata fields that the update would take from the index are warned of.
 
         Raises:
             ConfigError: see `indexing.base.check_embedder`.
@@ -249,7 +251,9 @@ class Build:
         snapshot_id = current_id(store) if self._base_id == "" else self._base_id
         with suppress(SnapshotError):  # of another version, or damaged: the build finds another base, or none
             if snapshot_id is not None:
-                check_embedder(open_snapshot(store, snapshot_id), self.decisive())
+                snapshot = open_snapshot(store, snapshot_id)
+                check_embedder(snapshot, self.decisive())
+                warn_of_gone_fields(UpdateBase(snapshot), self.context.config.metadata)
 
     def _base(self, *, any_embedder: bool = False) -> tuple[UpdateBase, str]:
         """Return the base of an update, or nothing and why there is none.

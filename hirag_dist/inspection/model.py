@@ -106,7 +106,7 @@ class ReportCover:
     """Coverage of the reports, over all levels.
 
     Attributes:
-        from_model: reports that a model wrote.
+        from_model: reports that a model wrote, the built-in one too.
         missing: communities that take a call and whose reports `communities.report_share` leaves out.
     """
 
@@ -133,6 +133,7 @@ class BillLine:
     rate_limited: int
     failed: int
     models: tuple[str, ...]
+    endpoints: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

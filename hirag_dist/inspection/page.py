@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -103,6 +103,10 @@ _WIDTH = 520  # of a chart in a card
 def render_page(inspection: Inspection, communities: Sequence[OutlineNode]) -> str:
     """Return the page: layers, sparsity curve, graph, paths, communities with their reports, and bill."""
     counts, cover = inspection.counts, inspection.reports
+    writers = dict.fromkeys(
+        own for line in inspection.bill if line.stage.startswith("report") for own in line.endpoints
+    )
+    by = f" by endpoint {', '.join(writers)}" if writers and cover.from_model else ""
     names = ["documents", "chunks", "entities", "relations", "layers", "communities", "reports"]
     names += ["claims"] if counts.get("claims") else []
     return render_template(
@@ -124,7 +128,7 @@ def render_page(inspection: Inspection, communities: Sequence[OutlineNode]) -> s
             [_hubs(inspection)],
         ],
         cover=f"{count_noun(cover.reports, 'report covers', 'reports cover')} {cover.communities_share:.0%} of the "
-        f"communities and {cover.entities_share:.0%} of the entities; a model wrote {cover.from_model:,}."
+        f"communities and {cover.entities_share:.0%} of the entities; written{by}: {cover.from_model:,}."
         + (f" {count_noun(cover.missing, 'report is', 'reports are')} left out." if cover.missing else ""),
         resolved=resolved_section(inspection),
         update=None if inspection.update is None else update_section(inspection.update),
@@ -261,14 +265,15 @@ def resolved_section(inspection: Inspection) -> Table | None:
 
 
 def _bill(inspection: Inspection) -> Table:
-    def cells(line: BillLine, models: Sequence[str] = ()) -> list[Cell]:
+    def cells(line: BillLine) -> list[Cell]:
         tokens = (line.input_tokens, line.cached_tokens, line.output_tokens)
-        cost = Formatted(dollars(line.cost_usd))
-        return [line.stage, ", ".join(models), line.calls, line.ledger_hits, *tokens, line.rejected, cost]
+        faults, cost = (line.rate_limited, line.rejected), Formatted(dollars(line.cost_usd))
+        names = (", ".join(line.endpoints), ", ".join(line.models))
+        return [line.stage, *names, line.calls, line.ledger_hits, *tokens, *faults, cost]
 
-    heads = ["stage", "model", "calls", "paid before", "tokens in", "of them cached", "tokens out", "rejected", "cost"]
-    rows = [cells(line, line.models) for line in inspection.bill]
-    return Table("Bill", heads, rows, foot=cells(inspection.total))
+    heads = ["stage", "endpoint", "model", "calls", "ledger", "in", "cached", "out", "429", "refused", "cost"]
+    foot = cells(replace(inspection.total, endpoints=(), models=()))
+    return Table("Bill", heads, [cells(line) for line in inspection.bill], foot=foot)
 
 
 def _formatted(value: float | None, form: str) -> Formatted | None:

@@ -213,9 +213,9 @@ def _resolved(aliases: pa.Table) -> tuple[TierSummary, ...]:
 def bill_lines(usage: pa.Table) -> tuple[BillLine, ...]:
     """Return a line a stage, in the order of the table USAGE."""
     stages: dict[str, list[BillLine]] = {}
-    for row in usage_rows(usage.drop_columns(["role", "endpoint"])):
-        model = row.pop("model")
-        stages.setdefault(row["stage"], []).append(BillLine(**row, models=(model,) if model else ()))
+    for row in usage_rows(usage.drop_columns(["role"])):
+        models, endpoints = ((name,) if name else () for name in (row.pop("model"), row.pop("endpoint")))
+        stages.setdefault(row["stage"], []).append(BillLine(**row, models=models, endpoints=endpoints))
     return tuple(added_lines(stage, tuple(lines)) for stage, lines in stages.items())
 
 
@@ -225,5 +225,6 @@ def added_lines(name: str, lines: tuple[BillLine, ...]) -> BillLine:
         stage=name,
         cost_usd=total_cost(line.cost_usd for line in lines),
         models=tuple(dict.fromkeys(model for line in lines for model in line.models)),
+        endpoints=tuple(dict.fromkeys(endpoint for line in lines for endpoint in line.endpoints)),
         **{field: sum(getattr(line, field) for line in lines) for field in _SUMMED},
     )

@@ -218,6 +218,26 @@ def test_plan_of_an_update(bench: CommandBench) -> None:
     assert bench.run("plan", bench.corpus, "--set", "chunk_tokens=500")[1].startswith("The index would be built")
 
 
+def test_metadata_fields_that_are_declared_no_longer_are_named_and_so_are_new_ones(
+    bench: CommandBench, caplog: pytest.LogCaptureFixture
+) -> None:
+    declared = ("--set", "metadata.fields.kind=string")
+    said = bench.run("plan", bench.corpus, *declared)[1]
+    assert said.startswith("The declared metadata fields are not those of the index: new: kind. No text changed: ")
+    assert bench.json("index", bench.corpus, *declared)["update"]["other_changes"] == ["metadata"]
+    assert not caplog.records
+    assert "Nothing to do: " in bench.run("plan", bench.corpus, *declared)[1]
+    said = bench.run("plan", bench.corpus)[1]
+    assert "not those of the index: gone: kind. Give a --config that declares those that should stay. No text" in said
+    changed = bench.json("plan", bench.corpus, "--set", "metadata.fields.kind=number")["metadata_fields"]
+    assert changed == {"changed": ["kind"]}
+    for command in (("refresh",), ("add", bench.corpus), ("index", bench.corpus)):
+        bench.json("index", bench.corpus, *declared)
+        caplog.clear()
+        assert bench.run(*command)[0] == 0
+        assert "the index has the metadata fields kind, which this configuration does not declare:" in caplog.text
+
+
 def test_an_index_that_cannot_be_written_answers_and_is_not_built(
     bench: CommandBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,11 +39,11 @@ def test_a_terminal_shows_every_phase_and_the_calls_of_the_one_that_runs() -> No
     console.print(bars)
     assert text_of(console).splitlines() == [
         "read         done in 0.0 s",
-        "extract      16 of 64 units, 16 of an earlier run, about 37 calls left, 1 min",
+        "extract      16 of 64 units, 16 kept, about 37 calls left in this stage, 1 min",
         "hierarchy",
         "communities",
         "publish",
         "             8 calls in flight, 760 tokens/s, the endpoint asks to wait 20 s",
         "             40 replies, 2 refused, 1 timed out, 3 × 429, 45.6k tokens, $0.5000",
-        "             calls left: about 57, about 1 min at the present rate",
+        "             in all about 57 calls left, about 1 min at the present rate",
     ]

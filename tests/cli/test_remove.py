@@ -148,11 +148,24 @@ def test_forget_after_remove_and_at_once(bench: CommandBench) -> None:
 
 
 def test_a_search_for_a_document_that_is_still_there_says_so(bench: CommandBench) -> None:
-    own = bench.ids()["loom.txt"]
+    own, gone = (bench.ids()[name] for name in ("loom.txt", "patient.txt"))
+    removes = f"`hirag-dist remove ID… --index {bench.index}` publishes a snapshot without the documents."
     code, said = bench.run("remove", own, "--verify")
     assert code == 6
-    assert f"Not removed yet: {own}." in said
-    assert "--forget" not in said
+    assert said == f"Not removed yet: {own}. Next: {removes}"
+    bench.write("loom.txt", f"{KEPT['loom.txt']} A former text is not asked about.")
+    bench.run("index", bench.corpus)
+    own = bench.ids()["loom.txt"]
+    assert bench.run("remove", own, "--verify") == (6, f"Not removed yet: {own}. Next: {removes}")
+    bench.json("remove", gone)
+    code, said = bench.run("remove", "--verify", own, gone)
+    assert code == 6
+    assert "documents.uri" in said, "of the document that is gone"
+    assert said.endswith(f"Not removed yet: {own}. Next: {removes}")
+    text = str(bench.folder / "corpus" / "loom.txt")
+    code, said = bench.run("remove", "--verify", gone, "--snapshot-only", "--input", text)
+    assert code == 6
+    assert said.startswith(f"Nothing in the current snapshot derives from 1 document. Not removed yet: {own}.")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import count
 from pathlib import Path
 
@@ -125,6 +126,25 @@ def test_a_record_that_cannot_be_read_has_one_number_and_a_corrected_file_helps(
     assert "rows.csv, record 3 " in listed
     assert run(["status", "--letters", "--index", index]) == 0
     assert "  read: rows.csv, record 2, 1 try" in capfd.readouterr().out
+
+
+def test_a_build_says_how_many_dead_letters_it_does_not_list(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    (corpus / "watt.txt").write_text("James Watt met Matthew Boulton in Soho.")
+    for name in ("a.json", "b.jsonl", "c.doc", "d.xls", "e.ppt", "f.gz", "g.csv", "h.md"):
+        (corpus / name).write_bytes(b"{broken" if name != "h.md" else bytes(range(256)) * 8)
+    config, index = tmp_path / "hirag.yaml", str(tmp_path / "index")
+    config.write_text("execution: {executor: inline}")
+    assert run(["index", str(corpus), "--config", str(config), "--index", index]) == 3
+    said = capfd.readouterr().out
+    n_letters = int(re.findall(r"Incomplete: (\d+) dead letters", said)[0])
+    shown = [int(count) for count in re.findall(r"^  (\d+) × ", said, re.MULTILINE)]
+    n_more, n_reasons = map(int, re.findall(r"  and (\d+) more, for (\d+) other reasons?; `hirag-dist status", said)[0])
+    assert len(shown) == 5
+    assert sum(shown) + n_more == n_letters
+    assert run(["status", "--index", index]) == 0
+    assert len(re.findall(r"^\d+ × ", capfd.readouterr().out, re.MULTILINE)) == len(shown) + n_reasons
 
 
 def test_the_first_record_of_a_file_has_its_number_and_a_whole_file_has_none(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -39,7 +40,9 @@ def test_what_is_left_is_a_table_and_an_exit_code_of_its_own(
     code, said = command(bench, capfd, "remove", "--verify", "patient.txt")
     assert code == 6
     assert "documents.uri" in said
-    assert "vectors/entities.npy" in said
+    table, more, _ = said.partition(" more; --json lists all.")
+    assert more
+    assert len(re.findall(r"  \d+  \S", table)) == 20, "rows, by their counts"
     assert f"`hirag-dist remove ID… --forget --index {bench.store.uri}`" in said
     assert f"`hirag-dist prune --index {bench.store.uri}`" in said
     code, said = command(bench, capfd, "remove", "--verify", "patient.txt", "--snapshot-only")

@@ -104,7 +104,7 @@ def test_another_embedder_is_refused_unless_it_is_asked_for(living: LivingBench)
     refused(lambda build: build.index(inputs))
     refused(lambda build: build.add(inputs))
     refused(lambda build: build.refresh())
-    refused(Build.check_embedder)
+    refused(Build.check_base)
     assert current_id(living.bench.store) == before
     living.index(corpus(12), chunk_tokens=500)  # another configuration too: it is built from nothing
     assert "chunk_tokens" in living.result.rebuilt_because

@@ -42,6 +42,17 @@ def test_the_page_is_well_formed_and_whole(which: str, request: pytest.FixtureRe
     assert headings[:5] == ["Communities", "Layers", "Cluster sparsity", "Shape of the graph", "Path lengths"]
 
 
+def test_reports_and_bill_are_named_as_on_the_console(tiny: Tables) -> None:
+    page = " ".join("".join(parsed(page_of(tiny)).itertext()).split())
+    assert "83% of the entities; written by endpoint llm: 2." in page
+    bill = next(table for table in parsed(page_of(tiny)).xpath("//table") if "ledger" in "".join(table.itertext()))
+    heads = ["".join(cell.itertext()) for cell in bill.xpath(".//th")]
+    assert heads[:3] + heads[-3:] == ["stage", "endpoint", "model", "429", "refused", "cost"]
+    cells = [["".join(cell.itertext()) for cell in row.xpath("./td")] for row in bill.xpath(".//tr")]
+    assert cells[1][:4] == ["extract", "llm", "m, n", "6"]
+    assert cells[-1][:4] == ["total", "", "", "8"]
+
+
 def test_it_loads_nothing(generated: Tables) -> None:
     page = page_of(generated)
     assert not re.search(r"https?:|//cdn|@import|url\(|\bfetch\(|XMLHttpRequest|WebSocket|sendBeacon|import\(", page)

@@ -50,9 +50,9 @@ def test_levels_and_reports(small: Inspection) -> None:
 
 
 def test_the_bill_adds_up_by_stage_and_in_total(small: Inspection) -> None:
-    assert [(line.stage, line.calls, line.cost_usd, line.models) for line in small.bill] == [
-        ("extract", 6, 0.375, ("m", "n")),
-        ("report", 2, 0.5, ("m",)),
+    assert [(line.stage, line.calls, line.cost_usd, line.models, line.endpoints) for line in small.bill] == [
+        ("extract", 6, 0.375, ("m", "n"), ("llm",)),
+        ("report", 2, 0.5, ("m",), ("llm",)),
     ]
     assert (small.total.calls, small.total.cost_usd, small.total.input_tokens) == (8, 0.875, 30)
 

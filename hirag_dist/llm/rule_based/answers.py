@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from hirag_dist.core.prompts.reply_parsing import COVERED
 from hirag_dist.core.text.normalize import name_key, shorten
 from hirag_dist.llm.rule_based.finder import find_entities
 from hirag_dist.llm.rule_based.language import (
@@ -354,7 +355,7 @@ def _sentences(context: str, wanted: Sequence[str]) -> list[_Sentence]:
         for sentence in sentences(clean(text) if "<" in text else text):
             low = sentence.lower()
             hits = goal.intersection(map(stem, pattern.findall(low))) | named | {pair for pair in pairs if pair in low}
-            if hits and sentence not in seen and _reads(sentence):
+            if hits and sentence not in seen and sentence != COVERED and _reads(sentence):
                 seen.add(sentence)
                 found.append(_Sentence(ref, sentence.replace("[", "(").replace("]", ")"), hits))
     return found

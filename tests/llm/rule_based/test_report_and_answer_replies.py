@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from hirag_dist.core.prompts.reply_parsing import ReportRecord, parse_report
+from hirag_dist.core.prompts.reply_parsing import COVERED, ReportRecord, parse_report
 from hirag_dist.core.prompts.requests import answer_request
 from hirag_dist.core.prompts.templates import Prompts, report_request
 from hirag_dist.llm.rule_based import reply_to
@@ -82,6 +82,13 @@ def test_answers_with_cited_sentences(question: str, words: str, reference: str)
     cited = re.findall(r"\[([A-Z]\d+)\]", text)
     assert 1 <= len(cited) <= 5
     assert set(cited) <= {"E1", "E2", "R1", "C1", "S1", "S2"}
+
+
+def test_a_link_to_a_member_is_no_sentence_of_an_answer() -> None:
+    link = f"[R2] Bob Cratchit — Clerks of Scrooge: {COVERED}\n\n## Reports"
+    text = answer_to("Who are the clerks of Scrooge?", CONTEXT.replace("\n## Reports", link))
+    assert "Bob Cratchit is the clerk of Scrooge. [E2]" in text
+    assert COVERED not in text
 
 
 @pytest.mark.parametrize("question", ["What is the capital of Mongolia?", "Who?", "", "Which enzymes digest lactose?"])
