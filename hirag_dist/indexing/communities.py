@@ -22,6 +22,7 @@ from hirag_dist.indexing.report_material import (
     GraphTables,
     KnownDigests,
     report_material,
+    stacked_sets,
 )
 from hirag_dist.indexing.reports import LostIds
 from hirag_dist.indexing.stages.communities import CHANGED_ENTITIES, ENTITY_ORDER, DetectCommunities, adjacency
@@ -100,7 +101,8 @@ def find_communities(
             np.concatenate([each.changed for each in hierarchy.layers]),
             hierarchy.relations.origin < 0,
         )
-    material = _mapped_material(base, report_material(tables, hierarchy.sources, communities, outlines, known))
+    sources = base.mapped_sets(stacked_sets(hierarchy.sources))
+    material = _mapped_material(base, report_material(tables, sources, communities, outlines, known))
     return ReportedGraph(tables, links, detected, outlines, material, _lost_ids(base, hierarchy, gone))
 
 
@@ -132,7 +134,6 @@ def _mapped_material(base: UpdateBase, material: CommunityMaterial) -> Community
         ids=ids.chunk(0) if ids.num_chunks == 1 else material.ids,
         texts=base.mapped_arrays(material.texts)[0],
         written=Inputs(*base.mapped_arrays(written.indptr, written.ids, written.digests)),
-        entity_sources=base.mapped_sets(material.entity_sources),
     )
 
 

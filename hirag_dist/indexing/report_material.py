@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -94,7 +95,7 @@ class CommunityMaterial:
 
 def report_material(
     graph: GraphTables,
-    entity_sources: tuple[KeySets, ...],
+    entity_sources: KeySets,
     communities: pa.Table,
     outlines: ReportOutlines,
     known: KnownDigests | None = None,
@@ -102,7 +103,7 @@ def report_material(
     """Return the material of reports.
 
     Args:
-        entity_sources: texts that the entities of each layer derive from, sorted by id within a layer.
+        entity_sources: texts that each entity derives from.
         communities: COMMUNITIES of now.
         outlines: of all of them.
         known: of the base of an update.
@@ -137,7 +138,7 @@ def report_material(
         texts,
         written,
         communities,
-        _stacked(entity_sources),
+        entity_sources,
     )
 
 
@@ -215,6 +216,7 @@ def _shown(texts: pa.ChunkedArray) -> list[str]:
     return [shorten(one_line(text), DESCRIPTION_CHARS) for text in texts.to_pylist()]
 
 
-def _stacked(sets: tuple[KeySets, ...]) -> KeySets:
+def stacked_sets(sets: Sequence[KeySets]) -> KeySets:
+    """Return sets of keys, one after another."""
     indptr = np.concatenate([[0], np.cumsum(np.concatenate([np.diff(each.indptr) for each in sets]))])
     return KeySets(indptr.astype(np.int64), np.concatenate([each.keys for each in sets]))

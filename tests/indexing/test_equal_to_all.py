@@ -20,7 +20,7 @@ from hirag_dist.core.reports.selection import report_outlines
 from hirag_dist.execution.stage import Services
 from hirag_dist.indexing import report_material as report_material_module
 from hirag_dist.indexing.layers import DESCRIPTION_CHARS
-from hirag_dist.indexing.report_material import GraphTables, report_material
+from hirag_dist.indexing.report_material import GraphTables, report_material, stacked_sets
 from hirag_dist.indexing.stages.memberships import NAMED_LINKS, described, grouped
 from hirag_dist.indexing.stages.summary_layer import LinkMembers
 from hirag_dist.indexing.summary_entities import SUMMARY_CHARS, sources_above
@@ -150,7 +150,7 @@ def test_shares_of_reports_are_those_of_all_material(updated: list[Snapshot], mo
             above = layer_of(snapshot, "entities", number + 1, ENTITIES)
             sources.append(sources_above(layer_of(snapshot, "summaries", number, SUMMARIES), above, number + 1))
         whole = GraphTables(entities.combine_chunks(), relations.combine_chunks(), snapshot.table("claims"))
-        material = report_material(whole, tuple(sources), communities, outlines)
+        material = report_material(whole, stacked_sets(sources), communities, outlines)
         at = rows_of(state["community_id"], material.rows["community_id"])
         written = written_inputs(state["inputs"], pa.chunked_array([material.ids]))
         share = changed_share(written, material.inputs.take(at))

@@ -190,9 +190,10 @@ def test_an_update_of_a_small_index_is_planned_as_it_is_made(
 
 def test_descriptions_that_an_update_merges_again_are_planned(sample: tuple[Path, IndexResult], tmp_path: Path) -> None:
     """A document that names what many chunks name pays for their descriptions, outside of the bound."""
-    config = Config.model_validate({"execution": {"executor": "inline"}, "description_tokens": 60})
-    index, inputs = str(tmp_path / "index"), [str(sample[0] / "corpus"), str(ADDED)]
-    run_build(inputs[:1], index, config)
+    settings = {"execution": {"executor": "inline"}, "description_tokens": 60, "max_layers": 0}
+    config, index = Config.model_validate(settings), str(tmp_path / "index")
+    inputs = [*map(str, sorted((sample[0] / "corpus").iterdir())[:12]), str(ADDED)]
+    run_build(inputs[:-1], index, config)
     made = estimate_build(inputs, config, Prompts(), snapshot=open_snapshot(Store(index)))
     again = [row for row in run_build(inputs, index, config).usage if row["stage"] == "describe"]
     planned = next(stage for stage in made.stages if stage.stage == "describe")

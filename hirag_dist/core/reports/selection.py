@@ -161,7 +161,7 @@ def report_outlines(
     parent = rows_of(communities["parent_id"], communities["community_id"])
     indptr, rows = membership(communities, entity_ids)
     owner = np.repeat(np.arange(n_communities), np.diff(indptr))
-    community_at = np.full((int(level.max(initial=-1)) + 1, n), -1, np.int64)
+    community_at = np.full((int(level.max(initial=-1)) + 1, n), -1, np.int32)
     community_at[level[owner], rows] = owner
     shown = _first(owner, np.lexsort((rows, -degree[rows], owner)), max_lines)
     source, target = ends or relation_ends(entity_ids, relations)
@@ -237,17 +237,17 @@ def _first(owner: IntVector, order: IntVector, limit: int) -> IntVector:
 
 
 def _heaviest(
-    community_at: NDArray[np.int64], source: IntVector, target: IntVector, weight: NDArray[np.float64], limit: int
+    community_at: NDArray[np.int32], source: IntVector, target: IntVector, weight: NDArray[np.float64], limit: int
 ) -> tuple[IntVector, IntVector]:
     """Return (community, relation) of the relations inside each community that it may show, by community."""
-    known = np.flatnonzero((source >= 0) & (target >= 0))
+    known = np.flatnonzero((source >= 0) & (target >= 0)).astype(np.int32)  # half of the memory of IntVector
     known = known[np.argsort(-weight[known], kind="stable")]
     found: list[tuple[IntVector, IntVector]] = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
     for labels in community_at:  # communities are numbered by level, so these are in order together
         own = labels[source[known]]
         inside = np.flatnonzero((own >= 0) & (own == labels[target[known]]))
         chosen = inside[_first(own[inside], np.argsort(own[inside], kind="stable"), limit)]
-        found.append((own[chosen], known[chosen]))
+        found.append((own[chosen].astype(np.int64), known[chosen].astype(np.int64)))
     return np.concatenate([own for own, _ in found]), np.concatenate([rows for _, rows in found])
 
 
