@@ -348,15 +348,15 @@ def verify(
     is_pending = pending is not None and not set(ids).isdisjoint(pending.documents)
     chunks = pending.chunks if pending is not None and is_pending else ()
     removed = find_removed(store, list(ids), given, chunks)
-    served = _served(store, removed.ids)
-    if served:  # what derives from these is expected: only the others are searched for
-        named = {own for names in served.values() for own in names}
-        given = None if given is None else (_without(served, given[0]), _without(served, given[1]))
+    still_there = _served(store, removed.ids)
+    if still_there:  # what derives from these is expected: only the others are searched for
+        named = {own for names in still_there.values() for own in names}
+        given = None if given is None else (_without(still_there, given[0]), _without(still_there, given[1]))
         removed = find_removed(store, [own for own in ids if own not in named], given, chunks)
     result = VerificationResult((), (), ())
     if removed.ids or removed.unknown:
         result = verify_removed(store, config, removed, snapshot_only=snapshot_only)
-    result = replace(result, not_removed=tuple(sorted(served)))
+    result = replace(result, not_removed=tuple(sorted(still_there)))
     if removed.unknown and not input:
         unproved = (
             f"the texts, names and vectors of {first_names(removed.unknown)}: no snapshot of {store.uri} has the "
@@ -370,7 +370,7 @@ def verify(
         if result.findings:
             is_begun = pending is not None and not removed.ids.isdisjoint(pending.documents)
             out.print(_next_step(store, is_begun), markup=False)
-        if served:
+        if still_there:
             removes = f"`hirag-dist remove ID… --index {store.uri}` publishes a snapshot without the documents"
             out.print(f"Not removed yet: {first_names(result.not_removed)}. Next: {removes}.", markup=False)
     if not result.clean:

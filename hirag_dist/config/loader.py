@@ -133,7 +133,7 @@ def load_config(
     Args:
         path: a YAML file, or None for defaults.
         overrides: dotted path → value; they win.
-        origin: of the overrides.
+        origin: where the overrides come from, as errors name it.
 
     Raises:
         ConfigError: no such file, not YAML, an unknown key (with the nearest known one), a value out of bounds, or

@@ -556,7 +556,8 @@ def _described_again(base: UpdateBase, changed: _Changes, config: Config, prompt
     shown = named * each
     many = shown > config.description_tokens
     n_moved = changed.moved_tokens * n_chunks / max(_corpus_tokens(base), 1)
-    touched = 1 - (1 - np.minimum(named[many] / max(n_chunks, 1), 1)) ** n_moved  # chance that one of so many names it
+    share = np.minimum(named[many] / max(n_chunks, 1), 1)
+    touched = 1 - (1 - share) ** n_moved  # chance that one of the moved chunks names it
     calls = float(touched.sum())
     fixed = counter(config.tokenizer)(describe_request("", "", [], prompts, 1).messages[0].content)
     return Work(

@@ -63,7 +63,7 @@ class Authenticator:
         given = next((value for key, value in context.invocation_metadata() or () if key == "authorization"), None)
         if given is not None:
             scheme, _, token = (given if isinstance(given, str) else "").partition(" ")
-            if scheme.lower() != "bearer" or not token.strip():  # as the HTTP server sends for a caller without one
+            if scheme.lower() != "bearer" or not token.strip():  # the HTTP server sends an empty one on
                 raise Unauthenticated(_REFUSAL, "no_token")
             caller, good = callers.of_token(token.strip(), self._now())
             if caller is not None and good:

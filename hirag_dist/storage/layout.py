@@ -64,7 +64,7 @@ PART_ARRAYS: Final = (PARTS, PART_ENTITIES, PART_SETS)
 STORED: Final = "stored_"  # prefix of files that a former snapshot wrote, some of whose rows may be unused
 CHANGED: Final = "changed_"  # prefix of files of the rows that changed since
 UNUSED: Final = "unused_"  # prefix of files with the row numbers of unused rows of tables
-SLOTS: Final = {  # serving arrays
+SLOTS: Final = {  # table → serving array that says where each of its rows lies
     "entities": "entity_slots",
     "relations": "relation_slots",
     "chunks": "chunk_slots",

@@ -59,7 +59,7 @@ class LexicalPart:
     """The inverted index of some chunks of a snapshot, and maybe of others.
 
     Attributes:
-        index: of the chunks.
+        index: inverted index of these chunks.
         rows: (n_own_chunks,) int32 row in the snapshot of each of its chunks, −1 for one that is not part of it; empty:
             the rows are its own numbers.
         frequencies: (n_terms,) number of chunks of the snapshot with each term; empty: all of its postings count.

@@ -22,7 +22,7 @@ from hirag_dist.core.row_changes import one_array
 from hirag_dist.storage.serving.column_arrays import Batches, numbers, rows_of_column
 from hirag_dist.storage.serving.lexical import map_lexical
 from hirag_dist.storage.serving.mmap_files import ServingFiles, damaged, map_array
-from hirag_dist.storage.serving.renderings import Renderings, texts_of
+from hirag_dist.storage.serving.renderings import Renderings, serving_texts
 from hirag_dist.storage.serving.text_columns import BATCH_ROWS, TextColumns
 from hirag_dist.types import IntVector
 
@@ -252,7 +252,7 @@ class BaseValues:
         if missing:
             before, rows = self._base.texts(table), self.rows(batches, table)
             found, first = [np.zeros((len(missing), 0), np.bool_)], 0
-            for batch in texts_of(batches, table, missing):
+            for batch in serving_texts(batches, table, missing):
                 found.append(_same_texts(batch, before, rows[first : first + batch.num_rows]))
                 first += batch.num_rows
             self._flags |= {(table, name): flags for name, flags in zip(missing, np.hstack(found), strict=True)}

@@ -15,8 +15,8 @@ from hirag_dist.storage.layout import CHANGED, SLOTS, STORED
 from hirag_dist.storage.serving.mmap_files import ServingFiles, damaged
 from hirag_dist.storage.serving.text_columns import are_rows
 
-LEXICAL_ARRAYS: Final = ("term_keys", "term_indptr", "term_chunks", "term_counts", "chunk_terms")  # of `LexicalIndex`
-FREQUENCIES: Final = "term_frequencies"  # of the terms of the part that a former snapshot wrote
+LEXICAL_ARRAYS: Final = ("term_keys", "term_indptr", "term_chunks", "term_counts", "chunk_terms")  # a `LexicalIndex`
+FREQUENCIES: Final = "term_frequencies"  # how many chunks have each term of the stored part
 
 
 def map_lexical(files: ServingFiles) -> tuple[LexicalPart, ...]:

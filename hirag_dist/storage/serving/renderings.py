@@ -33,7 +33,7 @@ TOKENIZER: Final = "o200k_base"
 Renderings = NDArray[np.int32]  # (n,) one number for each record of a table
 
 _FORMS: Final = 4  # forms that there may be
-_REPORT_COLUMNS: Final = ("title", "summary", "findings")  # that the texts of reports are made of
+_REPORT_COLUMNS: Final = ("title", "summary", "findings")  # columns that the texts of reports are made of
 
 
 def unpacked(rendering: int) -> tuple[int, int]:
@@ -166,7 +166,7 @@ def report_renderings(batches: Batches, known: Renderings) -> Renderings:
     return found
 
 
-def texts_of(
+def serving_texts(
     batches: Batches,
     table: str,
     columns: Sequence[str],

@@ -51,7 +51,7 @@ from hirag_dist.storage.serving.renderings import (
     entity_renderings,
     relation_renderings,
     report_renderings,
-    texts_of,
+    serving_texts,
 )
 from hirag_dist.storage.serving.text_columns import text_schema, write_texts
 from hirag_dist.types import IntVector
@@ -139,10 +139,10 @@ def write_serving(
         if table in kept:
             save(SLOTS[table], kept[table].slots)
             with create(f"{CHANGED}{file_name}") as file:
-                write_texts(file, schema, texts_of(batches, table, schema.names, kept[table].written))
+                write_texts(file, schema, serving_texts(batches, table, schema.names, kept[table].written))
         elif not copied(file_name, (table,)):
             with create(file_name) as file:
-                write_texts(file, schema, texts_of(batches, table, schema.names))
+                write_texts(file, schema, serving_texts(batches, table, schema.names))
     chunk_ids = ids_of(batches, "chunks", "chunk_id")
     mentioned_in = _save_entities(batches, save, chunk_ids, values)
     _save_names(batches, save, *values.name_keys(n_entities))
