@@ -58,7 +58,7 @@ _MAX_EXAMPLES = 3
 _EXAMPLE_CHARS = 80
 _ID_CHARS = 24
 _MAX_PATH_CHARS = 4096
-_KEY_COLUMNS = frozenset({"sources"})  # of text keys
+_KEY_COLUMNS = frozenset({"sources", "unread"})  # of text keys
 _RECORDS = (MANIFEST, BUILD)  # they hold the configuration, whose words may be names
 _VOCABULARY = frozenset({"type", "decision", "tier", "kind", "origin", "status", "stage", "role", "model", "endpoint"})
 

@@ -12,7 +12,11 @@ from hirag_dist.llm.usage import dollars, total_cost
 if TYPE_CHECKING:
     from hirag_dist.indexing.reembed import ReembeddingEstimate
 
-_KINDS = {"summaries": ("summary", "summaries"), "reports": ("report", "reports")}
+_KINDS = {
+    "descriptions": ("description", "descriptions"),
+    "summaries": ("summary", "summaries"),
+    "reports": ("report", "reports"),
+}
 
 
 def update_line(number: int, documents: Mapping[str, int], others: Sequence[str] = ()) -> str:
@@ -146,7 +150,8 @@ def update_lines(update: Mapping[str, Any]) -> list[str]:
     Args:
         update: `UpdateSummary.to_dict`.
     """
-    texts = " ".join(_texts_line(name, update[name]) for name in ("summaries", "reports"))
+    names = (*(("descriptions",) if any(update["descriptions"].values()) else ()), "summaries", "reports")
+    texts = " ".join(_texts_line(name, update[name]) for name in names)
     return [
         update_line(update["number"], update["documents"], update["other_changes"]),
         texts,

@@ -128,6 +128,9 @@ def _show(made: CostEstimate, add: bool) -> None:
             f"{counts.added:,} added, {counts.changed:,} changed, {counts.removed:,} removed; the index then has "
             f"{documents}. {chunks} to extract, {tokens}."
         )
+        if made.descriptions.due:
+            due, written = (f"about {n:,}" for n in (made.descriptions.due, made.descriptions.written))
+            out.print(f"Descriptions of entities that many chunks name: {due} due; {written} are written.")
         for name, text in (("Summaries", made.summaries), ("Reports", made.reports)):
             fewest, most = text.due_range
             out.print(

@@ -74,6 +74,24 @@ class KeySets:
             parts.append(distinct[pairs % width])
         return KeySets(np.concatenate([[0], np.cumsum(sizes)]), np.concatenate(parts))
 
+    def with_keys(self, owners: IntVector, keys: IntVector) -> KeySets:
+        """Return the sets with a few keys more, each of the row that owns it.
+
+        >>> sets = KeySets(np.array([0, 2, 2]), np.array([3, 5])).with_keys(np.array([1, 0, 0]), np.array([7, 4, 5]))
+        >>> sets.indptr.tolist(), sets.keys.tolist()
+        ([0, 3, 4], [3, 4, 5, 7])
+        """
+        places, added = list[int](), list[tuple[int, int]]()
+        for owner, key in sorted({*zip(owners.tolist(), keys.tolist(), strict=True)}):
+            first, end = self.indptr[owner], self.indptr[owner + 1]
+            place = first + np.searchsorted(self.keys[first:end], key)
+            if place == end or self.keys[place] != key:
+                places.append(int(place))
+                added.append((owner, key))
+        sizes = np.bincount([owner for owner, _ in added], minlength=len(self))
+        indptr = self.indptr + np.concatenate([[0], np.cumsum(sizes)])
+        return KeySets(indptr, np.insert(self.keys, places, [key for _, key in added]))
+
     def hits(self, keys: IntVector) -> NDArray[np.bool_]:
         """Return (n_rows,) whether a set holds any of some keys."""
         found = np.isin(self.keys, keys)

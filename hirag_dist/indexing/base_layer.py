@@ -1,6 +1,7 @@
 """Layer 0 of the documents of now: merged where a mention came or went, kept rows of the base elsewhere.
 
-The result equals that of a fresh build of the same documents, whatever the history.
+The result equals that of a fresh build of the same documents, whatever the history, but for descriptions that a model
+has still to merge: these are debt.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ from hirag_dist.core.vectors import Vectors, with_replaced
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.execution.stage_results import split_letters
 from hirag_dist.indexing.base import UpdateBase
-from hirag_dist.indexing.budget import CLAIMS_AGAIN, EXTRACT_AGAIN
+from hirag_dist.indexing.budget import CLAIMS_AGAIN, EXTRACT_AGAIN, UpdateBudget, UpdateSettings
 from hirag_dist.indexing.changed_documents import ChangedDocuments
 from hirag_dist.indexing.content_remarks import cut_ids
 from hirag_dist.indexing.context import BuildContext
+from hirag_dist.indexing.descriptions import TouchedMentions, describe_changed, keys_to_pay
 from hirag_dist.indexing.layers import BaseLayer, GraphMentions, ImportedCommunities, embed_entities
 from hirag_dist.indexing.mentions import (
     ExtractedMentions,
     check_entities,
-    describe_entities,
     extract_base_layer,
     extract_claims,
     extract_mentions,
@@ -42,10 +43,12 @@ from hirag_dist.indexing.stages.embed import EmbedEntities, vector_rows
 from hirag_dist.indexing.stages.extract import ExtractGraph
 from hirag_dist.indexing.stages.merge import DescribeEntities
 from hirag_dist.indexing.stages.resolve import renamed, renamed_mentions, renamed_relations
+from hirag_dist.indexing.update_summary import TextCounts
 from hirag_dist.schemas import (
     ALIASES,
     CHUNKS,
     CLAIMS,
+    DESCRIPTION_DEBT,
     ENTITIES,
     EXTRACTION_COSTS,
     MENTIONS,
@@ -127,6 +130,8 @@ class ResolvedMentions:
         mentions, relations: MENTIONS and RELATION_MENTIONS.
         keys, pairs: keys of the entities and relations that are merged from other mentions than before.
         moved: names that are another entity's than before → its key.
+        gone, new: MENTIONS that went and came.
+        renamed: keys of entities that a name was resolved to, or is not any more.
     """
 
     mentions: pa.Table
@@ -134,6 +139,9 @@ class ResolvedMentions:
     keys: list[tuple[str, ...]]
     pairs: list[tuple[str, ...]]
     moved: dict[str, str]
+    gone: pa.Table
+    new: pa.Table
+    renamed: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -145,6 +153,8 @@ class WrittenBaseLayer:
         mentions, relation_mentions: MENTIONS and RELATION_MENTIONS of now: sorted, or, where all are new, as the
             extraction gave them; None of an imported graph.
         rejects, aliases, claims, cut_ids, imported: as of `BaseLayer`.
+        debt: DESCRIPTION_DEBT.
+        counts: of descriptions that are too long to be joined.
     """
 
     entities: LayerEntities
@@ -156,6 +166,8 @@ class WrittenBaseLayer:
     aliases: Dataset
     claims: Dataset
     cut_ids: frozenset[str]
+    debt: pa.Table
+    counts: TextCounts
     imported: ImportedCommunities | None = None
 
     def datasets(self, context: BuildContext) -> GraphMentions | None:
@@ -187,6 +199,8 @@ def _new_base_layer(context: BuildContext, base: UpdateBase, layer: BaseLayer) -
         layer.aliases,
         layer.claims,
         layer.cut_ids,
+        DESCRIPTION_DEBT.empty_table(),
+        TextCounts(),
         layer.imported,
     )
 
@@ -215,7 +229,12 @@ def new_entities(
 
 
 def write_base_layer(
-    context: BuildContext, base: UpdateBase, changed: ChangedDocuments, imported: BaseLayer | None = None
+    context: BuildContext,
+    base: UpdateBase,
+    changed: ChangedDocuments,
+    budget: UpdateBudget,
+    settings: UpdateSettings,
+    imported: BaseLayer | None = None,
 ) -> WrittenBaseLayer:
     """Return layer 0 of the documents of now.
 
@@ -249,18 +268,21 @@ def write_base_layer(
         now = ("mentions_now", graph.entities.now), ("relation_mentions_now", graph.relations.now)
         aliases, own_letters = find_aliases(context, GraphMentions(*(datasets.put(*own) for own in now)))
         rejects += own_letters
-    resolved = _resolved(graph, base.table("aliases").cast(ALIASES), datasets.read(aliases))
+    owed: set[tuple[str, ...]] = {(key,) for key in keys_to_pay(base, budget, settings)}
+    resolved = _resolved(graph, base.table("aliases").cast(ALIASES), datasets.read(aliases), owed)
     keys, pairs = resolved.keys, resolved.pairs
     touched = GraphMentions(
         datasets.put("touched_mentions", _rows_with(resolved.mentions, _ENTITY_KEY, keys)),
         datasets.put("touched_relation_mentions", _rows_with(resolved.relations, _PAIR_KEY, pairs)),
     )
     merged = merge_mentions(context, touched, "merge")
-    described = describe_entities(context, merged.entities, "describe")
-    entity_ids = pa.array([entity_id(0, key) for (key,) in keys], pa.string())
+    mentions = TouchedMentions(datasets.read(touched.entities), resolved.gone, resolved.new, resolved.renamed)
+    names = [key for (key,) in keys]
+    described = describe_changed(context, base, merged.entities, mentions, names, budget, settings)
+    entity_ids = pa.array([entity_id(0, key) for key in names], pa.string())
     before = base.layer_entities(0)[0]
     gone = rows_with(before["entity_id"], entity_ids)
-    rows = changed_rows(before, gone, datasets.read(described.entities), ("entity_id",), base.rows)
+    rows = changed_rows(before, gone, described.entities, ("entity_id",), base.rows)
     check_entities(rows.table.num_rows, context.config)
     pair_ids = pa.array(
         [relation_id("extracted", *sorted((entity_id(0, low), entity_id(0, high)))) for low, high in pairs],
@@ -284,6 +306,8 @@ def write_base_layer(
         aliases,
         Dataset(CLAIMS),
         (cut_ids(base.snapshot.manifest) - {*entity_ids.to_pylist(), *pair_ids.to_pylist()}) | merged.cut_ids,
+        described.debt,
+        described.counts,
     )
     if not context.config.claims:
         return layer
@@ -337,20 +361,21 @@ def refused_units(base: UpdateBase, stage: str) -> pa.Array:
     return letters.filter(pc.equal(letters["stage"], stage))["unit_id"].combine_chunks()
 
 
-def _resolved(graph: GraphChanges, before: pa.Table, now: pa.Table) -> ResolvedMentions:
+def _resolved(graph: GraphChanges, before: pa.Table, now: pa.Table, owed: set[tuple[str, ...]]) -> ResolvedMentions:
     """Return mentions by resolved keys, and the keys whose entity has other mentions than before.
 
     Args:
         before, now: ALIASES.
+        owed: keys of entities that are merged again whether their mentions changed or not.
     """
     entities, relations = graph.entities, graph.relations
     columns = ("name_key", "canonical_key")
     places = [set(zip(*(table[name].to_pylist() for name in columns), strict=True)) for table in (before, now)]
     moved = {key for key, _ in places[0] ^ places[1]}
     names = pa.array(sorted(moved), pa.string())
-    keys = set(_keys(renamed_mentions(entities.gone, before), _ENTITY_KEY))
-    keys |= set(_keys(renamed_mentions(entities.new, now), _ENTITY_KEY))
-    keys |= {(key,) for table in (before, now) for key in renamed(pa.chunked_array([names]), table).to_pylist()}
+    gone, new = renamed_mentions(entities.gone, before), renamed_mentions(entities.new, now)
+    named = {key for table in (before, now) for key in renamed(pa.chunked_array([names]), table).to_pylist()}
+    keys = {*_keys(gone, _ENTITY_KEY), *_keys(new, _ENTITY_KEY), *((key,) for key in named), *owed}
     ends = (pc.is_in(relations.now[name], value_set=names) for name in _PAIR_KEY)
     statements = relations.now.filter(pc.or_(*ends))
     pairs = set(_keys(renamed_relations(pa.concat_tables([relations.gone, statements]), before), _PAIR_KEY))
@@ -361,6 +386,9 @@ def _resolved(graph: GraphChanges, before: pa.Table, now: pa.Table) -> ResolvedM
         sorted(keys),
         sorted(pairs),
         {key: renamed(pa.chunked_array([pa.array([key])]), now)[0].as_py() for key in moved},
+        gone,
+        new,
+        frozenset(named),
     )
 
 

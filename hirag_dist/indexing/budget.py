@@ -1,4 +1,4 @@
-"""Budget of an update, and the choice of the due texts that it writes."""
+"""Settings and budget of an update, and the choice of the due texts that it writes."""
 
 from __future__ import annotations
 
@@ -15,6 +15,30 @@ EXTRACT_AGAIN, CLAIMS_AGAIN = "extract: dead letters", "claims: dead letters"  #
 _EXTRACTION = ("extract", EXTRACT_AGAIN, "claims", CLAIMS_AGAIN)  # stages whose cost the budget is a multiple of
 LLM_TOKENS_PER_TOKEN = 2.5  # what method llm costs, in and out, for each token of text
 _CHAT_ROLES = ("extract", "summarise", "report")
+
+
+@dataclass(frozen=True)
+class UpdateSettings:
+    """Settings of one update.
+
+    Attributes:
+        staleness: share of a text's inputs that may change before it is due.
+        removed_keys: `text_key` of the texts that are in no chunk any more.
+        has_provenance: whether the snapshot has the sources of summary entities, for labels or metadata.
+        labelled: whether documents carry labels: then a text must not outlive any input that it was written from.
+        reply_tokens: of a summary and of a report, on average.
+        all_reports: whether reports are written too that `communities.report_share` leaves out.
+        is_refresh: whether texts are due, and clusters loose, without a change of documents.
+    """
+
+    number: int
+    staleness: float
+    removed_keys: IntVector
+    labelled: bool
+    has_provenance: bool
+    reply_tokens: tuple[float, float]
+    all_reports: bool = False
+    is_refresh: bool = False
 
 
 @dataclass(frozen=True)

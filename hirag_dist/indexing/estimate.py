@@ -43,6 +43,7 @@ from hirag_dist.indexing.base import UpdateBase, check_embedder, open_configured
 from hirag_dist.indexing.budget import is_unbounded, least_extraction
 from hirag_dist.indexing.changed_documents import DocumentCounts, extraction_tokens
 from hirag_dist.indexing.context import BuildContext
+from hirag_dist.indexing.descriptions import DESCRIPTION_SHARE
 from hirag_dist.indexing.documents import UnreadRecords
 from hirag_dist.indexing.inputs import read_options
 from hirag_dist.indexing.metadata import field_changes
@@ -53,6 +54,7 @@ from hirag_dist.indexing.stages.resolve import PAIRS_PER_CALL
 from hirag_dist.llm.endpoints.onnx_models import BATCH_SIZE
 from hirag_dist.llm.usage import total_cost
 from hirag_dist.readers import Document, find_inputs, is_access_refusal, missing_packages, read_source
+from hirag_dist.storage.snapshot.manifest import OpenTexts
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import ChatRequest, IntVector
 
@@ -151,7 +153,8 @@ class CostEstimate:
         metadata_fields: Names of declared fields that are `gone` since the index was built, `new` and `changed`.
         base: Id of the snapshot that is updated; empty for a build from nothing.
         rebuilt_because: Why an index that exists would be built from nothing; empty for an update and a new index.
-        summaries, reports: Texts that an update writes again, about.
+        descriptions, summaries, reports: Texts that an update writes again, about; of the descriptions, those of
+            entities that many chunks name.
         extraction_tokens: Tokens of the extraction of changed documents, by the average of the index; of removed ones
             the tokens that it has cost.
         budget_tokens: Tokens that the update may spend in all; None for no bound: the built-in model has none.
@@ -170,6 +173,7 @@ class CostEstimate:
     metadata_fields: Mapping[str, Sequence[str]] = field(default_factory=dict)
     base: str = ""
     rebuilt_because: str = ""
+    descriptions: DueEstimate = DueEstimate()
     summaries: DueEstimate = DueEstimate()
     reports: DueEstimate = DueEstimate()
     extraction_tokens: int = 0
@@ -421,13 +425,18 @@ def _within_budget(
     budget = None if is_unbounded(config) else int(config.update.max_ratio * extraction)
     kinds = _due_texts(base, changed, config)
     wanted = sum(text.tokens for text in kinds.values())
-    spent = extraction + described.input_tokens + described.output_tokens  # which is never put off
-    share = min(1.0, max(budget - spent, 0) / wanted) if wanted and budget is not None else 1.0
+    asked = described.input_tokens + described.output_tokens
+    rest = math.inf if budget is None else max(budget - extraction, 0)
+    paid = min(1.0, rest * DESCRIPTION_SHARE / asked) if asked else 1.0
+    descriptions = DueEstimate(
+        due=round(described.calls), written=math.floor(described.calls * paid), tokens=int(asked * paid)
+    )
+    share = min(1.0, max(rest - asked * paid, 0) / wanted) if wanted else 1.0
     due = {
         name: replace(text, written=math.floor(text.due * share), tokens=int(text.tokens * share))
         for name, text in kinds.items()
     }
-    return {"extraction_tokens": extraction, "budget_tokens": budget, **due}
+    return {"extraction_tokens": extraction, "budget_tokens": budget, "descriptions": descriptions, **due}
 
 
 def _corpus_tokens(base: UpdateBase) -> int:
@@ -548,7 +557,10 @@ def _deriving(state: pa.Table, removed_keys: IntVector) -> int:
 
 
 def _described_again(base: UpdateBase, changed: _Changes, config: Config, prompts: Prompts) -> Work:
-    """Return the work of merging descriptions again: of entities that many chunks name, where one more names them."""
+    """Return the work of merging descriptions again: of entities that many chunks name, where one more names them.
+
+    Those that earlier updates put off are due too.
+    """
     n_chunks = base.snapshot.manifest.counts["chunks"]
     some = next(filter(len, base.snapshot.pieces("mentions", ["description"])), None)
     each = 0.0 if some is None else pc.mean(pc.utf8_length(some["description"])).as_py() / CHARS_PER_TOKEN
@@ -560,11 +572,12 @@ def _described_again(base: UpdateBase, changed: _Changes, config: Config, prompt
     touched = 1 - (1 - share) ** n_moved  # chance that one of the moved chunks names it
     calls = float(touched.sum())
     fixed = counter(config.tokenizer)(describe_request("", "", [], prompts, 1).messages[0].content)
+    owed = base.note.debt.get("descriptions", OpenTexts(units=0, tokens=0))
     return Work(
         "describe",
         config.llm.roles.summarise,
-        calls,
-        float(touched @ np.minimum(shown[many], MAX_DESCRIBED)) + calls * fixed,
+        calls + owed.units,
+        float(touched @ np.minimum(shown[many], MAX_DESCRIBED)) + calls * fixed + owed.tokens,
         calls * min(DESCRIBE_OUT, config.description_tokens),
     )
 
@@ -576,7 +589,13 @@ def _works_of_update(
     roles, counts = config.llm.roles, base.snapshot.manifest.counts
     if changed.chunks:
         yield from _extraction(base, changed.chunks, changed.tokens, config, prompts)
-    yield described
+    share = made.descriptions.tokens / max(described.input_tokens + described.output_tokens, 1)
+    yield replace(
+        described,
+        calls=described.calls * share,
+        input_tokens=described.input_tokens * share,
+        output_tokens=described.output_tokens * share,
+    )
     summary, report = base.note.reply_tokens
     for stage, target, text, reply, per_call in (
         ("summarise", roles.summarise, made.summaries, summary, summaries_per_call(config)),

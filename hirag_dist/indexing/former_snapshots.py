@@ -17,7 +17,7 @@ from hirag_dist.schemas import DOCUMENTS, PLACES
 from hirag_dist.storage import layout
 from hirag_dist.storage.digest import table_digest
 from hirag_dist.storage.layout import MANIFEST, REPORT_INPUTS, SUMMARIES, snapshot_path
-from hirag_dist.storage.snapshot.manifest import Manifest, parse_manifest
+from hirag_dist.storage.snapshot.manifest import Manifest, OpenTexts, parse_manifest
 from hirag_dist.storage.store import Store
 
 _MAX_GENERATIONS = 16  # each one is a manifest to read
@@ -111,10 +111,19 @@ def _manifest(store: Store, snapshot_id: str) -> Manifest | None:
 def returning_summary(base: UpdateBase, former: UpdateBase, documents: DocumentCounts) -> UpdateSummary:
     """Return the summary of an update whose result is a former snapshot: all texts are kept, nothing is paid."""
     counts = {}
-    for name, table in (("summaries", SUMMARIES), ("reports", REPORT_INPUTS)):
-        debt = former.note.debt[name]
-        n_texts = former.snapshot.manifest.counts[table]
+    for name, table in (("descriptions", ""), ("summaries", SUMMARIES), ("reports", REPORT_INPUTS)):
+        debt = former.note.debt.get(name, OpenTexts(units=0, tokens=0))
+        n_texts = former.snapshot.manifest.counts.get(table, debt.units)
         counts[name] = TextCounts(0, n_texts - debt.units, debt.units, debt.stand_ins, debt.tokens)
     return UpdateSummary(
-        base.snapshot_id, former.number, documents, counts["summaries"], counts["reports"], 0, 0, None, returned=True
+        base.snapshot_id,
+        former.number,
+        documents,
+        counts["descriptions"],
+        counts["summaries"],
+        counts["reports"],
+        0,
+        0,
+        None,
+        returned=True,
     )

@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 from hirag_dist.config.model import META_TYPES, Config
 from hirag_dist.core.clustering.stop_rule import StopLimits, change_rate, stop_after_clustering, stop_before_clustering
 from hirag_dist.core.entities.merging import CHARS_PER_TOKEN
-from hirag_dist.core.key_sets import KeySets, chunk_text_sets
+from hirag_dist.core.graph.csr import rows_of
+from hirag_dist.core.key_sets import KeySets, chunk_text_sets, key_sets
 from hirag_dist.core.row_changes import ChangedRows
 from hirag_dist.core.text.ids import entity_id
 from hirag_dist.core.text.normalize import name_key
@@ -31,14 +32,14 @@ from hirag_dist.indexing.base_layer import (
     kept_vectors,
     new_entities,
 )
-from hirag_dist.indexing.budget import UpdateBudget
+from hirag_dist.indexing.budget import UpdateBudget, UpdateSettings
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.layer_clustering import LayerClusteringOptions, cluster_layer, clustering_options
 from hirag_dist.indexing.layer_clusters import UpdatedClusters, new_clusters, update_clusters
 from hirag_dist.indexing.layers import LayerRecord, embed_entities
 from hirag_dist.indexing.stages.embed import vector_table
 from hirag_dist.indexing.stages.meta_types import EXCERPT_CHARS, N_EXCERPTS, ProposeMetaTypes, SampleChunks
-from hirag_dist.indexing.summaries import LayerSummaries, UpdateSettings, update_summaries
+from hirag_dist.indexing.summaries import LayerSummaries, update_summaries
 from hirag_dist.indexing.summary_entities import (
     FormerRelations,
     SummaryEntities,
@@ -102,7 +103,7 @@ def write_hierarchy(
     """
     former_records = {row["layer"]: row for row in base.table("layers").to_pylist()}
     limits = stop_limits(context.config)
-    sources = [base.mapped_sets(chunk_text_sets(layer.entities.table["chunk_ids"]))]
+    sources = [base.mapped_sets(_text_sources(layer))]
     layers, records = [layer.entities], list[LayerRecord]()
     states: list[pa.Table] = []
     clusters_of, relations, mentions = [CLUSTERS.empty_table()], [layer.relations], []
@@ -170,6 +171,16 @@ def write_hierarchy(
         counts,
         () if meta_types is None else meta_types.names,
     )
+
+
+def _text_sources(layer: WrittenBaseLayer) -> KeySets:
+    """Return the texts that each entity of layer 0 derives from: those that name it, and former texts of documents."""
+    found, debt = chunk_text_sets(layer.entities.table["chunk_ids"]), key_sets(layer.debt["sources"])
+    if not len(debt.keys):
+        return found
+    ids = pa.array([entity_id(0, key) for key in layer.debt["name_key"].to_pylist()], pa.string())
+    rows = rows_of(pa.chunked_array([ids]), layer.entities.table["entity_id"])
+    return found.with_keys(rows[debt.owners], debt.keys)
 
 
 def _embedded(context: BuildContext, base: UpdateBase, number: int, found: SummaryEntities) -> LayerEntities:

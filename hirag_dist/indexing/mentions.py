@@ -163,7 +163,7 @@ def describe_entities(context: BuildContext, entities: Dataset, label: str) -> D
     prompts = context.prompts.of("describe")
     describe = DescribeEntities(
         context.config.description_tokens,
-        _described_at_once(context, prompts),
+        described_at_once(context, prompts),
         context.config.tokenizer,
         prompts,
         context.models.models["summarise"],
@@ -171,7 +171,7 @@ def describe_entities(context: BuildContext, entities: Dataset, label: str) -> D
     return context.runner.run(describe, label, entities=entities)
 
 
-def _described_at_once(context: BuildContext, prompts: Prompts) -> int:
+def described_at_once(context: BuildContext, prompts: Prompts) -> int:
     """Return the tokens of descriptions that one call makes one of."""
     window = context.models.windows.get("summarise")
     if window is None:

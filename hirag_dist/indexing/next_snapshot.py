@@ -23,7 +23,7 @@ from hirag_dist.execution.task import one_thread
 from hirag_dist.indexing.access_labels import LabelledGraph, collect_label_provenance
 from hirag_dist.indexing.base import UpdateBase
 from hirag_dist.indexing.base_layer import LayerEntities, WrittenBaseLayer, refused_units, write_base_layer
-from hirag_dist.indexing.budget import UpdateBudget, is_unbounded, least_extraction
+from hirag_dist.indexing.budget import UpdateBudget, UpdateSettings, is_unbounded, least_extraction
 from hirag_dist.indexing.changed_documents import ChangedDocuments, changed_documents
 from hirag_dist.indexing.communities import ReportedGraph, find_communities
 from hirag_dist.indexing.context import BuildContext
@@ -37,7 +37,6 @@ from hirag_dist.indexing.reports import UpdatedReports, update_reports
 from hirag_dist.indexing.stages.communities import ENTITY_ORDER, RELATION_KINDS, KeepCommunities
 from hirag_dist.indexing.stages.embed import EmbedChunks, vector_matrix
 from hirag_dist.indexing.stages.read import ReadDocuments
-from hirag_dist.indexing.summaries import UpdateSettings
 from hirag_dist.indexing.update_summary import TextCounts, UpdateSummary, bill_rows
 from hirag_dist.schemas import DOCUMENTS, REJECTS, REPORT_INPUTS
 from hirag_dist.storage.layout import DROPPED
@@ -138,7 +137,7 @@ def next_snapshot(
     replaced = _replaced_texts(base, changed)
     settings = replace(_settings(context, base, changed), all_reports=request.all_reports, is_refresh=request.refresh)
     budget = _budget(context, base, changed, request)
-    layer = write_base_layer(context, base, changed, imported)
+    layer = write_base_layer(context, base, changed, budget, settings, imported)
     chunk_vectors, refused_chunks = _chunk_vectors(context, base, changed)
     context = _with_kernels(context)
     hierarchy = write_hierarchy(context, base, layer, changed.documents.chunks, budget, settings)
@@ -148,6 +147,7 @@ def next_snapshot(
         None if base.is_nothing else base.snapshot_id,
         settings.number,
         changed.counts,
+        layer.counts,
         hierarchy.counts,
         reports.counts,
         budget.extraction,
@@ -160,11 +160,19 @@ def next_snapshot(
         stats = context.datasets.read(graph.detected.stats).to_pylist()[0]
         note = update_note(base, summary, stats["changed_since_cold"], decisive).model_copy(
             update={
-                "replaced": _still_used(replaced, hierarchy.state, reports.state),
+                "replaced": _still_used(replaced, hierarchy.state, reports.state, layer.debt),
                 **(_averages(context, base, summary, hierarchy, changed.documents.chunks) if base.is_nothing else {}),
             }
         )
-        state = UpdateState(layer.mentions, layer.relation_mentions, layer.costs, hierarchy.state, reports.state, note)
+        state = UpdateState(
+            layer.mentions,
+            layer.relation_mentions,
+            layer.costs,
+            layer.debt,
+            hierarchy.state,
+            reports.state,
+            note,
+        )
     labelled = None
     rejects = changed.documents.rejects + layer.rejects + hierarchy.rejects + reports.rejects + refused_chunks
     if settings.has_provenance:
@@ -315,6 +323,7 @@ def update_note(
         documents=asdict(summary.documents),
         other_changes=summary.other_changes,
         debt=summary.debt(),
+        descriptions=vars(summary.descriptions),
         summaries=vars(summary.summaries),
         reports=vars(summary.reports),
         cost=summary.cost(),

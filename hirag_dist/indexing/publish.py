@@ -34,6 +34,7 @@ from hirag_dist.storage.layout import (
     ALIASES,
     CLAIMS,
     CONTENT_TABLES,
+    DESCRIPTION_DEBT,
     DROPPED,
     EXTRACTION_COSTS,
     MENTIONS,
@@ -79,7 +80,7 @@ _ORDER: Mapping[str, Sequence[str]] = {  # what each table of `SnapshotContents`
     EXTRACTION_COSTS: ("chunk_id", "stage"),
 }
 
-_OF_STATE = (*UPDATE_TABLES, EXTRACTION_COSTS)  # tables of `UpdateState`
+_OF_STATE = (*UPDATE_TABLES, EXTRACTION_COSTS, DESCRIPTION_DEBT)  # tables of `UpdateState`
 
 
 @dataclass(frozen=True)
@@ -162,6 +163,7 @@ class UpdateState:
     Attributes:
         mentions, relation_mentions: that layer 0 was merged from.
         extraction_costs: EXTRACTION_COSTS of the chunks whose cost is known.
+        description_debt: DESCRIPTION_DEBT, sorted by key.
         summaries, report_inputs: SUMMARIES sorted by (layer, cluster), REPORT_INPUTS sorted by community.
         note: Note for the manifest.
     """
@@ -169,6 +171,7 @@ class UpdateState:
     mentions: Dataset | ChangedRows
     relation_mentions: Dataset | ChangedRows
     extraction_costs: Dataset
+    description_debt: pa.Table
     summaries: pa.Table
     report_inputs: pa.Table
     note: UpdateNote
@@ -360,6 +363,7 @@ def _tables(runner: StageRunner, folder: SpillFile, parts: SnapshotContents) -> 
             tables[name] = folder.table(runner.datasets.tables(dataset), dataset.schema, by)
     if state is not None:
         tables |= {SUMMARIES: state.summaries, REPORT_INPUTS: state.report_inputs}
+        tables |= {DESCRIPTION_DEBT: state.description_debt} if state.description_debt.num_rows else {}
     order = (*CONTENT_TABLES, "usage", ALIASES, CLAIMS, PLACES, *_OF_STATE)
     return {name: tables[name] for name in order if name in tables}
 

@@ -16,14 +16,14 @@ from hirag_dist.core.reports.selection import MIN_ENTITIES, ReportChoice, Report
 from hirag_dist.core.row_changes import one_array
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.base import UpdateBase
-from hirag_dist.indexing.budget import DueTexts, UpdateBudget, affordable
+from hirag_dist.indexing.budget import DueTexts, UpdateBudget, UpdateSettings, affordable
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.layers import DESCRIPTION_CHARS
 from hirag_dist.indexing.report_material import CommunityMaterial
 from hirag_dist.indexing.stages.packed_calls import PackingOptions
 from hirag_dist.indexing.stages.report import CHILD_REPORTS, WriteReports
 from hirag_dist.indexing.stages.report_text import ClaimLines, EntityLines, RelationLines
-from hirag_dist.indexing.summaries import UpdateSettings, is_stale
+from hirag_dist.indexing.summaries import is_stale
 from hirag_dist.indexing.update_summary import TextCounts
 from hirag_dist.indexing.written import STAND_IN, changed_share, input_lists
 from hirag_dist.schemas import REJECTS, REPORT_INPUTS, REPORTS

@@ -14,7 +14,7 @@ from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.key_sets import KeySets, key_sets
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.base import UpdateBase
-from hirag_dist.indexing.budget import DueTexts, UpdateBudget, affordable
+from hirag_dist.indexing.budget import DueTexts, UpdateBudget, UpdateSettings, affordable
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.layer_clusters import UpdatedClusters
 from hirag_dist.indexing.stages.packed_calls import PackingOptions
@@ -36,30 +36,6 @@ _REQUEST_TOKENS = 90  # of a cluster's share of the instructions, about
 _REPLY_SHARE = (
     0.5  # of a layer's summaries at what is left of the budget: the layers above and the reports take the rest
 )
-
-
-@dataclass(frozen=True)
-class UpdateSettings:
-    """Settings of one update.
-
-    Attributes:
-        staleness: share of a text's inputs that may change before it is due.
-        removed_keys: `text_key` of the texts that are in no chunk any more.
-        has_provenance: whether the snapshot has the sources of summary entities, for labels or metadata.
-        labelled: whether documents carry labels: then a text must not outlive any input that it was written from.
-        reply_tokens: of a summary and of a report, on average.
-        all_reports: whether reports are written too that `communities.report_share` leaves out.
-        is_refresh: whether texts are due, and clusters loose, without a change of documents.
-    """
-
-    number: int
-    staleness: float
-    removed_keys: IntVector
-    labelled: bool
-    has_provenance: bool
-    reply_tokens: tuple[float, float]
-    all_reports: bool = False
-    is_refresh: bool = False
 
 
 @dataclass(frozen=True)

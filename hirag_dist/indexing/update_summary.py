@@ -50,7 +50,7 @@ class UpdateSummary:
         base: id of the snapshot that it started from; None of a build from nothing.
         number: Number of updates since the index was built from nothing.
         documents: added, changed and removed.
-        summaries, reports: written, kept and deferred.
+        descriptions, summaries, reports: numbers that were written, kept and deferred.
         extraction_tokens: Tokens of the extraction of changed documents; of removed ones, what it has cost.
         spent_tokens: Tokens of all chat replies that the update rests on, whenever they were paid.
         budget_tokens: that it may have spent; None for no limit.
@@ -61,6 +61,7 @@ class UpdateSummary:
     base: str | None
     number: int
     documents: DocumentCounts
+    descriptions: TextCounts
     summaries: TextCounts
     reports: TextCounts
     extraction_tokens: int
@@ -71,8 +72,8 @@ class UpdateSummary:
 
     @property
     def debt_tokens(self) -> int:
-        """Estimated tokens of the summaries and reports that were put off."""
-        return self.summaries.deferred_tokens + self.reports.deferred_tokens
+        """Tokens of the texts that were put off, about."""
+        return sum(part["tokens"] for part in self.debt().values())
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values."""
@@ -80,7 +81,7 @@ class UpdateSummary:
 
     def debt(self) -> dict[str, dict[str, int]]:
         """Return units and tokens that were put off, by kind."""
-        kinds = {"summaries": self.summaries, "reports": self.reports}
+        kinds = {"descriptions": self.descriptions, "summaries": self.summaries, "reports": self.reports}
         return {
             name: {"units": counts.deferred, "stand_ins": counts.stand_ins, "tokens": counts.deferred_tokens}
             for name, counts in kinds.items()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -31,6 +32,7 @@ _PARTITION_ROWS = 100_000
 # A hub has a description in every chunk that names it, and a model makes one of them, batch by batch. The largest
 # entity of five hundred chunks had 65, of 11,000 characters.
 _BOUND = DescriptionBound(count=1000, chars=200_000)
+_MOST_CHARS = 10  # of a token of text, about
 CUT = pa.schema([pa.field("id", pa.string(), nullable=False)])  # what had more descriptions than the bound
 
 
@@ -95,6 +97,19 @@ class MergeRelations:
         }
 
 
+def is_short(pieces: Sequence[str], max_tokens: int, count: Callable[[str], int]) -> bool:
+    """Return whether descriptions are joined, without a call: one alone, or several within the limit."""
+    if len(pieces) < 2:
+        return True
+    n_chars = sum(len(piece) + 1 for piece in pieces)
+    if n_chars <= max_tokens:  # no text has more tokens than characters
+        return True
+    whole = " ".join(pieces)
+    if n_chars > 2 * _MOST_CHARS * max_tokens and count(whole[: _MOST_CHARS * max_tokens]) > 2 * max_tokens:
+        return False
+    return count(whole) <= max_tokens
+
+
 @dataclass(frozen=True)
 class DescribeEntities:
     """Descriptions longer than the limit → one description by a model; shorter ones are joined."""
@@ -141,9 +156,8 @@ class DescribeEntities:
             return str(row["description"])
         pieces = split_descriptions(row["description"])
         while True:
-            # Cheap bound first: no text has more tokens than characters.
             n_chars = sum(len(piece) + 1 for piece in pieces)
-            if n_chars <= self.max_tokens or services.count_tokens(" ".join(pieces)) <= self.max_tokens:
+            if is_short(pieces, self.max_tokens, services.count_tokens):
                 return " ".join(pieces)
             batches = self._batches(pieces, services)
             shorter = []

@@ -50,8 +50,8 @@ class UpdateNote(BaseModel):
         base: id of the snapshot that it started from; None of a build from nothing.
         documents: documents that were added, changed and removed.
         other_changes: what else of the documents changed: titles, places, metadata.
-        debt: texts that are due, by kind: `summaries` and `reports`.
-        summaries, reports: numbers of texts that were written, kept and deferred.
+        debt: texts that are due, by kind: `descriptions`, `summaries` and `reports`.
+        descriptions, summaries, reports: numbers of texts that were written, kept and deferred.
         cost: Tokens of the extraction, those spent, and those of the budget; None for no limit.
         decisive: all that decides the content of the index, except its documents (`Build.decisive`).
         changed_since_detection: entities that changed since communities were last detected without a base.
@@ -70,6 +70,7 @@ class UpdateNote(BaseModel):
     documents: Mapping[str, int] = {}
     other_changes: tuple[str, ...] = ()
     debt: Mapping[str, OpenTexts] = {}
+    descriptions: Mapping[str, int] = {}
     summaries: Mapping[str, int] = {}
     reports: Mapping[str, int] = {}
     cost: Mapping[str, int | None] = {}
@@ -84,7 +85,7 @@ class UpdateNote(BaseModel):
 
     @property
     def debt_tokens(self) -> int:
-        """Tokens of the summaries and reports that are put off, about."""
+        """Tokens of the texts that are put off, about."""
         return sum(part.tokens for part in self.debt.values())
 
 

@@ -1,0 +1,235 @@
+"""Descriptions of entities that many texts name: merged within the budget of an update, put off, kept or joined."""
+
+from __future__ import annotations
+
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+import pytest
+
+from hirag_dist.core.prompts.templates import DONE
+from hirag_dist.core.text.ids import entity_id
+from hirag_dist.core.text.normalize import name_key
+from hirag_dist.storage.snapshot.reader import Snapshot
+from hirag_dist.types import ChatRequest
+from tests.indexing.test_updates import LAYER_0, LivingBench, base_table, check_base_layer, check_consistent
+from tests.toy_builds import between, members, rows, task_of
+
+HUB = entity_id(0, name_key("hub"))
+KEYS: dict[str, Any] = {"description_tokens": 60}  # two of the descriptions below, and not three
+NOTHING_LEFT: dict[str, Any] = KEYS | {"update": {"max_ratio": 1.0}}
+MUCH_LEFT: dict[str, Any] = KEYS | {"update": {"max_ratio": 100.0}}
+
+
+def text(mark: str) -> str:
+    """Return a text that names HUB, and a topic of its own."""
+    return f"mark{mark} " + " ".join(f"said{mark}{at}" for at in range(6))
+
+
+def marks(text: str) -> set[str]:
+    return set(re.findall(r"mark\w+", text))
+
+
+def tell(request: ChatRequest) -> str | None:
+    """Reply with all marks of the request, so that what a text derives from can be read in it."""
+    task, told = task_of(request), " ".join(sorted(marks(request.messages[1].content)))
+    if task == "extract-graph":
+        words = between(request, "text").split()
+        lines = [f"entity<|>{word}<|>concept<|>{word} is in {told or 'a text'}." for word in words]
+        if told:
+            lines.append(
+                f"entity<|>hub<|>concept<|>It is told of {' '.join(words)}, and that is all there is to be told."
+            )
+            lines += [f"relation<|>hub<|>{word}<|>It holds {word} in {told}.<|>3" for word in words]
+        return "\n".join([*lines, DONE])
+    if task == "describe":
+        return f"Merged of {told}."
+    if task == "summarise":
+        names = members(request)
+        title = f"those like {names[0]}"
+        lines = [f"entity<|>{title}<|>concept<|>They share {told}."]
+        lines += [f"relation<|>{at}<|>{title}<|>It is one.<|>5" for at in range(1, len(names) + 1)]
+        return "\n".join([*lines, DONE])
+    return None
+
+
+class HubBench(LivingBench):
+    """An index whose model says what each text derives from."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, tell)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> HubBench:
+    return HubBench(tmp_path)
+
+
+def corpus(*names: str) -> dict[str, str]:
+    return {f"{name}.txt": text(name) for name in names}
+
+
+def hub(snapshot: Snapshot) -> str:
+    """Return the description of HUB."""
+    (row,) = snapshot.table("entities").filter(pc.equal(snapshot.table("entities")["entity_id"], HUB)).to_pylist()
+    return str(row["description"])
+
+
+def written(snapshot: Snapshot) -> set[str]:
+    """Return the marks in all texts of a snapshot."""
+    tables = [name for name in snapshot.manifest.counts if name not in ("usage", "rejects")]
+    return marks(repr([rows(snapshot, name) for name in tables]))
+
+
+def without_hub(snapshot: Snapshot) -> list[dict[str, Any]]:
+    return [row for row in base_table(snapshot, "entities").to_pylist() if row["entity_id"] != HUB]
+
+
+def check_debt(snapshot: Snapshot, *origins: str) -> None:
+    """Check that the debt of a snapshot is that of its note, and where its descriptions come from."""
+    found, note = rows(snapshot, "description_debt"), snapshot.manifest.update
+    assert [row["origin"] for row in found] == list(origins)
+    assert note is not None
+    assert note.debt["descriptions"].model_dump() == {
+        "units": len(found),
+        "tokens": sum(row["tokens"] for row in found),
+        "stand_ins": sum(row["origin"] == "stand-in" for row in found),
+    }
+
+
+def test_a_description_that_the_budget_cannot_pay_is_kept_and_a_refresh_writes_it(bench: HubBench) -> None:
+    before = bench.index(corpus(*"abc"), **NOTHING_LEFT)
+    assert hub(before) == "Merged of marka markb markc."
+    after = bench.add(corpus("d"), **NOTHING_LEFT)
+    assert not bench.bench.asked("describe")
+    assert hub(after) == hub(before)
+    check_debt(after, "model")
+    fresh = bench.fresh(corpus(*"abcd"), **NOTHING_LEFT)
+    check_base_layer(after, fresh, [name for name in LAYER_0 if name != "entities"], vectors=False)
+    assert without_hub(after) == without_hub(fresh)
+    paid = bench.refresh(**NOTHING_LEFT)
+    check_debt(paid)
+    check_base_layer(paid, fresh)
+    assert hub(paid) == "Merged of marka markb markc markd."
+
+
+def test_a_later_update_pays_what_an_earlier_one_put_off(bench: HubBench) -> None:
+    bench.index(corpus(*"abc"), **NOTHING_LEFT)
+    check_debt(bench.add(corpus("d"), **NOTHING_LEFT), "model")
+    other = {"e.txt": "lone words only"}
+    later = bench.add(other, **MUCH_LEFT)
+    check_debt(later)
+    check_base_layer(later, bench.fresh(corpus(*"abcd") | other, **MUCH_LEFT))
+
+
+def test_a_description_that_derives_from_a_removed_text_is_joined_anew(bench: HubBench) -> None:
+    bench.index(corpus(*"abcde"), **NOTHING_LEFT)
+    after = bench.remove(sources=("e.txt",), **NOTHING_LEFT)
+    check_debt(after, "stand-in")
+    assert "marke" not in written(after)
+    assert hub(after).startswith("It is told of mark")
+    paid = bench.refresh(**NOTHING_LEFT)
+    check_debt(paid)
+    check_base_layer(paid, bench.fresh(corpus(*"abcd"), **NOTHING_LEFT))
+
+
+def test_a_description_that_never_had_the_removed_text_stays(bench: HubBench) -> None:
+    before = bench.index(corpus(*"abc"), **NOTHING_LEFT)
+    bench.add(corpus(*"de"), **NOTHING_LEFT)
+    after = bench.remove(sources=("e.txt",), **NOTHING_LEFT)
+    check_debt(after, "model")
+    assert hub(after) == hub(before)
+    assert "marke" not in written(after)
+    bench.index(corpus(*"abc") | {"f.txt": "other words"}, **NOTHING_LEFT)
+    there = bench.remove(sources=("f.txt",), **NOTHING_LEFT)
+    check_debt(there)  # it derives from just the texts that there are
+    assert hub(there) == hub(before)
+
+
+def test_an_edit_leaves_the_description_until_the_document_goes(bench: HubBench) -> None:
+    before = bench.index(corpus(*"abcd"), **NOTHING_LEFT)
+    edited = bench.index(corpus(*"abc") | {"d.txt": text("later")}, **NOTHING_LEFT)
+    check_debt(edited, "model")
+    assert hub(edited) == hub(before)
+    assert "markd" in hub(edited)
+    (owed,) = rows(edited, "description_debt")
+    assert len(owed["unread"]) == len(owed["sources"]) == 1
+    gone = bench.remove(sources=("d.txt",), **NOTHING_LEFT)
+    check_debt(gone, "stand-in")
+    assert not written(gone) & {"markd", "marklater"}
+
+
+def test_what_a_kept_description_derives_from_goes_with_its_document_though_no_mention_changes(bench: HubBench) -> None:
+    before = bench.index(corpus(*"abcd"), **NOTHING_LEFT)
+    edited = bench.index(corpus(*"abc") | {"d.txt": "lone words"}, **NOTHING_LEFT)
+    check_debt(edited, "model")
+    assert hub(edited) == hub(before)
+    gone = bench.remove(sources=("d.txt",), **NOTHING_LEFT)
+    check_debt(gone, "stand-in")
+    assert "markd" not in written(gone)
+
+
+def test_an_edit_elsewhere_in_a_document_asks_for_no_description(bench: HubBench) -> None:
+    chunked = MUCH_LEFT | {"chunking": "sentences", "chunk_tokens": 32, "chunk_overlap_tokens": 0}
+    first = {"a.txt": "\n\n".join(f"{text(mark)}." for mark in ("one", "two", "three"))}
+    before = bench.index(first | corpus("b"), **chunked)
+    after = bench.index(first | {"b.txt": text("b") + " "}, **chunked)
+    assert hub(after) == hub(before)
+    assert not bench.bench.asked("describe")
+
+
+def test_documents_with_labels_keep_no_description_of_a_former_text(bench: HubBench) -> None:
+    def lines(*names: str) -> dict[str, str]:
+        return {"all.jsonl": "\n".join(f'{{"id": "{n[0]}", "text": "{text(n)}", "labels": ["x"]}}' for n in names)}
+
+    bench.index(lines(*"abcd"), **NOTHING_LEFT)
+    edited = bench.index(lines("a", "b", "c", "dd"), **NOTHING_LEFT)
+    check_debt(edited, "stand-in")
+    assert "markd" not in written(edited)
+
+
+def test_a_refused_description_is_no_debt(bench: HubBench) -> None:
+    bench.index(corpus(*"abc"), **MUCH_LEFT)
+    bench.script = lambda request: "" if task_of(request) == "describe" else tell(request)
+    after = bench.add(corpus("d"), **MUCH_LEFT)
+    check_debt(after)
+    assert [row["unit_id"] for row in rows(after, "rejects")] == [HUB]
+    bench.script = tell
+    later = bench.add(corpus("e"), **NOTHING_LEFT)
+    check_debt(later, "stand-in")  # the joined text is no model's: it is not kept
+    assert not rows(later, "rejects")
+    check_base_layer(bench.refresh(**NOTHING_LEFT), bench.fresh(corpus(*"abcde"), **NOTHING_LEFT))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_histories_leave_nothing_of_removed_documents_and_a_refresh_makes_all_equal(
+    bench: HubBench, seed: int
+) -> None:
+    rng = random.Random(seed)
+    now = {f"{name}.txt": text(name) for name in "abcd"}
+    bench.index(now, **NOTHING_LEFT)
+    former: dict[str, set[str]] = {name: marks(content) for name, content in now.items()}
+    for step in range(8):
+        ratio = rng.choice([1.0, 1.0, 3.0, 30.0])
+        for name in rng.sample(sorted(now), rng.randrange(3)):
+            if rng.random() < 0.5 and len(now) > 2:
+                del now[name], former[name]
+            else:
+                now[name] = text(f"{name[0]}edit{step}")
+                former[name] |= marks(now[name])
+        new = f"n{step}.txt"
+        if rng.random() < 0.7:
+            now[new] = text(f"n{step}")
+            former[new] = marks(now[new])
+        after = bench.index(now, **KEYS | {"update": {"max_ratio": ratio}})
+        check_consistent(after)
+        assert written(after) <= set().union(*former.values())
+        note = after.manifest.update
+        assert note is not None
+        check_debt(after, *(row["origin"] for row in rows(after, "description_debt")))
+        entities = set(base_table(after, "entities")["entity_id"].to_pylist())
+        assert {entity_id(0, row["name_key"]) for row in rows(after, "description_debt")} <= entities
+    check_base_layer(bench.refresh(**NOTHING_LEFT), bench.fresh(now, **NOTHING_LEFT))
