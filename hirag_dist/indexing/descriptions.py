@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from hirag_dist.core.entities.merging import CHARS_PER_TOKEN, join_descriptions
+from hirag_dist.core.entities.merging import CHARS_PER_TOKEN, SEPARATOR, join_descriptions
 from hirag_dist.core.entities.summaries import split_descriptions
 from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.key_sets import key_sets
@@ -32,16 +32,17 @@ from hirag_dist.schemas import DESCRIPTION_DEBT
 from hirag_dist.types import FloatVector
 
 DESCRIPTION_SHARE = 0.5  # of what is left of the budget, at most: summaries and reports take the rest
+NAMED = ("name_key", "chunk_id", "described")
 _NO_TEXTS: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
 class TouchedMentions:
-    """MENTIONS by the keys that they are merged by, of the entities that are merged again.
+    """The columns NAMED of MENTIONS, by the keys that they are merged by.
 
     Attributes:
-        now: all of them.
-        gone, new: mentions that went and came, of any entity.
+        now: all of the entities that are merged again.
+        gone, new: those that went and came.
         renamed: keys of entities that a name was resolved to, or is not any more.
     """
 
@@ -141,12 +142,12 @@ def describe_changed(
     config, datasets = context.config, context.datasets
     limit, count = config.description_tokens, counter(config.tokenizer)
     entities = datasets.read(merged).combine_chunks()
-    texts = entities["description"].to_pylist()
-    long = [at for at, text in enumerate(texts) if not is_short(split_descriptions(text), limit, count)]
+    texts = entities["description"]  # one of them can have 200,000 characters
+    long = [at for at, text in enumerate(texts) if not is_short(split_descriptions(text.as_py()), limit, count)]
     owed = base.table("description_debt").cast(DESCRIPTION_DEBT)
     found = _found(base, entities.take(pa.array(long, pa.int64())), touched, keys, owed, settings)
     wanted = [at for at, each in enumerate(found) if not each.is_exact]
-    tokens = _tokens(context, [texts[long[at]] for at in wanted])
+    tokens = _tokens(context, texts.take(pa.array([long[at] for at in wanted], pa.int64())))
     due = DueTexts(
         np.array([found[at].is_urgent for at in wanted], bool),
         np.array([found[at].since for at in wanted], np.int64),
@@ -158,7 +159,7 @@ def describe_changed(
     former = base.layer_entities(0)[0]["description"]
     given = {long[at]: former[each.place].as_py() for at, each in enumerate(found) if each.is_exact}
     for at in put_off:
-        joined = join_descriptions(split_descriptions(texts[long[at]]), limit * CHARS_PER_TOKEN)
+        joined = join_descriptions(split_descriptions(texts[long[at]].as_py()), limit * CHARS_PER_TOKEN)
         given[long[at]] = former[found[at].place].as_py() if found[at].is_kept else joined
     others = np.setdiff1d(np.arange(len(texts)), list(given))
     described = describe_entities(context, datasets.put("long_entities", entities.take(pa.array(others))), "describe")
@@ -250,14 +251,14 @@ def _found(
 def _texts(mentions: pa.Table, keys: Sequence[str]) -> Mapping[str, set[int]]:
     """Return the keys of the texts that describe each of some entities."""
     own = mentions.filter(pc.is_in(mentions["name_key"], value_set=pa.array(keys, pa.string())))
-    own = own.filter(pc.and_(own["described"], pc.not_equal(own["description"], "")))
+    own = own.filter(own["described"])
     found = defaultdict[str, set[int]](set)
     for key, text in zip(own["name_key"].to_pylist(), text_keys(own["chunk_id"]).tolist(), strict=True):
         found[key].add(text)
     return found
 
 
-def _tokens(context: BuildContext, texts: Sequence[str]) -> FloatVector:
+def _tokens(context: BuildContext, texts: pa.ChunkedArray) -> FloatVector:
     """Return the tokens that merging the descriptions of each entity costs, about.
 
     Args:
@@ -267,7 +268,8 @@ def _tokens(context: BuildContext, texts: Sequence[str]) -> FloatVector:
     at_once = described_at_once(context, prompts)
     request = describe_request("", "", [], prompts, 1)
     each = limit // 2 + sum(map(counter(context.config.tokenizer), (message.content for message in request.messages)))
-    read = np.array([len(text.encode()) / CHARS_PER_TOKEN + 2 * (text.count("\n") + 1) for text in texts], np.float64)
+    pieces = pc.add(pc.count_substring(texts, SEPARATOR), 1).to_numpy()
+    read = pc.binary_length(texts).to_numpy() / CHARS_PER_TOKEN + 2 * pieces
     calls = np.ceil(read / at_once)
     again = np.where(calls > 1, calls * limit / 2 + each, 0.0)
     tokens: FloatVector = read + calls * each + again

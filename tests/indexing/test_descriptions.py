@@ -204,7 +204,7 @@ def test_a_refused_description_is_no_debt(bench: HubBench) -> None:
     check_base_layer(bench.refresh(**NOTHING_LEFT), bench.fresh(corpus(*"abcde"), **NOTHING_LEFT))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(1))
 def test_random_histories_leave_nothing_of_removed_documents_and_a_refresh_makes_all_equal(
     bench: HubBench, seed: int
 ) -> None:

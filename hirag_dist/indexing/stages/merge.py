@@ -32,7 +32,7 @@ _PARTITION_ROWS = 100_000
 # A hub has a description in every chunk that names it, and a model makes one of them, batch by batch. The largest
 # entity of five hundred chunks had 65, of 11,000 characters.
 _BOUND = DescriptionBound(count=1000, chars=200_000)
-_MOST_CHARS = 10  # of a token of text, about
+_MOST_CHARS = 6  # of a token of text, about
 CUT = pa.schema([pa.field("id", pa.string(), nullable=False)])  # what had more descriptions than the bound
 
 
@@ -105,7 +105,8 @@ def is_short(pieces: Sequence[str], max_tokens: int, count: Callable[[str], int]
     if n_chars <= max_tokens:  # no text has more tokens than characters
         return True
     whole = " ".join(pieces)
-    if n_chars > 2 * _MOST_CHARS * max_tokens and count(whole[: _MOST_CHARS * max_tokens]) > 2 * max_tokens:
+    start = whole[: _MOST_CHARS * max_tokens]
+    if len(start) < len(whole) and count(start) > 1.125 * max_tokens:  # the rest cannot make it less
         return False
     return count(whole) <= max_tokens
 
