@@ -347,9 +347,12 @@ SUMMARIES = pa.schema(  # the reply about each cluster
 DESCRIPTION_DEBT = pa.schema(  # descriptions of entities of layer 0 that a model has still to merge
     [
         _column("name_key", _STRING),  # what the entity's mentions are merged by
-        _column("origin", _STRING),  # of the description: model, for fewer or other mentions | stand-in: joined
+        _column("origin", _STRING),  # of the description: model, kept from before | stand-in: joined by rules
+        _column("name", _STRING),  # that a kept description was written for, with the next
+        _column("type", _STRING),
         _column("unread", _TEXT_KEYS),  # `text_key` of texts that a kept description does not derive from yet
         _column("sources", _TEXT_KEYS),  # `text_key` of former texts of documents that it still derives from
+        _column("n_changed", pa.int32()),  # texts that came or went since; of a stand-in, all that describe it
         _column("stale_since", pa.int32()),  # number of the update in which it became due
         _column("tokens", pa.int64()),  # that merging them costs, about
     ]

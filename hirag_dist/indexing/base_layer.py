@@ -26,7 +26,7 @@ from hirag_dist.indexing.budget import CLAIMS_AGAIN, EXTRACT_AGAIN, UpdateBudget
 from hirag_dist.indexing.changed_documents import ChangedDocuments
 from hirag_dist.indexing.content_remarks import cut_ids
 from hirag_dist.indexing.context import BuildContext
-from hirag_dist.indexing.descriptions import NAMED, TouchedMentions, describe_changed, keys_to_pay
+from hirag_dist.indexing.descriptions import TouchedMentions, describe_changed, keys_to_pay
 from hirag_dist.indexing.layers import BaseLayer, GraphMentions, ImportedCommunities, embed_entities
 from hirag_dist.indexing.mentions import (
     ExtractedMentions,
@@ -276,14 +276,9 @@ def write_base_layer(
         datasets.put("touched_relation_mentions", _rows_with(resolved.relations, _PAIR_KEY, pairs)),
     )
     merged = merge_mentions(context, touched, "merge")
-    mentions = TouchedMentions(
-        datasets.read(touched.entities, NAMED),
-        resolved.gone.select(NAMED),
-        resolved.new.select(NAMED),
-        resolved.renamed,
-    )
+    mentions = TouchedMentions(resolved.mentions, resolved.gone, resolved.new, resolved.renamed)
     names = [key for (key,) in keys]
-    described = describe_changed(context, base, merged.entities, mentions, names, budget, settings)
+    described = describe_changed(context, base, merged, mentions, names, budget, settings)
     entity_ids = pa.array([entity_id(0, key) for key in names], pa.string())
     before = base.layer_entities(0)[0]
     gone = rows_with(before["entity_id"], entity_ids)

@@ -25,7 +25,8 @@ class UpdateSettings:
         staleness: share of a text's inputs that may change before it is due.
         removed_keys: `text_key` of the texts that are in no chunk any more.
         has_provenance: whether the snapshot has the sources of summary entities, for labels or metadata.
-        labelled: whether documents carry labels: then a text must not outlive any input that it was written from.
+        labelled: whether documents carry labels, now or in the base: then a text must not outlive any input that it was
+            written from.
         reply_tokens: of a summary and of a report, on average.
         all_reports: whether reports are written too that `communities.report_share` leaves out.
         is_refresh: whether texts are due, and clusters loose, without a change of documents.

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from hirag_dist.core.entities.merging import CHARS_PER_TOKEN, SEPARATOR, join_descriptions
-from hirag_dist.core.entities.summaries import split_descriptions
+from hirag_dist.core.entities.merging import CHARS_PER_TOKEN, bound_descriptions
 from hirag_dist.core.graph.csr import rows_of
+from hirag_dist.core.groupby import blocks_of
 from hirag_dist.core.key_sets import key_sets
 from hirag_dist.core.prompts.templates import describe_request
 from hirag_dist.core.row_changes import rows_with
@@ -24,24 +24,24 @@ from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.base import UpdateBase
 from hirag_dist.indexing.budget import DueTexts, UpdateBudget, UpdateSettings, affordable
 from hirag_dist.indexing.context import BuildContext
-from hirag_dist.indexing.mentions import describe_entities, described_at_once
-from hirag_dist.indexing.stages.merge import DescribeEntities, is_short
+from hirag_dist.indexing.mentions import MergedMentions, describe_entities, described_at_once
+from hirag_dist.indexing.stages.merge import MERGED, DescribeEntities, JoinDescriptions
 from hirag_dist.indexing.update_summary import TextCounts
 from hirag_dist.indexing.written import MODEL, STAND_IN
-from hirag_dist.schemas import DESCRIPTION_DEBT
+from hirag_dist.schemas import DESCRIPTION_DEBT, ENTITIES
 from hirag_dist.types import FloatVector
 
 DESCRIPTION_SHARE = 0.5  # of what is left of the budget, at most: summaries and reports take the rest
-NAMED = ("name_key", "chunk_id", "described")
+_BLOCK_MENTIONS = 1 << 17  # whose descriptions are in memory at a time
 _NO_TEXTS: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
 class TouchedMentions:
-    """The columns NAMED of MENTIONS, by the keys that they are merged by.
+    """MENTIONS by the keys that they are merged by.
 
     Attributes:
-        now: all of the entities that are merged again.
+        now: all of them.
         gone, new: those that went and came.
         renamed: keys of entities that a name was resolved to, or is not any more.
     """
@@ -74,29 +74,26 @@ class _Long:
 
     Attributes:
         place: its row in the base's layer; −1 for a new one.
-        texts: number of texts that describe it.
-        unread: keys of texts that the base's description does not derive from.
+        n_changed: texts that came or went since its description was written; all, where that cannot be kept.
+        unread: keys of texts that the description does not derive from.
         sources: keys of texts that it derives from though they describe the entity no more.
-        is_exact: whether a model would be asked just what the base's description answers.
-        is_kept: whether the base's description may stay.
-        is_urgent: whether the base's description must not stay.
+        written_for: name and type that the model was told.
+        is_exact: whether a model would be asked just what the description answers.
+        is_kept: whether the description may stay.
+        is_urgent: whether it is a model's, and derives from a text that must not be in the index.
         since: number of the update in which it became due.
     """
 
     key: str
     place: int
-    texts: int
+    n_changed: int
     unread: frozenset[int]
     sources: frozenset[int]
+    written_for: tuple[str, str]
     is_exact: bool
     is_kept: bool
     is_urgent: bool
     since: int
-
-    @property
-    def weight(self) -> int:
-        """Texts that came or went since it was written; of a stand-in, all."""
-        return len(self.unread) + len(self.sources) if self.is_kept else self.texts
 
 
 def keys_to_pay(base: UpdateBase, budget: UpdateBudget, settings: UpdateSettings) -> list[str]:
@@ -104,30 +101,24 @@ def keys_to_pay(base: UpdateBase, budget: UpdateBudget, settings: UpdateSettings
     debt = base.table("description_debt").cast(DESCRIPTION_DEBT)
     if not debt.num_rows:
         return []
-    keys = debt["name_key"].to_pylist()
-    before = base.layer_entities(0)[0]
-    ids = pa.array([entity_id(0, key) for key in keys], pa.string())
-    places = rows_of(pa.chunked_array([ids]), before["entity_id"])
-    texts = pc.list_value_length(before["chunk_ids"].take(pa.array(np.maximum(places, 0)))).to_numpy()
-    n_changed = sum(pc.list_value_length(debt[name]).to_numpy() for name in ("unread", "sources"))
     sources = key_sets(debt["sources"])
     lost = sources.hits(settings.removed_keys)
     if settings.labelled:
         lost |= np.diff(sources.indptr) > 0
-    is_stand_in = pc.equal(debt["origin"], STAND_IN).to_numpy(zero_copy_only=False)
     due = DueTexts(
         lost,
         debt["stale_since"].to_numpy().astype(np.int64),
-        np.where(is_stand_in, texts, n_changed).astype(np.float64),
+        debt["n_changed"].to_numpy().astype(np.float64),
         debt["tokens"].to_numpy().astype(np.float64),
     )
-    return [keys[at] for at in np.flatnonzero(lost | _chosen(due, budget)).tolist()]
+    keys: list[str] = debt["name_key"].filter(pa.array(lost | _chosen(base, due, budget))).to_pylist()
+    return keys
 
 
 def describe_changed(
     context: BuildContext,
     base: UpdateBase,
-    merged: Dataset,
+    merged: MergedMentions,
     touched: TouchedMentions,
     keys: Sequence[str],
     budget: UpdateBudget,
@@ -136,43 +127,43 @@ def describe_changed(
     """Return entities with one description each, as a build from nothing describes them, but for those put off.
 
     Args:
-        merged: ENTITIES with all their descriptions, one a line.
+        merged: with all descriptions of each entity.
         keys: of the entities that are merged again, those that are gone too.
     """
-    config, datasets = context.config, context.datasets
-    limit, count = config.description_tokens, counter(config.tokenizer)
-    entities = datasets.read(merged).combine_chunks()
-    texts = entities["description"]  # one of them can have 200,000 characters
-    long = [at for at, text in enumerate(texts) if not is_short(split_descriptions(text.as_py()), limit, count)]
+    datasets = context.datasets
+    join = JoinDescriptions(context.config.description_tokens, context.config.tokenizer)
+    joined = context.runner.run(join, "join descriptions", entities=merged.entities)
+    long = datasets.read(joined.long).sort_by("entity_id")
     owed = base.table("description_debt").cast(DESCRIPTION_DEBT)
-    found = _found(base, entities.take(pa.array(long, pa.int64())), touched, keys, owed, settings)
-    wanted = [at for at, each in enumerate(found) if not each.is_exact]
-    tokens = _tokens(context, texts.take(pa.array([long[at] for at in wanted], pa.int64())))
+    found = _found(base, long, touched, keys, owed, settings)
+    wanted = np.flatnonzero([not each.is_exact for each in found])
+    tokens = _tokens(context, long.take(pa.array(wanted)))
     due = DueTexts(
         np.array([found[at].is_urgent for at in wanted], bool),
         np.array([found[at].since for at in wanted], np.int64),
-        np.array([found[at].weight for at in wanted], np.float64),
+        np.array([found[at].n_changed for at in wanted], np.float64),
         tokens,
     )
-    left = np.flatnonzero(~_chosen(due, budget))
-    put_off = [wanted[at] for at in left]
+    chosen = _chosen(base, due, budget)
+    paid, left = wanted[chosen], wanted[~chosen]
+    described = _described(context, merged.entities, long["entity_id"].take(pa.array(paid)))
     former = base.layer_entities(0)[0]["description"]
-    given = {long[at]: former[each.place].as_py() for at, each in enumerate(found) if each.is_exact}
-    for at in put_off:
-        joined = join_descriptions(split_descriptions(texts[long[at]].as_py()), limit * CHARS_PER_TOKEN)
-        given[long[at]] = former[found[at].place].as_py() if found[at].is_kept else joined
-    others = np.setdiff1d(np.arange(len(texts)), list(given))
-    described = describe_entities(context, datasets.put("long_entities", entities.take(pa.array(others))), "describe")
-    kept = entities.take(pa.array(list(given), pa.int64()))
-    column = kept.schema.get_field_index("description")
-    kept = kept.set_column(column, kept.schema.field(column), pa.array(given.values(), pa.string()))
-    debt = _debt(owed, keys, [found[at] for at in put_off], tokens[left])
+    texts = long["description"].to_pylist()
+    for at, each in enumerate(found):
+        if each.is_kept:
+            texts[at] = former[each.place].as_py()
+    column = long.schema.get_field_index("description")
+    others = np.setdiff1d(np.arange(len(found)), paid)
+    kept = long.set_column(column, ENTITIES.field("description"), pa.array(texts, pa.string())).take(pa.array(others))
+    debt = _debt(owed, keys, [found[at] for at in left], tokens[~chosen])
     return ChangedDescriptions(
-        pa.concat_tables([datasets.read(described.entities), kept]),
+        pa.concat_tables(
+            [datasets.read(joined.entities), datasets.read(described.entities), kept.select(ENTITIES.names)]
+        ),
         described.rejects,
         debt,
         TextCounts(
-            written=len(wanted) - len(put_off) - described.rejects.rows,
+            written=len(paid) - described.rejects.rows,
             kept=len(found) - len(wanted),
             deferred=debt.num_rows,
             stand_ins=pc.sum(pc.equal(debt["origin"], STAND_IN)).as_py() or 0,
@@ -181,18 +172,35 @@ def describe_changed(
     )
 
 
-def _chosen(due: DueTexts, budget: UpdateBudget) -> NDArray[np.bool_]:
+def _described(context: BuildContext, merged: Dataset, ids: pa.ChunkedArray) -> DescribeEntities.Outputs:
+    """Return some entities with the description that a model makes, and dead letters, any number of them.
+
+    Args:
+        merged: ENTITIES with all their descriptions, one piece of which is in memory at a time.
+    """
+    datasets, asked = context.datasets, Dataset(ENTITIES)
+    for piece in datasets.tables(merged):
+        own = piece.filter(pc.is_in(piece["entity_id"], value_set=ids.combine_chunks()))
+        if own.num_rows:
+            asked += datasets.put("due_descriptions", own.cast(ENTITIES))
+    return describe_entities(context, asked, "describe", context.runner.run_tolerant)
+
+
+def _chosen(base: UpdateBase, due: DueTexts, budget: UpdateBudget) -> NDArray[np.bool_]:
     """Return (n,) which descriptions the budget pays. One that it could not pay alone holds up none behind it."""
-    allowance = budget.left * DESCRIPTION_SHARE if np.isfinite(budget.left) else np.inf
+    share, owed = DESCRIPTION_SHARE, base.note.debt
+    if budget.max_tokens is not None and "descriptions" in owed:  # a refresh, which nothing else is due for
+        share = max(share, owed["descriptions"].tokens / max(base.note.debt_tokens, 1))
+    allowance = budget.left * share if np.isfinite(budget.left) else np.inf
     chosen = due.tokens <= allowance
-    one = np.flatnonzero(chosen)
-    chosen[one] = affordable(DueTexts(due.urgent[one], due.since[one], due.weight[one], due.tokens[one]), allowance)
+    fit = np.flatnonzero(chosen)
+    chosen[fit] = affordable(DueTexts(due.urgent[fit], due.since[fit], due.weight[fit], due.tokens[fit]), allowance)
     return chosen
 
 
 def _found(
     base: UpdateBase,
-    entities: pa.Table,
+    long: pa.Table,
     touched: TouchedMentions,
     keys: Sequence[str],
     owed: pa.Table,
@@ -201,76 +209,84 @@ def _found(
     """Return what is known of the description of each entity.
 
     Args:
-        entities: ENTITIES whose descriptions are too long to be joined.
+        long: LONG.
         owed: DESCRIPTION_DEBT of the base.
     """
-    ids = entities["entity_id"].to_pylist()
     key_of = {entity_id(0, key): key for key in keys}
-    own = [key_of[one] for one in ids]
+    own = [key_of[one] for one in long["entity_id"].to_pylist()]
+    refused = pa.concat_tables(base.table(name).select(["stage", "unit_id"]) for name in ("rejects", "dropped"))
+    refused = refused.filter(pc.equal(refused["stage"], DescribeEntities.name))
+    is_refused = pc.is_in(long["entity_id"], value_set=refused["unit_id"].combine_chunks()).to_pylist()
     former = base.layer_entities(0)[0]
-    places = rows_of(entities["entity_id"], former["entity_id"])
-    refused = set[str]()
-    for letters in (base.table("rejects"), base.table("dropped")):
-        refused.update(letters.filter(pc.equal(letters["stage"], DescribeEntities.name))["unit_id"].to_pylist())
-    due_before = owed.filter(pc.is_in(owed["name_key"], value_set=pa.array(own, pa.string())))
-    rows = {row["name_key"]: row for row in due_before.to_pylist()}
-    is_new = pc.is_in(touched.now["chunk_id"], value_set=pc.unique(touched.new["chunk_id"]))
-    stayed = _texts(touched.now.filter(pc.invert(is_new)), own)
-    new, gone = _texts(touched.new, own), _texts(touched.gone, own)
+    places = rows_of(long["entity_id"], former["entity_id"])
+    names = [*zip(*(long[name].to_pylist() for name in ("name", "type")), strict=True)]
+    rows = {row["name_key"]: row for row in _of_keys(owed, own).to_pylist()}
     removed = set(settings.removed_keys.tolist())
-    shown = ("name", "type")
-    now = list(zip(*(entities[name].to_pylist() for name in shown), strict=True))
     found = []
-    for key, one, place, is_named in zip(own, ids, places.tolist(), now, strict=True):
-        row = rows.get(key, {"origin": MODEL, "unread": (), "sources": (), "stale_since": settings.number})
-        texts = stayed[key] | new[key]
-        came, went = texts - (stayed[key] | gone[key]), gone[key] - texts
-        unread = (came - {*row["sources"]} | {*row["unread"]}) & texts
-        sources = (went - {*row["unread"]} | {*row["sources"]}) - texts
-        is_written = place >= 0 and row["origin"] == MODEL and one not in refused and key not in touched.renamed
-        is_kept = is_written and not (sources & removed or (settings.labelled and sources))
-        is_same = is_kept and not unread and not sources
-        is_same = is_same and tuple(former[name][place].as_py() for name in shown) == is_named
-        is_same = is_same and (key not in rows or bool(row["unread"] or row["sources"]))
-        found.append(
-            _Long(
-                key,
-                place,
-                len(texts),
-                frozenset(unread) if is_kept else _NO_TEXTS,
-                frozenset(sources) if is_kept else _NO_TEXTS,
-                is_same,
-                is_kept,
-                is_written and not is_kept,
-                row["stale_since"],
+    for first, end in blocks_of(long["n_mentions"].to_numpy(), _BLOCK_MENTIONS):
+        now, before = _texts(touched, own[first:end])
+        for at in range(first, end):
+            key, place, row = own[at], int(places[at]), rows.get(own[at])
+            if row is None:
+                was = names[at] if place < 0 else tuple(former[name][place].as_py() for name in ("name", "type"))
+                row = {"origin": MODEL, "unread": (), "sources": (), "stale_since": settings.number}
+                row |= {"name": was[0], "type": was[1]}
+            texts, came, went = now[key], now[key] - before[key], before[key] - now[key]
+            unread = (came - {*row["sources"]} | {*row["unread"]}) & texts
+            sources = (went - {*row["unread"]} | {*row["sources"]}) - texts
+            is_written = place >= 0 and row["origin"] == MODEL and not is_refused[at] and key not in touched.renamed
+            is_kept = is_written and not (sources & removed or (settings.labelled and sources))
+            written_for = (row["name"], row["type"])
+            found.append(
+                _Long(
+                    key,
+                    place,
+                    len(unread) + len(sources) if is_kept else len(texts),
+                    frozenset(unread) if is_kept else _NO_TEXTS,
+                    frozenset(sources) if is_kept else _NO_TEXTS,
+                    written_for,
+                    is_kept and not unread and not sources and written_for == names[at],
+                    is_kept,
+                    is_written and not is_kept,
+                    row["stale_since"],
+                )
             )
-        )
     return found
 
 
-def _texts(mentions: pa.Table, keys: Sequence[str]) -> Mapping[str, set[int]]:
-    """Return the keys of the texts that describe each of some entities."""
-    own = mentions.filter(pc.is_in(mentions["name_key"], value_set=pa.array(keys, pa.string())))
-    own = own.filter(own["described"])
+def _texts(touched: TouchedMentions, keys: Sequence[str]) -> tuple[Mapping[str, set[int]], Mapping[str, set[int]]]:
+    """Return the keys of the texts that each of some entities is described from, now and in the base."""
+    now, new = _of_keys(touched.now, keys), _of_keys(touched.new, keys)
+    stayed = now.filter(pc.invert(pc.is_in(now["chunk_id"], value_set=pc.unique(new["chunk_id"]))))
+    return _merged_texts(now), _merged_texts(pa.concat_tables([stayed, _of_keys(touched.gone, keys)]))
+
+
+def _merged_texts(mentions: pa.Table) -> Mapping[str, set[int]]:
+    """Return the keys of the texts whose descriptions are merged, by the key of their entity."""
+    own, _ = bound_descriptions(mentions, ("name_key",), MERGED)
+    own = own.filter(pc.and_(own["described"], pc.not_equal(own["description"], "")))
     found = defaultdict[str, set[int]](set)
     for key, text in zip(own["name_key"].to_pylist(), text_keys(own["chunk_id"]).tolist(), strict=True):
         found[key].add(text)
     return found
 
 
-def _tokens(context: BuildContext, texts: pa.ChunkedArray) -> FloatVector:
+def _of_keys(table: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """Return the rows of some names."""
+    return table.filter(pc.is_in(table["name_key"], value_set=pa.array(keys, pa.string())))
+
+
+def _tokens(context: BuildContext, long: pa.Table) -> FloatVector:
     """Return the tokens that merging the descriptions of each entity costs, about.
 
     Args:
-        texts: descriptions of each entity, one a line.
+        long: LONG.
     """
     prompts, limit = context.prompts.of("describe"), context.config.description_tokens
-    at_once = described_at_once(context, prompts)
     request = describe_request("", "", [], prompts, 1)
     each = limit // 2 + sum(map(counter(context.config.tokenizer), (message.content for message in request.messages)))
-    pieces = pc.add(pc.count_substring(texts, SEPARATOR), 1).to_numpy()
-    read = pc.binary_length(texts).to_numpy() / CHARS_PER_TOKEN + 2 * pieces
-    calls = np.ceil(read / at_once)
+    read = long["n_bytes"].to_numpy() / CHARS_PER_TOKEN + 2 * long["n_descriptions"].to_numpy()
+    calls = np.ceil(read / described_at_once(context, prompts))
     again = np.where(calls > 1, calls * limit / 2 + each, 0.0)
     tokens: FloatVector = read + calls * each + again
     return tokens
@@ -288,8 +304,11 @@ def _debt(owed: pa.Table, keys: Sequence[str], put_off: Sequence[_Long], tokens:
         {
             "name_key": each.key,
             "origin": MODEL if each.is_kept else STAND_IN,
+            "name": each.written_for[0],
+            "type": each.written_for[1],
             "unread": sorted(each.unread),
             "sources": sorted(each.sources),
+            "n_changed": each.n_changed,
             "stale_since": each.since,
             "tokens": int(cost),
         }

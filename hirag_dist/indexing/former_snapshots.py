@@ -111,10 +111,10 @@ def _manifest(store: Store, snapshot_id: str) -> Manifest | None:
 def returning_summary(base: UpdateBase, former: UpdateBase, documents: DocumentCounts) -> UpdateSummary:
     """Return the summary of an update whose result is a former snapshot: all texts are kept, nothing is paid."""
     counts = {}
-    for name, table in (("descriptions", ""), ("summaries", SUMMARIES), ("reports", REPORT_INPUTS)):
+    for name, table in (("descriptions", None), ("summaries", SUMMARIES), ("reports", REPORT_INPUTS)):
         debt = former.note.debt.get(name, OpenTexts(units=0, tokens=0))
-        n_texts = former.snapshot.manifest.counts.get(table, debt.units)
-        counts[name] = TextCounts(0, n_texts - debt.units, debt.units, debt.stand_ins, debt.tokens)
+        n_kept = former.snapshot.manifest.counts[table] - debt.units if table else 0
+        counts[name] = TextCounts(0, n_kept, debt.units, debt.stand_ins, debt.tokens)
     return UpdateSummary(
         base.snapshot_id,
         former.number,

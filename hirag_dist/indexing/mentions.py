@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from hirag_dist.config.model import Config
@@ -152,14 +153,20 @@ def check_entities(n_entities: int, config: Config) -> None:
 
 def describe_base_layer(context: BuildContext, merged: MergedMentions) -> BaseLayer:
     """Return layer 0 with one description and one vector for each entity."""
-    described = describe_entities(context, merged.entities, "describe")
+    described = describe_entities(context, merged.entities, "describe", context.runner.run)
     embedded = embed_entities(context, described.entities, "embed layer 0")
     rejects = described.rejects + embedded.rejects
     return BaseLayer(described.entities, merged.relations, embedded.vectors, rejects, cut_ids=merged.cut_ids)
 
 
-def describe_entities(context: BuildContext, entities: Dataset, label: str) -> DescribeEntities.Outputs:
-    """Return entities with one description each, and dead letters."""
+def describe_entities(
+    context: BuildContext, entities: Dataset, label: str, run: Callable[..., DescribeEntities.Outputs]
+) -> DescribeEntities.Outputs:
+    """Return entities with one description each, and dead letters.
+
+    Args:
+        run: the method of a runner, which bounds the dead letters or does not.
+    """
     prompts = context.prompts.of("describe")
     describe = DescribeEntities(
         context.config.description_tokens,
@@ -168,7 +175,7 @@ def describe_entities(context: BuildContext, entities: Dataset, label: str) -> D
         prompts,
         context.models.models["summarise"],
     )
-    return context.runner.run(describe, label, entities=entities)
+    return run(describe, label, entities=entities)
 
 
 def described_at_once(context: BuildContext, prompts: Prompts) -> int:

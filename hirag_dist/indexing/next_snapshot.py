@@ -248,16 +248,19 @@ def _reports(
 def _settings(context: BuildContext, base: UpdateBase, changed: ChangedDocuments) -> UpdateSettings:
     config = context.config.update
     removed = set(changed.removed_keys.tolist())
-    labels = context.datasets.read(changed.documents.documents, ["labels"])["labels"]
-    labelled = bool(pc.sum(pc.list_value_length(labels)).as_py())
+    labelled = _has_labels(context.datasets.read(changed.documents.documents, ["labels"]))
     return UpdateSettings(
         number=base.number + 1,
         staleness=config.staleness,
         removed_keys=np.array(sorted(removed), np.int64),
-        labelled=labelled,
+        labelled=labelled or _has_labels(base.table("documents", ["labels"])),
         has_provenance=labelled or bool(changed.documents.metadata),
         reply_tokens=base.note.reply_tokens,
     )
+
+
+def _has_labels(documents: pa.Table) -> bool:
+    return bool(pc.sum(pc.list_value_length(documents["labels"])).as_py())
 
 
 def _budget(context: BuildContext, base: UpdateBase, changed: ChangedDocuments, request: UpdateRequest) -> UpdateBudget:
@@ -282,7 +285,11 @@ def _replaced_texts(base: UpdateBase, changed: ChangedDocuments) -> dict[str, tu
 
 
 def _still_used(replaced: Mapping[str, tuple[int, ...]], *states: pa.Table) -> dict[str, tuple[int, ...]]:
-    """Return the former texts that a summary or report still derives from."""
+    """Return the former texts that a description, summary or report still derives from.
+
+    Args:
+        states: tables with `sources`.
+    """
     wanted = pa.array([key for keys in replaced.values() for key in keys], pa.int64())
     used: set[int] = set()
     for state in states:

@@ -167,7 +167,7 @@ class Build:
         return self._update(base, self._kept(base, kept))
 
     def refresh(self, max_tokens: int | None = None, all_reports: bool = False) -> BuildResult:
-        """Write the summaries and reports that are due, without a change of documents.
+        """Write the texts that are due, without a change of documents.
 
         Args:
             max_tokens: to spend at most, about; None for all that are due.

@@ -283,9 +283,9 @@ def _formatted(value: float | None, form: str) -> Formatted | None:
 def update_section(state: UpdateStaleness) -> Table:
     """Return the texts of an index and how many of them are due."""
     made = f"Update {state.number} since a build from nothing. " if state.number else "Built from nothing. "
-    debt = sum(part.get("units", 0) for part in state.debt.values())
-    tokens = sum(part.get("tokens", 0) for part in state.debt.values())
-    owed = f"Debt: {count_noun(debt, 'text')}, about {tokens:,} tokens. " if debt else "No debt. "
+    debt = [f"{part['units']:,} {kind}" for kind, part in state.debt.items() if part["units"]]
+    tokens = sum(part["tokens"] for part in state.debt.values())
+    owed = f"Debt: {', '.join(debt)}, about {tokens:,} tokens. " if debt else "No debt. "
     rows: list[list[Cell]] = [
         [
             kind,

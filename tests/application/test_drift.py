@@ -71,7 +71,7 @@ def test_an_index_that_came_by_updates(tmp_path: Path) -> None:
     for layer in report.layers:
         assert (layer.orphans, layer.clusters.sizes.large) == (0, 0)
         assert 0 < layer.clusters.jaccard <= 1
-    due = {"summaries": state.summaries.due, "reports": state.reports.due}
+    due = {"descriptions": 0, "summaries": state.summaries.due, "reports": state.reports.due}
     assert due == {kind: part["units"] for kind, part in state.debt.items()}, "what is due is debt"
     assert due["summaries"] > 0, "the budget of so small an update does not pay for all"
     assert measure_drift(bench.build(texts)) == report, "nothing changed"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from pathlib import Path
@@ -10,9 +11,12 @@ from typing import Any
 import pyarrow.compute as pc
 import pytest
 
+from hirag_dist.core.entities.merging import DescriptionBound
 from hirag_dist.core.prompts.templates import DONE
 from hirag_dist.core.text.ids import entity_id
 from hirag_dist.core.text.normalize import name_key
+from hirag_dist.indexing import descriptions
+from hirag_dist.indexing.stages import merge
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import ChatRequest
 from tests.indexing.test_updates import LAYER_0, LivingBench, base_table, check_base_layer, check_consistent
@@ -181,20 +185,58 @@ def test_an_edit_elsewhere_in_a_document_asks_for_no_description(bench: HubBench
     assert not bench.bench.asked("describe")
 
 
-def test_documents_with_labels_keep_no_description_of_a_former_text(bench: HubBench) -> None:
-    def lines(*names: str) -> dict[str, str]:
-        return {"all.jsonl": "\n".join(f'{{"id": "{n[0]}", "text": "{text(n)}", "labels": ["x"]}}' for n in names)}
+@pytest.mark.parametrize("labels", ["x", ""], ids=["a label stays", "it is taken off"])
+def test_no_description_of_a_former_text_is_kept_beside_labels(bench: HubBench, labels: str) -> None:
+    def records(last: str, *labels: str) -> dict[str, str]:
+        found = [{"id": name[0], "text": text(name)} for name in ("a", "b", "c", last)]
+        found[-1]["labels"] = [label for label in labels if label]
+        return {"all.jsonl": "\n".join(map(json.dumps, found))}
 
-    bench.index(lines(*"abcd"), **NOTHING_LEFT)
-    edited = bench.index(lines("a", "b", "c", "dd"), **NOTHING_LEFT)
+    bench.index(records("d", "x"), **NOTHING_LEFT)
+    edited = bench.index(records("dd", labels), **NOTHING_LEFT)
     check_debt(edited, "stand-in")
     assert "markd" not in written(edited)
 
 
+def test_a_description_under_another_type_is_due_until_the_type_is_that_again(bench: HubBench) -> None:
+    def typed(request: ChatRequest) -> str | None:
+        said = tell(request)
+        if said is None or task_of(request) != "extract-graph" or "other" not in between(request, "text"):
+            return said
+        return said.replace("hub<|>concept<|>It is told", "hub<|>place<|>It is told")
+
+    bench.script = typed
+    kinds = ("1", "2", "3", "other4", "other5")
+    first = corpus(*kinds)
+    before = bench.index(first, **NOTHING_LEFT)
+    again = {f"{at}.txt": f"{text(at)}\n" for at in ("other4", "other5")}  # two texts stand twice: HUB is a place
+    check_debt(bench.add({f"copy{name}": content for name, content in again.items()}, **NOTHING_LEFT), "model")
+    bench.add({"lone.txt": "lone words"}, **NOTHING_LEFT)
+    back = bench.remove(sources=("copy*",), **NOTHING_LEFT)
+    check_debt(back)
+    assert hub(back) == hub(before)
+    assert not bench.bench.asked("describe")
+
+
+def test_a_text_beyond_those_that_are_merged_changes_no_description(
+    bench: HubBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bound = DescriptionBound(count=4, chars=100_000)
+    monkeypatch.setattr(merge, "MERGED", bound)
+    monkeypatch.setattr(descriptions, "MERGED", bound)
+    bench.bench.takes_copies = False
+    before = bench.index(corpus(*"abcdefg"), **NOTHING_LEFT)
+    (beyond, *_) = sorted(marks(" ".join(text(name) for name in "abcdefg")) - marks(hub(before)))
+    after = bench.remove(sources=(f"{beyond.removeprefix('mark')}.txt",), **NOTHING_LEFT)
+    check_debt(after)
+    assert hub(after) == hub(before)
+
+
 def test_a_refused_description_is_no_debt(bench: HubBench) -> None:
     bench.index(corpus(*"abc"), **MUCH_LEFT)
+    strict = MUCH_LEFT | {"max_reject_ratio": 0}  # an update is done nevertheless
     bench.script = lambda request: "" if task_of(request) == "describe" else tell(request)
-    after = bench.add(corpus("d"), **MUCH_LEFT)
+    after = bench.add(corpus("d"), **strict)
     check_debt(after)
     assert [row["unit_id"] for row in rows(after, "rejects")] == [HUB]
     bench.script = tell

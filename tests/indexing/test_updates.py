@@ -57,6 +57,10 @@ class LivingBench:
         self.bench.counts_tokens = True
         self._n_fresh = 0
 
+    def keys(self, keys: dict[str, Any]) -> dict[str, Any]:
+        """Return the arguments of a build: keys of the configuration, and the script of the model."""
+        return {"script": self.script, "llm": PAID} | keys
+
     def write(self, texts: dict[str, str], name: str = "corpus") -> str:
         folder = self.folder / name
         if folder.exists():
@@ -69,27 +73,25 @@ class LivingBench:
 
     def index(self, texts: dict[str, str], **keys: Any) -> Snapshot:
         inputs = [self.write(texts)]
-        return self._done(self.bench.run_on(inputs, self.script, **{"llm": PAID} | keys))
+        return self._done(self.bench.run_on(inputs, **self.keys(keys)))
 
     def remove(self, *ids: str, sources: tuple[str, ...] = (), **keys: Any) -> Snapshot:
         selection = DocumentSelection(ids, sources)
-        return self._done(
-            self.bench.run_work(lambda build: build.remove(selection), self.script, **{"llm": PAID} | keys)
-        )
+        return self._done(self.bench.run_work(lambda build: build.remove(selection), **self.keys(keys)))
 
     def add(self, texts: dict[str, str], **keys: Any) -> Snapshot:
         inputs = [self.write(texts, "more")]
-        return self._done(self.bench.run_work(lambda build: build.add(inputs), self.script, **{"llm": PAID} | keys))
+        return self._done(self.bench.run_work(lambda build: build.add(inputs), **self.keys(keys)))
 
     def refresh(self, **keys: Any) -> Snapshot:
-        return self._done(self.bench.run_work(lambda build: build.refresh(), self.script, **{"llm": PAID} | keys))
+        return self._done(self.bench.run_work(lambda build: build.refresh(), **self.keys(keys)))
 
     def fresh(self, texts: dict[str, str], **keys: Any) -> Snapshot:
         self._n_fresh += 1
         bench = Bench(self.folder / f"fresh{self._n_fresh}")
         bench.folder.mkdir()
         bench.counts_tokens = True
-        result = bench.run_on([self.write(texts, f"corpus{self._n_fresh}")], self.script, **{"llm": PAID} | keys)
+        result = bench.run_on([self.write(texts, f"corpus{self._n_fresh}")], **self.keys(keys))
         return open_snapshot(bench.store, result.manifest.snapshot_id)
 
     def _done(self, result: Any) -> Snapshot:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hirag_dist.core.entities.merging import (
     CHARS_PER_TOKEN,
@@ -31,8 +32,15 @@ from hirag_dist.types import Rejected
 _PARTITION_ROWS = 100_000
 # A hub has a description in every chunk that names it, and a model makes one of them, batch by batch. The largest
 # entity of five hundred chunks had 65, of 11,000 characters.
-_BOUND = DescriptionBound(count=1000, chars=200_000)
-_MOST_CHARS = 6  # of a token of text, about
+MERGED = DescriptionBound(count=1000, chars=200_000)
+LONG = pa.schema(  # entities with more descriptions than are joined; `description` is the first of them joined
+    [
+        *ENTITIES,
+        pa.field("n_descriptions", pa.int32(), nullable=False),
+        pa.field("n_bytes", pa.int64(), nullable=False),  # of all descriptions
+    ]
+)
+_START_CHARS = 6  # for each token of the limit: characters of a text that are counted first
 CUT = pa.schema([pa.field("id", pa.string(), nullable=False)])  # what had more descriptions than the bound
 
 
@@ -56,11 +64,11 @@ class MergeEntities:
 
     def combine(self, name: str, rows: pa.Table) -> pa.Table:
         """Return mentions without the descriptions that cannot be among an entity's first."""
-        return bound_descriptions(rows, ("name_key",), _BOUND, spare=1)[0]
+        return bound_descriptions(rows, ("name_key",), MERGED, spare=1)[0]
 
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return the entities of this partition of names."""
-        mentions, cut = bound_descriptions(tables["mentions"], ("name_key",), _BOUND)
+        mentions, cut = bound_descriptions(tables["mentions"], ("name_key",), MERGED)
         ids = [entity_id(0, key) for key in cut["name_key"].to_pylist()]
         return {"entities": merge_entities(mentions), "cut": pa.table({"id": sorted(ids)}, schema=CUT)}
 
@@ -84,11 +92,11 @@ class MergeRelations:
 
     def combine(self, name: str, rows: pa.Table) -> pa.Table:
         """Return mentions without the descriptions that cannot be among a relation's strongest."""
-        return bound_descriptions(rows, ("source_key", "target_key"), _BOUND, spare=1)[0]
+        return bound_descriptions(rows, ("source_key", "target_key"), MERGED, spare=1)[0]
 
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return the relations whose first name falls into this partition."""
-        mentions, cut = bound_descriptions(tables["relation_mentions"], ("source_key", "target_key"), _BOUND)
+        mentions, cut = bound_descriptions(tables["relation_mentions"], ("source_key", "target_key"), MERGED)
         ends = zip(cut["source_key"].to_pylist(), cut["target_key"].to_pylist(), strict=True)
         ids = [relation_id("extracted", *sorted(entity_id(0, key) for key in pair)) for pair in ends]
         return {
@@ -97,15 +105,51 @@ class MergeRelations:
         }
 
 
+@dataclass(frozen=True)
+class JoinDescriptions:
+    """Descriptions within the limit are joined; of longer ones, which are for a model, the first are, as a stand-in."""
+
+    name: ClassVar[str] = "join_descriptions"
+    version: ClassVar[int] = 1
+    split: ClassVar[Split] = ByRows(512)
+
+    class Inputs(TableSet):
+        entities: Annotated[Dataset, ENTITIES]
+
+    class Outputs(TableSet):
+        entities: Annotated[Dataset, ENTITIES]
+        long: Annotated[Dataset, LONG]
+
+    max_tokens: int
+    tokenizer: str
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        """Return the entities with one description each, apart from those whose descriptions are too long."""
+        entities = tables["entities"]
+        texts, short, counts = [], [], []
+        for text in entities["description"].to_pylist():
+            pieces = split_descriptions(text)
+            fits = SEPARATOR not in text or is_short(pieces, self.max_tokens, services.count_tokens)
+            joined = " ".join(pieces) if fits else join_descriptions(pieces, self.max_tokens * CHARS_PER_TOKEN)
+            texts.append(joined if SEPARATOR in text else text)
+            short.append(fits)
+            counts.append(len(pieces))
+        sizes = pc.binary_length(entities["description"])
+        at = entities.schema.get_field_index("description")
+        table = entities.set_column(at, entities.schema.field(at), pa.array(texts, pa.string()))
+        is_short_row = pa.array(short, pa.bool_())
+        long = table.append_column(LONG.field("n_descriptions"), pa.array(counts, pa.int32()))
+        long = long.append_column(LONG.field("n_bytes"), sizes.cast(pa.int64()))
+        return {"entities": table.filter(is_short_row), "long": long.filter(pc.invert(is_short_row)).cast(LONG)}
+
+
 def is_short(pieces: Sequence[str], max_tokens: int, count: Callable[[str], int]) -> bool:
-    """Return whether descriptions are joined, without a call: one alone, or several within the limit."""
-    if len(pieces) < 2:
-        return True
+    """Return whether several descriptions are joined, without a call."""
     n_chars = sum(len(piece) + 1 for piece in pieces)
     if n_chars <= max_tokens:  # no text has more tokens than characters
         return True
     whole = " ".join(pieces)
-    start = whole[: _MOST_CHARS * max_tokens]
+    start = whole[: _START_CHARS * max_tokens]
     if len(start) < len(whole) and count(start) > 1.125 * max_tokens:  # the rest cannot make it less
         return False
     return count(whole) <= max_tokens
