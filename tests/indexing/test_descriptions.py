@@ -246,7 +246,7 @@ def test_a_refused_description_is_no_debt(bench: HubBench) -> None:
     check_base_layer(bench.refresh(**NOTHING_LEFT), bench.fresh(corpus(*"abcde"), **NOTHING_LEFT))
 
 
-@pytest.mark.parametrize("seed", range(1))
+@pytest.mark.parametrize("seed", [1])
 def test_random_histories_leave_nothing_of_removed_documents_and_a_refresh_makes_all_equal(
     bench: HubBench, seed: int
 ) -> None:
@@ -254,7 +254,7 @@ def test_random_histories_leave_nothing_of_removed_documents_and_a_refresh_makes
     now = {f"{name}.txt": text(name) for name in "abcd"}
     bench.index(now, **NOTHING_LEFT)
     former: dict[str, set[str]] = {name: marks(content) for name, content in now.items()}
-    for step in range(8):
+    for step in range(5):
         ratio = rng.choice([1.0, 1.0, 3.0, 30.0])
         for name in rng.sample(sorted(now), rng.randrange(3)):
             if rng.random() < 0.5 and len(now) > 2:
