@@ -127,21 +127,17 @@ class ResolvedMentions:
     """Mentions of now by the keys that they are merged by.
 
     Attributes:
-        mentions, relations: MENTIONS and RELATION_MENTIONS.
+        entities: MENTIONS.
+        relations: RELATION_MENTIONS.
         keys, pairs: keys of the entities and relations that are merged from other mentions than before.
         moved: names that are another entity's than before → its key.
-        gone, new: MENTIONS that went and came.
-        renamed: keys of entities that a name was resolved to, or is not any more.
     """
 
-    mentions: pa.Table
+    entities: TouchedMentions
     relations: pa.Table
     keys: list[tuple[str, ...]]
     pairs: list[tuple[str, ...]]
     moved: dict[str, str]
-    gone: pa.Table
-    new: pa.Table
-    renamed: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -272,13 +268,12 @@ def write_base_layer(
     resolved = _resolved(graph, base.table("aliases").cast(ALIASES), datasets.read(aliases), owed)
     keys, pairs = resolved.keys, resolved.pairs
     touched = GraphMentions(
-        datasets.put("touched_mentions", _rows_with(resolved.mentions, _ENTITY_KEY, keys)),
+        datasets.put("touched_mentions", _rows_with(resolved.entities.now, _ENTITY_KEY, keys)),
         datasets.put("touched_relation_mentions", _rows_with(resolved.relations, _PAIR_KEY, pairs)),
     )
     merged = merge_mentions(context, touched, "merge")
-    mentions = TouchedMentions(resolved.mentions, resolved.gone, resolved.new, resolved.renamed)
     names = [key for (key,) in keys]
-    described = describe_changed(context, base, merged, mentions, names, budget, settings)
+    described = describe_changed(context, base, merged, resolved.entities, names, budget, settings)
     entity_ids = pa.array([entity_id(0, key) for key in names], pa.string())
     before = base.layer_entities(0)[0]
     gone = rows_with(before["entity_id"], entity_ids)
@@ -381,14 +376,13 @@ def _resolved(graph: GraphChanges, before: pa.Table, now: pa.Table, owed: set[tu
     pairs = set(_keys(renamed_relations(pa.concat_tables([relations.gone, statements]), before), _PAIR_KEY))
     pairs |= set(_keys(renamed_relations(pa.concat_tables([relations.new, statements]), now), _PAIR_KEY))
     return ResolvedMentions(
-        renamed_mentions(entities.now, now) if now.num_rows else entities.now,
+        TouchedMentions(
+            renamed_mentions(entities.now, now) if now.num_rows else entities.now, gone, new, frozenset(named)
+        ),
         renamed_relations(relations.now, now) if now.num_rows else relations.now,
         sorted(keys),
         sorted(pairs),
         {key: renamed(pa.chunked_array([pa.array([key])]), now)[0].as_py() for key in moved},
-        gone,
-        new,
-        frozenset(named),
     )
 
 

@@ -183,7 +183,7 @@ def _described(context: BuildContext, merged: Dataset, ids: pa.ChunkedArray) -> 
         own = piece.filter(pc.is_in(piece["entity_id"], value_set=ids.combine_chunks()))
         if own.num_rows:
             asked += datasets.put("due_descriptions", own.cast(ENTITIES))
-    return describe_entities(context, asked, "describe", context.runner.run_tolerant)
+    return describe_entities(context, asked, context.runner.run_tolerant)
 
 
 def _chosen(base: UpdateBase, due: DueTexts, budget: UpdateBudget) -> NDArray[np.bool_]:

@@ -153,14 +153,14 @@ def check_entities(n_entities: int, config: Config) -> None:
 
 def describe_base_layer(context: BuildContext, merged: MergedMentions) -> BaseLayer:
     """Return layer 0 with one description and one vector for each entity."""
-    described = describe_entities(context, merged.entities, "describe", context.runner.run)
+    described = describe_entities(context, merged.entities, context.runner.run)
     embedded = embed_entities(context, described.entities, "embed layer 0")
     rejects = described.rejects + embedded.rejects
     return BaseLayer(described.entities, merged.relations, embedded.vectors, rejects, cut_ids=merged.cut_ids)
 
 
 def describe_entities(
-    context: BuildContext, entities: Dataset, label: str, run: Callable[..., DescribeEntities.Outputs]
+    context: BuildContext, entities: Dataset, run: Callable[..., DescribeEntities.Outputs]
 ) -> DescribeEntities.Outputs:
     """Return entities with one description each, and dead letters.
 
@@ -175,7 +175,7 @@ def describe_entities(
         prompts,
         context.models.models["summarise"],
     )
-    return run(describe, label, entities=entities)
+    return run(describe, "describe", entities=entities)
 
 
 def described_at_once(context: BuildContext, prompts: Prompts) -> int:
