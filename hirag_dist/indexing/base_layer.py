@@ -59,6 +59,7 @@ from hirag_dist.schemas import (
 from hirag_dist.storage import layout
 from hirag_dist.types import IntVector
 
+_BLOCK_ROWS = 1 << 18  # mentions that are looked through at a time
 _ENTITY_KEY, _PAIR_KEY = ("name_key",), ("source_key", "target_key")
 
 
@@ -268,8 +269,8 @@ def write_base_layer(
     resolved = _resolved(graph, base.table("aliases").cast(ALIASES), datasets.read(aliases), owed)
     keys, pairs = resolved.keys, resolved.pairs
     touched = GraphMentions(
-        datasets.put("touched_mentions", _rows_with(resolved.entities.now, _ENTITY_KEY, keys)),
-        datasets.put("touched_relation_mentions", _rows_with(resolved.relations, _PAIR_KEY, pairs)),
+        _put_rows_with(context, "touched_mentions", resolved.entities.now, _ENTITY_KEY, keys),
+        _put_rows_with(context, "touched_relation_mentions", resolved.relations, _PAIR_KEY, pairs),
     )
     merged = merge_mentions(context, touched, "merge")
     names = [key for (key,) in keys]
@@ -451,6 +452,18 @@ def _kept_costs(context: BuildContext, base: UpdateBase, stale: pa.Array) -> Dat
     """Return EXTRACTION_COSTS of the base's chunks that stay."""
     before = base.table(layout.EXTRACTION_COSTS).cast(EXTRACTION_COSTS)
     return context.datasets.put("kept_costs", before.filter(pc.invert(pc.is_in(before["chunk_id"], value_set=stale))))
+
+
+def _put_rows_with(
+    context: BuildContext, name: str, table: pa.Table, keys: tuple[str, ...], values: list[tuple[str, ...]]
+) -> Dataset:
+    """Return the rows with some values of the key columns as a dataset; a block of them is in memory at a time."""
+    found = Dataset(table.schema)
+    for first in range(0, table.num_rows, _BLOCK_ROWS):
+        rows = _rows_with(table.slice(first, _BLOCK_ROWS), keys, values)
+        if rows.num_rows:
+            found += context.datasets.put(name, rows)
+    return found
 
 
 def _rows_with(table: pa.Table, keys: tuple[str, ...], values: list[tuple[str, ...]]) -> pa.Table:
