@@ -53,7 +53,7 @@ _FREE_TEXT = frozenset({"error", "why"})  # keys of records whose values may quo
 
 
 def purge_replies(store: Store, config: Config, lock: BuildLock, current: Snapshot) -> PurgeResult:
-    """Keep the stored replies that layer 0 of the current snapshot rests on, and drop all others.
+    """Keep the stored replies that layer 0 of a build from nothing of the current chunks rests on, and drop all others.
 
     The keys to keep are computed from the text of its chunks alone, so no kept reply derives from anything else.
     A part of a reply to several units counts as the reply to its own unit.

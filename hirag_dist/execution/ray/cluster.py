@@ -204,6 +204,16 @@ def describe_cluster(address: str | None, gpu_workers: int = 0) -> str:
             ray.shutdown()
 
 
+def check_own_node() -> None:
+    """Raise BackendUnavailable where the node that this process is connected to has died: Ray would wait for ever."""
+    own = ray.get_runtime_context().get_node_id()
+    if not any(node["NodeID"] == own and node["Alive"] for node in ray.nodes()):
+        raise BackendUnavailable(
+            "the Ray node of this process has died; where memory was short, give execution.workers a lower number. "
+            "Finished work is kept: run the same command again to continue"
+        )
+
+
 def last_line(error: BaseException) -> str:
     """Return the last line of an error of Ray: a remote traceback comes first."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]

@@ -15,7 +15,7 @@ import ray
 
 from hirag_dist.errors import HiragError, StageFailed
 from hirag_dist.execution.executors import return_freed_memory
-from hirag_dist.execution.ray.cluster import count_gpus, last_line
+from hirag_dist.execution.ray.cluster import check_own_node, count_gpus, last_line
 from hirag_dist.execution.ray.quota_actor import DeclaredDead, RemoteQuotaCoordinator
 from hirag_dist.execution.stage import Services
 from hirag_dist.execution.task import Task, TaskResult, one_thread, run_task
@@ -107,6 +107,7 @@ def actor(kind: type, max_restarts: int = -1) -> Any:
 
 logger = logging.getLogger(__name__)
 _CLOSE_S = 30.0
+_NODE_CHECK_S = 10.0  # while a worker is away
 _WARN_AGAIN_S = 600.0
 _MAX_LOST_WORKERS = 100  # without one piece of work being done
 _MAX_LOSSES = 5  # work over which so many workers have died is the cause itself
@@ -231,11 +232,15 @@ class WorkerPool:
         """
         busy = {worker for worker, *_ in running.values()}
         pause = self._pause(busy)
+        if self._away:
+            pause = _NODE_CHECK_S if pause is None else min(pause, _NODE_CHECK_S)
         try:
             done, _ = ray.wait([*running, *self._away, *self._warning], num_returns=1, timeout=pause)
         except KeyboardInterrupt:
             logger.warning("interrupted: waiting for the replies in flight; Ctrl-C again drops them")
             raise
+        if self._away and not done:
+            check_own_node()
         now = self._clock()
         self._worked |= dict.fromkeys(busy & self._worked.keys(), now)
         for ref in done:
@@ -334,6 +339,7 @@ class WorkerPool:
         if worker in self.workers and worker not in self._away.values():
             self._n_lost += 1
             if self._n_lost > _MAX_LOST_WORKERS:
+                check_own_node()
                 raise StageFailed(f"workers die as soon as they start: {last_line(error)}") from error
             logger.warning("a worker was lost, what it had to do goes to the others: %s", last_line(error))
             self._forget(worker)

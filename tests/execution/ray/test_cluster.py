@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import ray
 
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.execution.ray import GpuWorkers, RayExecutor
+from hirag_dist.execution.task import Slice, Task
+from hirag_dist.indexing.stages.merge import JoinDescriptions
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.protocol import CallTotals
+from hirag_dist.schemas import ENTITIES
+from hirag_dist.storage.store import Store
 
 
 class SlowNode:
@@ -48,6 +54,23 @@ def test_a_node_that_is_slow_to_start_is_started_again_and_nothing_of_it_stays(m
     assert executor.call_totals() == CallTotals()
     executor.close()
     assert not ray.is_initialized(), "another Ray was started for it"
+
+
+@pytest.mark.integration
+def test_work_ends_with_an_error_where_the_only_node_has_died(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("hirag_dist.execution.ray.worker_pool._NODE_CHECK_S", 0.5)
+    store = Store(str(tmp_path))
+    store.write_table("in.parquet", ENTITIES.empty_table())
+    task = Task(JoinDescriptions(400, "o200k_base"), 0, {"entities": (Slice("in.parquet", 0, 0),)}, "work", store)
+    executor = start()
+    try:
+        (raylet,) = (each for each in psutil.Process().children(recursive=True) if each.name() == "raylet")
+        raylet.kill()
+        with pytest.raises(BackendUnavailable, match="the Ray node of this process has died"):
+            list(executor.map([task]))
+    finally:
+        executor.close()
+    assert not ray.is_initialized()
 
 
 @pytest.mark.integration
