@@ -76,17 +76,19 @@ def debt_line(note: Mapping[str, Any]) -> str:
         note: `notes["update"]` of its manifest.
 
     >>> debt_line({"debt": {"summaries": {"units": 2, "tokens": 5300}, "reports": {"units": 0, "tokens": 0}}})
-    'Debt: 2 summaries are due, about 5.3k tokens; `hirag-dist refresh` pays it.'
+    'Debt: 2 summaries are due, about 5.3k tokens and those of texts above that change; `hirag-dist refresh` pays it.'
     >>> debt_line({"debt": {}})
     'Debt: none.'
     """
     open_parts = {kind: part for kind, part in note.get("debt", {}).items() if part["units"]}
     if not open_parts:
         return "Debt: none."
-    units = " and ".join(count_noun(part["units"], *_KINDS[kind]) for kind, part in open_parts.items())
+    parts = [count_noun(part["units"], *_KINDS[kind]) for kind, part in open_parts.items()]
+    units = " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
     verb = "is" if sum(part["units"] for part in open_parts.values()) == 1 else "are"
     tokens = short(sum(part["tokens"] for part in open_parts.values()))
-    return f"Debt: {units} {verb} due, about {tokens} tokens; `hirag-dist refresh` pays it."
+    more = "" if open_parts.keys() == {"reports"} else " and those of texts above that change"
+    return f"Debt: {units} {verb} due, about {tokens} tokens{more}; `hirag-dist refresh` pays it."
 
 
 def sent_line(sent: Mapping[str, Any]) -> str:
@@ -182,10 +184,11 @@ def _cost_line(update: Mapping[str, Any]) -> str:
     """Return the tokens of an update, and the ratio that its budget is about.
 
     >>> _cost_line({"extraction_tokens": 1000, "spent_tokens": 2500, "budget_tokens": 3000})
-    'Tokens: 2,500, which is 2.5 times the extraction of the changed documents (1,000); the budget was 3,000.'
+    'Tokens: 2,500, 2.5 times the extraction of the documents that came, changed or went (1,000); the budget was 3,000.'
     """
     spent, extraction, budget = (update[f"{name}_tokens"] for name in ("spent", "extraction", "budget"))
     line = f"Tokens: {spent:,}"
     if extraction:
-        line += f", which is {spent / extraction:.1f} times the extraction of the changed documents ({extraction:,})"
+        ratio = spent / extraction
+        line += f", {ratio:.1f} times the extraction of the documents that came, changed or went ({extraction:,})"
     return f"{line}; {'no budget' if budget is None else f'the budget was {budget:,}'}."

@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from hirag_dist.application.index_result import READING, IndexResult
-from hirag_dist.cli._bill import missing_line, sent_line, update_lines
+from hirag_dist.cli._bill import debt_line, missing_line, sent_line, update_lines
 from hirag_dist.cli._output import duration_text, emit, out, table
 from hirag_dist.core.text.normalize import count_noun, one_line
 from hirag_dist.indexing.content_remarks import remark_lines
@@ -46,6 +46,8 @@ def show(report: dict[str, Any]) -> None:
         out.print(f"[yellow]{count_noun(len(report['repaired']), 'damaged work file')} made again.[/yellow]")
     if line := unwritten_line(report):
         out.print(line)
+        if report["update"] is not None and _owes(report["update"]):
+            out.print(debt_line(report["update"]))
     else:
         is_again = report["fallback"] and report["stays_current"] is None
         done = "published" if report["changed"] else "was written again" if is_again else "is unchanged"
@@ -101,11 +103,19 @@ def unwritten_line(report: Mapping[str, Any]) -> str:
     if report["update"] is not None and report["update"]["returned"]:
         served = ", which is served now" if is_served else ""
         return f"The documents are those of snapshot {snapshot} again{served}; nothing had to be written."
-    if report["stages_run"] or report["changed"]:
+    update = report["update"]
+    if update is not None and update["base"] == snapshot and update["budget_tokens"] is not None and _owes(update):
+        budget = count_noun(update["budget_tokens"], "token")
+        return f"Snapshot {snapshot} stays as it is: no due text fits into the budget of {budget}."
+    if (report["stages_run"] or report["changed"]) and (update is None or update["base"] != snapshot):
         return ""
     if report["fallback"] and is_served:
         return f"Snapshot {snapshot} was written again, and is whole."
     return f"Nothing to do: snapshot {snapshot} is up to date."
+
+
+def _owes(update: Mapping[str, Any]) -> bool:
+    return any(part["units"] for part in update["debt"].values())
 
 
 def _letters_hint(index: str, stages: Collection[str]) -> str:

@@ -32,7 +32,7 @@ COMMANDS = {  # command → "module" or "module.function" in this package, and i
     "index": ("index", "Build or update an index of documents and publish it, or continue an interrupted build."),
     "add": ("index.add", "Add documents to an index and publish it."),
     "remove": ("remove", "Remove documents from an index and publish it without them."),
-    "refresh": ("index.refresh", "Write the summaries and reports that updates have put off."),
+    "refresh": ("index.refresh", "Write the texts that updates have put off."),
     "watch": ("index.watch", "Follow a folder or an object-store prefix, and update the index as it changes."),
     "import": (
         "export.import_graph",

@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from hirag_dist.composition.logs import configure_logging, is_json
+from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError
 
 logger = logging.getLogger(__name__)
@@ -224,5 +225,5 @@ def about(duration_s: float) -> str:
     ('8 seconds', '12 minutes', '2.5 hours')
     """
     if duration_s < 90:
-        return f"{duration_s:,.0f} seconds"
+        return count_noun(round(duration_s), "second")
     return f"{duration_s / 60:,.0f} minutes" if duration_s < 5400 else f"{duration_s / 3600:,.1f} hours"

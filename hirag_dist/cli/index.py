@@ -129,8 +129,11 @@ def _show(made: CostEstimate, add: bool) -> None:
             f"{documents}. {chunks} to extract, {tokens}."
         )
         if made.descriptions.due:
-            due, written = (f"about {n:,}" for n in (made.descriptions.due, made.descriptions.written))
-            out.print(f"Descriptions of entities that many chunks name: {due} due; {written} are written.")
+            fewest, most = made.descriptions.due_range
+            out.print(
+                f"Descriptions of entities that many chunks name: about {made.descriptions.due:,} due ({fewest:,} to "
+                f"{most:,}, by what the texts name); about {made.descriptions.written:,} are written."
+            )
         for name, text in (("Summaries", made.summaries), ("Reports", made.reports)):
             fewest, most = text.due_range
             out.print(
@@ -139,7 +142,8 @@ def _show(made: CostEstimate, add: bool) -> None:
             )
         bound = "none for the built-in model" if made.budget_tokens is None else f"{made.budget_tokens:,} tokens"
         out.print(
-            f"Bound: {bound}; the extraction of the changed documents is about {made.extraction_tokens:,} tokens."
+            f"Bound: {bound}; the extraction of the documents that come, change or go is about "
+            f"{made.extraction_tokens:,} tokens."
         )
     else:
         copies = count_noun(made.duplicates, "copy", "copies")
@@ -176,7 +180,11 @@ def _window_line(made: CostEstimate) -> str:
         windows = [f"{next(iter(made.windows.values())):,} tokens"]
     known = [f"window {', '.join(windows)}"] if windows else []
     timed = {stage.endpoint for stage in made.stages if stage.bound}
-    speeds = [f"{name} about {short(made.speeds[name])} tokens a second" for name in made.speeds if name in timed]
+    speeds = [
+        f"endpoint {name} with about {short(made.speeds[name])} tokens a second"
+        for name in made.speeds
+        if name in timed
+    ]
     known += speeds
     if not known:
         return ""
@@ -266,10 +274,11 @@ def refresh(
         bool, typer.Option("--reports", help="Write the reports too that communities.report_share leaves out.")
     ] = False,
 ) -> None:
-    """Write the summaries and reports that updates have put off, and publish a new snapshot.
+    """Write the descriptions, summaries and reports that updates have put off, and publish a new snapshot.
 
     `status` shows how many are due. With --max-usd or --max-tokens, the oldest and most stale texts that fit are
-    written, and the rest stays due. --max-usd uses the price of the replies of the last build. No document changes.
+    written, and the rest stays due; a new text may make others above it due. --max-usd uses the price of the replies
+    of the last build. No document changes.
     """
     loaded = options.load()
     with ProgressBars(not options.json) as bars:

@@ -161,8 +161,13 @@ def show_answer(answer: Answer) -> None:
         out.print(Padding(answer.text.replace("[", "\\["), (0, 2)), soft_wrap=False)
     else:
         out.print(answer.text, markup=False)
+    documents: dict[str, set[str]] = {}
+    for citation in answer.citations:
+        documents.setdefault(citation.title, set()).add(citation.document_id)
     for citation in answer.citations:
         title = one_line(citation.title)
+        if len(documents[citation.title]) > 1 and citation.uri:  # files of one name
+            title += f" ({citation.uri})"
         places = dict.fromkeys(place.display for place in citation.places if place.display)
         title = ", ".join([title, *(place for place in places if not title.startswith(place))])
         shown = shorten(title, 200) if out.is_terminal else title

@@ -318,6 +318,8 @@ class StageRun:
             return
         summary = self._folder.dominant_reason(results)
         reply = f". One of these replies begins: {beginning(summary.reply, _SHOWN_CHARS)!r}" if summary.reply else ""
+        if len(self._selection.cached) == len(results) and not self._selection.retried:
+            reply += ". Nothing was asked now: an earlier run stored them"
         remedy = remedy_of(summary.reason, _most_refused(usage))
         uri = self._folder.store.uri
         raise StageFailed(

@@ -111,7 +111,7 @@ def keys_to_pay(base: UpdateBase, budget: UpdateBudget, settings: UpdateSettings
         debt["n_changed"].to_numpy().astype(np.float64),
         debt["tokens"].to_numpy().astype(np.float64),
     )
-    keys: list[str] = debt["name_key"].filter(pa.array(lost | _chosen(base, due, budget))).to_pylist()
+    keys: list[str] = debt["name_key"].filter(pa.array(lost | _chosen(due, budget))).to_pylist()
     return keys
 
 
@@ -144,7 +144,7 @@ def describe_changed(
         np.array([found[at].n_changed for at in wanted], np.float64),
         tokens,
     )
-    chosen = _chosen(base, due, budget)
+    chosen = _chosen(due, budget)
     paid, left = wanted[chosen], wanted[~chosen]
     described = _described(context, merged.entities, long["entity_id"].take(pa.array(paid)))
     former = base.layer_entities(0)[0]["description"]
@@ -186,12 +186,9 @@ def _described(context: BuildContext, merged: Dataset, ids: pa.ChunkedArray) -> 
     return describe_entities(context, asked, context.runner.run_tolerant)
 
 
-def _chosen(base: UpdateBase, due: DueTexts, budget: UpdateBudget) -> NDArray[np.bool_]:
+def _chosen(due: DueTexts, budget: UpdateBudget) -> NDArray[np.bool_]:
     """Return (n,) which descriptions the budget pays. One that it could not pay alone holds up none behind it."""
-    share, owed = DESCRIPTION_SHARE, base.note.debt
-    if budget.max_tokens is not None and "descriptions" in owed:  # a refresh, which nothing else is due for
-        share = max(share, owed["descriptions"].tokens / max(base.note.debt_tokens, 1))
-    allowance = budget.left * share if np.isfinite(budget.left) else np.inf
+    allowance = budget.left * DESCRIPTION_SHARE if np.isfinite(budget.left) else np.inf
     chosen = due.tokens <= allowance
     fit = np.flatnonzero(chosen)
     chosen[fit] = affordable(DueTexts(due.urgent[fit], due.since[fit], due.weight[fit], due.tokens[fit]), allowance)

@@ -88,6 +88,7 @@ SUMMARY_PACK_TOKENS, REPORT_PACK_TOKENS = 8000, 12000
 # filled groups, × staleness ** -_SCATTER: some of what a document adds lies in groups of other documents.
 _FEWEST_DUE, _SCATTER = 0.5, 0.2
 _MOST_MOVED = 0.5  # share of the text that comes or goes, beyond which all texts are made anew
+_MOST_GROWTH = 2.0  # or shrinking of an index, up to which the number of its texts tells how many there will be
 _MOST_SCALE = 2.0  # maximum factor between the extraction of the base and the usual one
 TOKENS_PER_ENTITY = 60  # embedded
 UNKNOWN_CONCURRENCY = 32  # calls at a time where the configuration leaves it to be found
@@ -361,6 +362,7 @@ class _Changes:
         chunks, tokens: Chunks whose text the base does not have, and their tokens.
         document_chunks, document_tokens: All chunks of added and changed documents, and their tokens.
         moved_tokens: Tokens of texts that come or go; of a document that changes, the larger of what comes and goes.
+        gone_tokens: Tokens of texts that no chunk has any more.
         removed_extraction: Tokens that the extraction of removed documents has cost.
         removed_tokens: Tokens of the text of removed documents.
         removed_keys: Keys of texts of removed documents that no chunk has any more.
@@ -372,6 +374,7 @@ class _Changes:
     document_chunks: int
     document_tokens: int
     moved_tokens: int
+    gone_tokens: int
     removed_extraction: int
     removed_tokens: int
     removed_keys: IntVector
@@ -408,6 +411,7 @@ def _changed(base: UpdateBase, planned: PlannedInput) -> _Changes:
         sum(len(document.chunks) for document in new.values()),
         sum(tokens for document in new.values() for _, tokens in document.chunks),
         moved,
+        int(sizes[is_gone].sum()),
         0 if base.is_nothing else extraction_tokens(base, chunks.filter(pa.array(removed))),
         int(sizes[removed].sum()),
         np.setdiff1d(keys[removed], present),
@@ -428,9 +432,10 @@ def _within_budget(
     asked = described.input_tokens + described.output_tokens
     rest = math.inf if budget is None else max(budget - extraction, 0)
     paid = min(1.0, rest * DESCRIPTION_SHARE / asked) if asked else 1.0
-    descriptions = DueEstimate(
-        due=round(described.calls), written=math.floor(described.calls * paid), tokens=int(asked * paid)
-    )
+    n_due, n_written = round(described.calls), math.floor(described.calls * paid)
+    due_range = (math.floor(described.calls / 2), math.ceil(described.calls * 2))  # by what the texts name
+    n_entities = base.layer_entities(0)[0].num_rows
+    descriptions = DueEstimate(n_entities, n_due, n_written, int(asked * paid), due_range)
     share = min(1.0, max(rest - asked * paid, 0) / wanted) if wanted else 1.0
     due = {
         name: replace(text, written=math.floor(text.due * share), tokens=int(text.tokens * share))
@@ -449,10 +454,12 @@ def _due_texts(base: UpdateBase, changed: _Changes, config: Config) -> Mapping[s
     counts = base.snapshot.manifest.counts
     replies = base.note.reply_tokens
     before = _corpus_tokens(base)
-    after = max(before + changed.tokens - changed.removed_tokens, 0)
-    if changed.moved_tokens > _MOST_MOVED * before:
-        return _due_when_made_new(after, config)
+    after = max(before + changed.tokens - changed.gone_tokens, 0)
     growth = max(after / max(before, 1), 1.0)
+    all_due = changed.moved_tokens > _MOST_MOVED * before
+    scale = after / max(before, 1)
+    if all_due and not 1 / _MOST_GROWTH <= scale <= _MOST_GROWTH:
+        return _due_when_made_new(after, config)
     moved = counts["mentions"] / max(before, 1) * changed.moved_tokens
     layers = base.table("layers").to_pylist()
     clustered = sum(int(row["n_entities"]) for row in layers if row["n_clusters"])
@@ -466,6 +473,7 @@ def _due_texts(base: UpdateBase, changed: _Changes, config: Config) -> Mapping[s
             break
         size = row["n_entities"] * per_entity / n_clusters
         due = _groups_due(here, size / per_entity, n_clusters, staleness)
+        due = np.full(3, n_clusters * scale) if all_due else due
         summaries, total = summaries + due, total + n_clusters
         tokens += due[1] * (size * member_tokens(config, row["layer"]) + replies[0])
         here = due[1] * SUMMARIES_PER_CLUSTER
@@ -483,6 +491,7 @@ def _due_texts(base: UpdateBase, changed: _Changes, config: Config) -> Mapping[s
     n_communities = n_reports + n_missing
     size = counts["entities"] / max(n_communities, 1)
     reports = _groups_due(touched, size, n_reports, staleness) * n_reports / max(n_communities, 1)
+    reports = np.full(3, n_reports * scale) if all_due else reports
     if not n_missing:
         reports = _with_urgent(reports, _deriving(base.table("report_inputs"), changed.removed_keys))
     report = min(size * REPORT_IN_PER_ENTITY, REPORT_FILLED * config.communities.report_tokens) + replies[1]

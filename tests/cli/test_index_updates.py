@@ -42,7 +42,7 @@ def test_the_bill_of_an_update(bench: CommandBench) -> None:
     code, said = bench.run("index", bench.corpus)
     assert code == 0
     assert "Update 1 since the index was built from nothing: 1 document added." in said
-    assert "times the extraction of the changed documents" in said
+    assert "times the extraction of the documents that came, changed or went" in said
     assert " by rules." in said
     assert (
         sum(bench.snapshot().manifest.notes["update"]["reports"][name] for name in ("written", "kept", "lists"))

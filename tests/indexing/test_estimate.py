@@ -189,7 +189,7 @@ def test_an_update_of_a_small_index_is_planned_as_it_is_made(
 
 
 def test_descriptions_that_an_update_merges_again_are_planned(sample: tuple[Path, IndexResult], tmp_path: Path) -> None:
-    """A document that names what many chunks name pays for their descriptions, outside of the bound."""
+    """A document that names what many chunks name pays for their descriptions."""
     settings = {"execution": {"executor": "inline"}, "description_tokens": 60, "max_layers": 0}
     config, index = Config.model_validate(settings), str(tmp_path / "index")
     inputs = [*map(str, sorted((sample[0] / "corpus").iterdir())[:12]), str(ADDED)]
@@ -347,3 +347,13 @@ def test_an_addition_keeps_the_documents_of_the_index(folder: Path) -> None:
     assert made.chunks == len(texts(folder) - before)
     assert made.documents == 4
     assert not plan_update(folder, "more", add=True).changes
+
+
+def test_edits_of_most_documents_make_due_what_the_index_has(sample: tuple[Path, IndexResult], tmp_path: Path) -> None:
+    folder, snapshot = sample[0], open_snapshot(Store(str(sample[0] / "index")))
+    for file in sorted((folder / "corpus").iterdir()):
+        (tmp_path / file.name).write_text(file.read_text().replace(" the ", " that "))
+    config = Config.model_validate({"execution": {"executor": "inline"}})
+    made = estimate_build([str(tmp_path)], config, Prompts(), snapshot=snapshot)
+    n_reports = snapshot.table("report_inputs").num_rows
+    assert n_reports <= made.reports.due <= made.reports.total < 1.2 * n_reports

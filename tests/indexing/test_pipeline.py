@@ -169,6 +169,8 @@ def test_a_stage_whose_units_are_all_refused_says_why_and_what_to_change(bench: 
     assert f"the reason of {n_texts}: the reply holds no record in the requested form" in message
     assert f"begins: '{said[:300]}…'" in message
     assert "llm.endpoints.endpoint.model" in message
+    with pytest.raises(StageFailed, match="Nothing was asked now: an earlier run stored them"):
+        bench.run(["sun", "moon", "sea"][:n_texts], lambda request: said, max_reject_ratio=0.2)
     assert isinstance(bench.events[-1], StageFailedEvent)  # its record does not say that it still runs
 
 
