@@ -179,6 +179,12 @@ class IndexResult:
         return content_counts(self.manifest)
 
     @property
+    def debt(self) -> dict[str, dict[str, int]]:
+        """Units and tokens that updates have put off, by kind of text."""
+        note = self.manifest.update
+        return {} if note is None else {kind: part.model_dump() for kind, part in note.debt.items()}
+
+    @property
     def complete(self) -> bool:
         """True if the snapshot has no open dead letters."""
         return self.manifest.complete
@@ -215,6 +221,7 @@ class IndexResult:
             "dropped": self.dropped,
             "index": self.index_uri,
             "update": None if self.update is None else self.update.to_dict(),
+            "debt": self.debt,
             "rebuilt_because": self.rebuilt_because,
             "up_to_date": self.up_to_date,
             "unread_files": self.unread_files,

@@ -46,8 +46,8 @@ def show(report: dict[str, Any]) -> None:
         out.print(f"[yellow]{count_noun(len(report['repaired']), 'damaged work file')} made again.[/yellow]")
     if line := unwritten_line(report):
         out.print(line)
-        if report["update"] is not None and _owes(report["update"]):
-            out.print(debt_line(report["update"]))
+        if any(part["units"] for part in report["debt"].values()):
+            out.print(debt_line(report))
     else:
         is_again = report["fallback"] and report["stays_current"] is None
         done = "published" if report["changed"] else "was written again" if is_again else "is unchanged"
@@ -104,7 +104,8 @@ def unwritten_line(report: Mapping[str, Any]) -> str:
         served = ", which is served now" if is_served else ""
         return f"The documents are those of snapshot {snapshot} again{served}; nothing had to be written."
     update = report["update"]
-    if update is not None and update["base"] == snapshot and update["budget_tokens"] is not None and _owes(update):
+    owes = any(part["units"] for part in report["debt"].values())
+    if update is not None and update["base"] == snapshot and update["budget_tokens"] is not None and owes:
         budget = count_noun(update["budget_tokens"], "token")
         return f"Snapshot {snapshot} stays as it is: no due text fits into the budget of {budget}."
     if (report["stages_run"] or report["changed"]) and (update is None or update["base"] != snapshot):
@@ -112,10 +113,6 @@ def unwritten_line(report: Mapping[str, Any]) -> str:
     if report["fallback"] and is_served:
         return f"Snapshot {snapshot} was written again, and is whole."
     return f"Nothing to do: snapshot {snapshot} is up to date."
-
-
-def _owes(update: Mapping[str, Any]) -> bool:
-    return any(part["units"] for part in update["debt"].values())
 
 
 def _letters_hint(index: str, stages: Collection[str]) -> str:

@@ -254,3 +254,16 @@ def test_an_index_that_cannot_be_written_answers_and_is_not_built(
         1,
         f"hirag-dist: {bench.index} cannot be an index folder: permission denied; choose another",
     )
+
+
+def test_what_is_due_is_said_where_nothing_is_written(bench: CommandBench) -> None:
+    bench.write("patient.txt", PATIENT)
+    assert bench.run("index", bench.corpus, "--set", "update.max_ratio=0")[0] == 0
+    owed = bench.json("index", bench.corpus, "--set", "update.max_ratio=0")["debt"]
+    assert sum(part["units"] for part in owed.values()) > 0
+    said = bench.run("index", bench.corpus, "--set", "update.max_ratio=0")[1]
+    assert "Nothing changed" in said
+    assert "`hirag-dist refresh` pays it." in said
+    said = bench.run("refresh", "--max-tokens", "1")[1]
+    assert "stays as it is: no due text fits into the budget of 1 token." in said
+    assert "`hirag-dist refresh` pays it." in said
