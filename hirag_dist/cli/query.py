@@ -161,12 +161,10 @@ def show_answer(answer: Answer) -> None:
         out.print(Padding(answer.text.replace("[", "\\["), (0, 2)), soft_wrap=False)
     else:
         out.print(answer.text, markup=False)
-    documents: dict[str, set[str]] = {}
-    for citation in answer.citations:
-        documents.setdefault(citation.title, set()).add(citation.document_id)
+    alike = _alike(answer.retrieval.sources)
     for citation in answer.citations:
         title = one_line(citation.title)
-        if len(documents[citation.title]) > 1 and citation.uri:  # files of one name
+        if citation.document_id in alike:
             title += f" ({citation.uri})"
         places = dict.fromkeys(place.display for place in citation.places if place.display)
         title = ", ".join([title, *(place for place in places if not title.startswith(place))])
@@ -184,6 +182,14 @@ def show_answer(answer: Answer) -> None:
         out.print(
             f"[dim]{answer.model}: {count_noun(answer.input_tokens, 'token')} in, {answer.output_tokens:,} out[/dim]"
         )
+
+
+def _alike(sources: Sequence[SourceItem]) -> set[str]:
+    """Return the ids of documents that share their title with another one, such as files of one name."""
+    titled: dict[str, set[str]] = {}
+    for source in sources:
+        titled.setdefault(source.title, set()).add(source.document_id)
+    return {own for documents in titled.values() if len(documents) > 1 for own in documents}
 
 
 def _cited_sentences(citation: Citation, sources: Sequence[SourceItem]) -> list[str]:

@@ -43,6 +43,20 @@ def test_piped_answers_have_whole_lines_and_the_cited_sentences(capsys: pytest.C
     ]
 
 
+def test_cited_files_of_one_name_are_told_apart_by_their_paths(capsys: pytest.CaptureFixture[str]) -> None:
+    sources = tuple(
+        SourceItem(f"k{own}", f"d{own}", title, f"{own}/{title}.txt", 0, 4, "Text", 0.3)
+        for own, title in (("a", "same"), ("b", "same"), ("c", "other"))
+    )
+    cited = tuple(
+        Citation(f"S{at}", "chunk", each.chunk_id, each.title, each.document_id, each.uri)
+        for at, each in enumerate(sources)
+    )
+    show_answer(Answer("Text.", cited, 0, replace(fakes.WHOLE, sources=sources), "", 1, 1))
+    shown = [line.strip() for line in capsys.readouterr().out.splitlines() if "[S" in line]
+    assert shown == ["[S0] same (a/same.txt)", "[S1] same (b/same.txt)", "[S2] other"]
+
+
 SOON = 30  # s
 
 
