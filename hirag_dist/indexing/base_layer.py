@@ -151,7 +151,7 @@ class WrittenBaseLayer:
             extraction gave them; None of an imported graph.
         rejects, aliases, claims, cut_ids, imported: as of `BaseLayer`.
         debt: DESCRIPTION_DEBT.
-        counts: of descriptions that are too long to be joined.
+        counts: Numbers of descriptions that are too long to be joined.
     """
 
     entities: LayerEntities

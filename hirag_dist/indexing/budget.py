@@ -27,7 +27,7 @@ class UpdateSettings:
         has_provenance: whether the snapshot has the sources of summary entities, for labels or metadata.
         labelled: whether documents carry labels, now or in the base: then a text must not outlive any input that it was
             written from.
-        reply_tokens: of a summary and of a report, on average.
+        reply_tokens: Tokens of the reply of a summary and of a report, on average.
         all_reports: whether reports are written too that `communities.report_share` leaves out.
         is_refresh: whether texts are due, and clusters loose, without a change of documents.
     """

@@ -25,13 +25,13 @@ from hirag_dist.indexing.base import UpdateBase
 from hirag_dist.indexing.budget import DueTexts, UpdateBudget, UpdateSettings, affordable
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.mentions import MergedMentions, describe_entities, described_at_once
-from hirag_dist.indexing.stages.merge import MERGED, DescribeEntities, JoinDescriptions
+from hirag_dist.indexing.stages.merge import MERGED, DescribeEntities, JoinDescriptions, with_descriptions
 from hirag_dist.indexing.update_summary import TextCounts
 from hirag_dist.indexing.written import MODEL, STAND_IN
 from hirag_dist.schemas import DESCRIPTION_DEBT, ENTITIES
 from hirag_dist.types import FloatVector
 
-DESCRIPTION_SHARE = 0.5  # of what is left of the budget, at most: summaries and reports take the rest
+DESCRIPTION_SHARE = 0.5  # maximum share of the budget's rest; summaries and reports take what remains
 _BLOCK_MENTIONS = 1 << 17  # whose descriptions are in memory at a time
 _NO_TEXTS: frozenset[int] = frozenset()
 
@@ -59,7 +59,7 @@ class ChangedDescriptions:
     Attributes:
         entities: ENTITIES, each with one description.
         debt: DESCRIPTION_DEBT of the whole layer, sorted by key.
-        counts: written: by a model now; kept: long ones that were right as they were; deferred: of the whole layer.
+        counts: Long descriptions: `written` by a model now, `kept` as right, and `deferred` in the whole layer.
     """
 
     entities: pa.Table
@@ -127,8 +127,8 @@ def describe_changed(
     """Return entities with one description each, as a build from nothing describes them, but for those put off.
 
     Args:
-        merged: with all descriptions of each entity.
-        keys: of the entities that are merged again, those that are gone too.
+        merged: Entities with all their descriptions.
+        keys: Names of the entities that are merged again, those of entities that are gone too.
     """
     datasets = context.datasets
     join = JoinDescriptions(context.config.description_tokens, context.config.tokenizer)
@@ -152,9 +152,8 @@ def describe_changed(
     for at, each in enumerate(found):
         if each.is_kept:
             texts[at] = former[each.place].as_py()
-    column = long.schema.get_field_index("description")
     others = np.setdiff1d(np.arange(len(found)), paid)
-    kept = long.set_column(column, ENTITIES.field("description"), pa.array(texts, pa.string())).take(pa.array(others))
+    kept = with_descriptions(long, texts).take(pa.array(others))
     debt = _debt(owed, keys, [found[at] for at in left], tokens[~chosen])
     return ChangedDescriptions(
         pa.concat_tables(
@@ -294,7 +293,7 @@ def _debt(owed: pa.Table, keys: Sequence[str], put_off: Sequence[_Long], tokens:
 
     Args:
         owed: that of the base.
-        keys: of the entities that were merged again.
+        keys: Names of the entities that were merged again.
     """
     others = np.setdiff1d(np.arange(owed.num_rows), rows_with(owed["name_key"], pa.array(keys, pa.string())))
     rows: list[dict[str, Any]] = [

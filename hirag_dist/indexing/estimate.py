@@ -88,7 +88,7 @@ SUMMARY_PACK_TOKENS, REPORT_PACK_TOKENS = 8000, 12000
 # filled groups, × staleness ** -_SCATTER: some of what a document adds lies in groups of other documents.
 _FEWEST_DUE, _SCATTER = 0.5, 0.2
 _MOST_MOVED = 0.5  # share of the text that comes or goes, beyond which all texts are made anew
-_MOST_GROWTH = 2.0  # or shrinking of an index, up to which the number of its texts tells how many there will be
+_MOST_GROWTH = 2.0  # factor by which an index grows or shrinks, up to which its number of texts is scaled by its tokens
 _MOST_SCALE = 2.0  # maximum factor between the extraction of the base and the usual one
 TOKENS_PER_ENTITY = 60  # embedded
 UNKNOWN_CONCURRENCY = 32  # calls at a time where the configuration leaves it to be found

@@ -37,7 +37,7 @@ LONG = pa.schema(  # entities with more descriptions than are joined; `descripti
     [
         *ENTITIES,
         pa.field("n_descriptions", pa.int32(), nullable=False),
-        pa.field("n_bytes", pa.int64(), nullable=False),  # of all descriptions
+        pa.field("n_bytes", pa.int64(), nullable=False),  # total bytes of all descriptions
     ]
 )
 _START_CHARS = 6  # for each token of the limit: characters of a text that are counted first
@@ -135,12 +135,17 @@ class JoinDescriptions:
             short.append(fits)
             counts.append(len(pieces))
         sizes = pc.binary_length(entities["description"])
-        at = entities.schema.get_field_index("description")
-        table = entities.set_column(at, entities.schema.field(at), pa.array(texts, pa.string()))
+        table = with_descriptions(entities, texts)
         is_short_row = pa.array(short, pa.bool_())
         long = table.append_column(LONG.field("n_descriptions"), pa.array(counts, pa.int32()))
         long = long.append_column(LONG.field("n_bytes"), sizes.cast(pa.int64()))
         return {"entities": table.filter(is_short_row), "long": long.filter(pc.invert(is_short_row)).cast(LONG)}
+
+
+def with_descriptions(entities: pa.Table, texts: Sequence[str]) -> pa.Table:
+    """Return ENTITIES, or a table with their columns, with other descriptions."""
+    at = entities.schema.get_field_index("description")
+    return entities.set_column(at, entities.schema.field(at), pa.array(texts, pa.string()))
 
 
 def is_short(pieces: Sequence[str], max_tokens: int, count: Callable[[str], int]) -> bool:
@@ -190,9 +195,8 @@ class DescribeEntities:
                 texts.append(joined)
             else:
                 texts.append(result)
-        at = entities.schema.get_field_index("description")
         return {
-            "entities": entities.set_column(at, entities.schema.field(at), pa.array(texts, pa.string())),
+            "entities": with_descriptions(entities, texts),
             "rejects": pa.Table.from_pylist(rejects, REJECTS),
         }
 
