@@ -167,14 +167,11 @@ class SeedSet:
         rows, mass = yield from self._walk_from(nodes[n_named:], weights[n_named:], tolerance)
         from_names = np.zeros(len(rows))
         if n_named:
-            others = rows, mass
-            rows_of_names, mass_of_names = yield from self._walk_from(nodes[:n_named], weights[:n_named], tolerance)
-            rows = np.union1d(others[0], rows_of_names)
-            from_names, mass = np.zeros(len(rows)), np.zeros(len(rows))
-            from_names[np.searchsorted(rows, rows_of_names)] = mass_of_names
-            mass[np.searchsorted(rows, others[0])] = others[1]
-            mass += from_names
-            from_names /= weights[:n_named].sum()
+            named_rows, named_mass = yield from self._walk_from(nodes[:n_named], weights[:n_named], tolerance)
+            n_others, masses = len(rows), np.concatenate([mass, named_mass])
+            rows, at = np.unique(np.concatenate([rows, named_rows]), return_inverse=True)
+            mass = np.bincount(at, masses).astype(np.float64, copy=False)
+            from_names = np.bincount(at[n_others:], named_mass, len(rows)) / weights[:n_named].sum()
         best = np.lexsort((rows, -mass))[:limit]
         return rows[best], mass[best], from_names[best]
 
@@ -218,7 +215,8 @@ class SeedSet:
         owner, entries = spans(graph.chunk_indptr[rows], graph.chunk_indptr[rows + 1])
         entities = graph.chunk_entities[entries].astype(np.int64)
         named = np.concatenate([np.zeros(0, np.int64), *(nodes for nodes, _ in self._named)])
-        shared_by = np.setdiff1d(entities[owner == first], named)
+        shared_by = np.unique(entities[owner == first])
+        shared_by = shared_by[(shared_by[:, None] != named).all(1)]
         if self._access is not None:
             states = self._access.entity_states[self._access.entity_patterns[shared_by]]
             shared_by = shared_by[states != HIDDEN]
@@ -226,8 +224,10 @@ class SeedSet:
         n_chunks = len(graph.chunk_indptr) - 1 if seen is None else int(np.count_nonzero(seen))
         worth = link_worth(self._mentions(shared_by), n_chunks)
         found = np.zeros(len(rows))
-        is_shared = np.isin(entities, shared_by) & (documents != documents[first])[owner]
-        np.maximum.at(found, owner[is_shared], worth[np.searchsorted(shared_by, entities[is_shared])])
+        if len(shared_by):
+            at = np.minimum(np.searchsorted(shared_by, entities), len(shared_by) - 1)
+            is_shared = (shared_by[at] == entities) & (documents != documents[first])[owner]
+            np.maximum.at(found, owner[is_shared], worth[at[is_shared]])
         found[first] = found.max()
         return found
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from hirag_dist.core.retrieval.levels import exact_scores, nearest, nearest_of_all
+from hirag_dist.core.vectors import coded_products, encode
 
 
 def made(kind: str, n: int, dim: int, rng: np.random.Generator) -> NDArray[np.float32]:
@@ -37,20 +38,35 @@ def test_the_nearest_of_all_are_those_of_scoring_all(kind: str, n: int, dim: int
     vectors = made(kind, n, dim, rng)
     query = made(kind, 1, dim, rng)[0]
     end = int(rng.integers(0, n + 1))
-    rows, scores = nearest_of_all(vectors, query, limit, end)
     wanted, wanted_scores = nearest(vectors, np.arange(end), query, limit)
-    assert rows.tolist() == wanted.tolist()
-    assert scores.tolist() == wanted_scores.tolist()
+    for codes in (None, encode(vectors)):
+        rows, scores = nearest_of_all(vectors, query, limit, end, codes=codes)
+        assert rows.tolist() == wanted.tolist()
+        assert scores.tolist() == wanted_scores.tolist()
 
 
+@pytest.mark.parametrize("length", [0.0, 1e-30, 1.0, 1e30])
+@pytest.mark.parametrize("dim", [1, 384, 4096])
+def test_products_of_codes_are_within_their_errors(length: float, dim: int) -> None:
+    rng = np.random.default_rng(dim)
+    vectors = (rng.normal(size=(50, dim)) * 10.0 ** rng.integers(-3, 3, (50, 1))).astype(np.float32)
+    query = (rng.normal(size=dim) * length).astype(np.float32)
+    found, errors = coded_products(encode(vectors), query, 50)
+    exact = (vectors.astype(np.float64) @ query.astype(np.float64)).astype(np.float32)
+    assert (np.abs(found - exact) <= errors).all()
+    lengths = np.linalg.norm(vectors.astype(np.float64), axis=1) * np.linalg.norm(query.astype(np.float64))
+    assert (errors <= 0.03 * lengths).all()
+
+
+@pytest.mark.parametrize("is_coded", [False, True])
 @pytest.mark.parametrize("broken", [np.nan, np.inf, -np.inf])
-def test_a_vector_that_is_not_finite_disturbs_no_other(broken: float) -> None:
+def test_a_vector_that_is_not_finite_disturbs_no_other(broken: float, is_coded: bool) -> None:
     rng = np.random.default_rng(3)
     vectors = made("unit", 200, 16, rng)
     query = vectors[5].copy()
     whole, _ = nearest(vectors, np.arange(200), query, 200)
     vectors[77, 3] = broken
-    rows, _ = nearest_of_all(vectors, query, 10, 200)
+    rows, _ = nearest_of_all(vectors, query, 10, 200, codes=encode(vectors) if is_coded else None)
     assert [row for row in rows.tolist() if row != 77] == [row for row in whole.tolist() if row != 77][
         : len(rows) - (77 in rows)
     ]
