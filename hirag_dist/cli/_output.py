@@ -8,7 +8,8 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ STILL_STARTING = (  # one line, which the demo looks for
     "few on a slow machine)."
 )
 FALLBACK_CODE = 3
+_LATE_S = 5.0  # seconds without an open index, after which a command says why
 _MIN_TEXT_WIDTH = 14  # of a column of text that wraps
 _state: dict[str, Any] = {"json": False, "stdout": None}
 
@@ -91,6 +93,18 @@ def log_output() -> None:
     """Send to the log what commands print on stderr."""
     logger.setLevel(logging.INFO)
     err.file = _LogLines()
+
+
+@contextmanager
+def told_when_late() -> Iterator[Callable[[], None]]:
+    """Print `STILL_STARTING` on stderr once, unless the function that is yielded was called in time."""
+    late = threading.Timer(_LATE_S, err.print, (STILL_STARTING,))
+    late.daemon = True
+    late.start()
+    try:
+        yield late.cancel
+    finally:
+        late.cancel()
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from hirag_dist.cli._options import (
     SnapshotOption,
     refuse_idle,
 )
-from hirag_dist.cli._output import conclude_reading, emit, err, out, table
+from hirag_dist.cli._output import conclude_reading, emit, err, out, table, told_when_late
 from hirag_dist.core.entities.claim_text import claim_text
 from hirag_dist.core.text.normalize import count_noun, one_line, shorten
 from hirag_dist.errors import ConfigError, HiragError, InvalidQuery
@@ -281,7 +281,9 @@ def query(
         from hirag_dist.api.index import open_index
 
         loaded = _for_one_question(options.load())
-        with open_index(str(index), config=loaded, snapshot=snapshot, max_usd=max_usd, max_tokens=max_tokens) as opened:
+        with told_when_late():
+            opening = open_index(str(index), config=loaded, snapshot=snapshot, max_usd=max_usd, max_tokens=max_tokens)
+        with opening as opened:
             try:
                 with _named_by_options(deadline):
                     result = _ask(opened, asked, context_only, say, deadline)

@@ -7,7 +7,6 @@ import hashlib
 import os
 import secrets
 import sys
-import threading
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
@@ -33,14 +32,13 @@ from hirag_dist.cli._options import (
     configuration,
     refuse_idle,
 )
-from hirag_dist.cli._output import STILL_STARTING, emit, err
+from hirag_dist.cli._output import emit, err, told_when_late
 from hirag_dist.errors import ConfigError
 
 if TYPE_CHECKING:
     from hirag_dist.mcp import Backend
     from hirag_dist.mcp.run import HttpOptions
 
-_LATE_S = 5.0  # seconds without an answer, after which the command says why
 _TOKEN_BYTES = 32  # of randomness
 _LIMITS, _LATENCY, _FAULTS = "Limits", "Latency", "Faults"
 
@@ -84,19 +82,14 @@ def _serve(
         raise ConfigError("give --index URI for one index, or --catalogue URI for all indexes in a folder")
     if check_files and index is None:
         raise ConfigError("--check-files is for --index; `hirag-dist doctor` opens every index of a catalogue")
-    late = threading.Timer(_LATE_S, err.print, (STILL_STARTING,))
-    late.daemon = True
-    late.start()
+    with told_when_late() as is_open:
 
-    def announce(address: str, url: str | None = None) -> None:
-        late.cancel()
-        _announce(address, url, page=service.http_page)
+        def announce(address: str, url: str | None = None) -> None:
+            is_open()
+            _announce(address, url, page=service.http_page)
 
-    try:
         if not serving.serve(loaded, index or "", announce, verify=check_files):
             raise typer.Exit(1)
-    finally:
-        late.cancel()
 
 
 def _announce(address: str, url: str | None = None, *, page: bool = True) -> None:

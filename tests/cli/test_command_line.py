@@ -27,7 +27,7 @@ def modules_after(code: str) -> set[str]:
     """Return the top-level modules that a program has imported at its end."""
     program = f"{code}\nimport json, sys; sys.stderr.write(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    return {name.partition(".")[0] for name in json.loads(done.stderr)}
+    return {name.partition(".")[0] for name in json.loads(done.stderr.splitlines()[-1])}
 
 
 @pytest.mark.integration
