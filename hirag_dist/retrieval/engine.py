@@ -54,6 +54,7 @@ T = TypeVar("T")
 EVERYTHING = AccessScope()
 _MAX_ITEMS = 1000  # relations, sources or members of a look-up
 _MAX_CHARS = 1_000_000  # of a document in one look-up
+_NOTHING_VISIBLE = "no document has the labels and meets the filter and the date of this question"
 
 
 def open_engine(
@@ -167,7 +168,8 @@ class QueryEngine:
         mode = query.mode or limits.mode
         view = await self._view(query)
         if view is None:  # no document is visible
-            yield "done", Retrieval(query.question, mode, self.info.snapshot_id, timings_ms={"total": 0})
+            empty = Retrieval(query.question, mode, self.info.snapshot_id, note=_NOTHING_VISIBLE, timings_ms={"total": 0})
+            yield "done", empty
             return
         found = retrieve_levels(resources, view, query, limits, deadline)
         async with aclosing(found) as steps:
