@@ -168,11 +168,10 @@ class QueryEngine:
         mode = query.mode or limits.mode
         view = await self._view(query)
         if view is None:  # no document is visible
-            empty = Retrieval(query.question, mode, self.info.snapshot_id, note=_NOTHING_VISIBLE, timings_ms={"total": 0})
-            yield "done", empty
+            found = Retrieval(query.question, mode, self.info.snapshot_id, timings_ms={"total": 0})
+            yield "done", replace(found, note=_NOTHING_VISIBLE)
             return
-        found = retrieve_levels(resources, view, query, limits, deadline)
-        async with aclosing(found) as steps:
+        async with aclosing(retrieve_levels(resources, view, query, limits, deadline)) as steps:
             async for level, so_far in steps:
                 yield level, so_far.result
 

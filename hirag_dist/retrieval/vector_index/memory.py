@@ -10,13 +10,11 @@ from numpy.typing import NDArray
 
 from hirag_dist.config.model import Config
 from hirag_dist.core.retrieval.levels import AT_ONCE, nearest_of_all
-from hirag_dist.core.vectors import VectorCodes, encode
+from hirag_dist.core.vectors import VectorCodes, few_codes
 from hirag_dist.errors import ConfigError
 from hirag_dist.protocols import VectorIndex
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import AccessFilter
-
-_MAX_CODED = 200_000  # rows: their codes take 77 MB of memory at 384 dimensions; above, Milvus is faster than any scan
 
 
 class MemoryVectors:
@@ -31,8 +29,8 @@ class MemoryVectors:
 
     @cached_property
     def _codes(self) -> VectorCodes | None:
-        """Codes of the vectors, made for the first search; None where they would take too much memory."""
-        return encode(self._vectors) if len(self._vectors) <= _MAX_CODED else None
+        """Codes of the vectors, made for the first search."""
+        return few_codes(self._vectors)
 
     async def search(
         self,

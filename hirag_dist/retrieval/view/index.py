@@ -323,7 +323,7 @@ class MappedIndex:
     def nearest_chunks(self, query: NDArray[np.float32], limit: int) -> tuple[IntVector, NDArray[np.float32]]:
         """Return (rows, similarities) of the chunks nearest to a question, best first, ties by row."""
         vectors = self.chunk_vectors
-        return nearest_of_all(vectors, query, limit, len(vectors), self.chunk_access)
+        return nearest_of_all(vectors, query, limit, len(vectors), self.chunk_access, self.files.chunk_codes)
 
     def chunks_with_words(self, question: str, limit: int) -> tuple[IntVector, NDArray[np.float64]]:
         """Return (rows, scores) of the visible chunks with the words of a question, best first, ties by row.

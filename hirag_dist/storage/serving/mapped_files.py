@@ -14,7 +14,7 @@ from hirag_dist.core.retrieval.entity_linking import NameIndex
 from hirag_dist.core.retrieval.levels import CommunityIndex
 from hirag_dist.core.retrieval.lexical import LexicalPart
 from hirag_dist.core.retrieval.source_ranking import RelationProvenance
-from hirag_dist.core.vectors import Vectors
+from hirag_dist.core.vectors import VectorCodes, Vectors, few_codes
 from hirag_dist.storage import layout
 from hirag_dist.storage.metadata_files import MetadataFiles, map_metadata
 from hirag_dist.storage.serving import writer
@@ -35,6 +35,7 @@ class MappedFiles:
     Attributes:
         ends: (n_relations, 2) int32 entity rows.
         components: (n_entities,) connected component of each entity.
+        chunk_codes: of the chunk vectors; None where they are too many.
         aliases: other names of entities; None in a snapshot without them.
         lexical: parts of the lexical index of chunks; none in a snapshot without it.
         renderings: level → (n_rows,) tokens and form of each record (`storage.serving.renderings`).
@@ -46,6 +47,7 @@ class MappedFiles:
     graph: CsrGraph
     vectors: Vectors
     chunk_vectors: Vectors
+    chunk_codes: VectorCodes | None
     layers: NDArray[np.int32]
     ends: NDArray[np.int32]
     weights: NDArray[np.float64]
@@ -96,6 +98,7 @@ def map_files(snapshot: Snapshot, tokenizer: str) -> MappedFiles:
         graph=graph,
         vectors=snapshot.entity_vectors,
         chunk_vectors=snapshot.chunk_vectors,
+        chunk_codes=few_codes(snapshot.chunk_vectors),
         layers=layers,
         ends=files.array("relation_ends"),
         weights=files.array("relation_weights"),
