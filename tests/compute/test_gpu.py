@@ -16,15 +16,15 @@ from hirag_dist.cli.doctor import DoctorFinding, examine
 from hirag_dist.composition.build import make_services, resolve
 from hirag_dist.compute.kernels import CpuKernels, make_kernels, resolve_kernels
 from hirag_dist.config.model import Config, ExecutionConfig
-from hirag_dist.core.graph.bfs import hop_distances
+from hirag_dist.core.graph.bfs import frontier_hops, hop_distances
 from hirag_dist.errors import BackendUnavailable, ConfigError, StageFailed
 from hirag_dist.execution.stage import Services
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.protocols import Kernels
 from hirag_dist.storage.store import Store
 from hirag_dist.types import CsrGraph, LabelledCell
+from tests.core.graphs import order_keys
 from tests.core.planted_rows import blobs, fitted_mixture
-from tests.core.visiting_orders import order_keys
 from tests.standin_cupy import FUNCTIONS, TYPES, OutOfMemoryError, StandInCupy, standin_gpu
 
 
@@ -60,6 +60,12 @@ def test_sources_are_walked_from_as_far_as_memory_allows(free: int) -> None:
     with standin_gpu(StandInCupy(free=free)) as gpu:
         found = gpu.CupyKernels(CpuKernels()).bfs(ring(30), sources)
     assert np.array_equal(found, hop_distances(ring(30), sources))
+
+
+@pytest.mark.parametrize("most_entries", [1, 7])
+def test_a_frontier_may_be_expanded_in_parts(most_entries: int) -> None:
+    sources = np.arange(0, 30, 5)
+    assert np.array_equal(frontier_hops(np, ring(30), sources, most_entries), hop_distances(ring(30), sources))
 
 
 def test_what_is_small_never_reaches_the_card() -> None:

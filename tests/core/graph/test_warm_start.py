@@ -17,7 +17,7 @@ from hirag_dist.core.graph.leiden import visiting_keys
 from hirag_dist.core.graph.warm_start import warm_start
 from hirag_dist.core.text.ids import content_id
 from hirag_dist.types import CsrGraph, WarmStart
-from tests.core.graph.test_leiden import csr
+from tests.core.graphs import csr
 
 MAX_SIZE = 12
 GRAPHS = {

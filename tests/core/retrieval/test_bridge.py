@@ -7,7 +7,7 @@ import numpy as np
 from hirag_dist.core.graph.csr import build_graph
 from hirag_dist.core.retrieval.bridge import Parallel, bridge_relations
 from hirag_dist.storage.serving.writer import parallel_relations
-from tests.core.relation_tables import relation_table
+from tests.core.graphs import relation_table
 
 
 def test_bridge_relations_of_hubs_are_found() -> None:

@@ -21,7 +21,7 @@ from hirag_dist.core.retrieval.bridge import Parallel, bridge_relations, key_ent
 from hirag_dist.core.retrieval.entity_linking import joined_in_order
 from hirag_dist.core.retrieval.levels import CommunityIndex, RankedCommunity, invert, nearest_of_all, ranked_communities
 from hirag_dist.storage.serving.writer import parallel_relations
-from tests.core.relation_tables import relation_table
+from tests.core.graphs import relation_table
 
 
 @dataclass
