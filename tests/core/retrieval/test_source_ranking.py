@@ -91,18 +91,6 @@ def test_an_entity_of_many_chunks_counts_less() -> None:
     assert found == pytest.approx(dict(zip(rows.tolist(), mass.tolist(), strict=True)))
 
 
-def test_the_few_nearest_count_by_the_square_of_what_they_have_more_than_the_last() -> None:
-    """One more than are seeds, in no order; no entity mentions them, so each keeps its own share."""
-    scores = np.random.default_rng(1).permutation(NEAREST + 1) / 20.0
-    graph = ways_of([0], [[]], [[]], NEAREST + 1)
-    own = SeedSet(graph, RelationProvenance(*csr([[]])))
-    own.of_chunks(list(enumerate(scores.tolist())))
-    least = 1 / 20  # the last of the seeds; 0 is none
-    worth = {row: (score - least) ** 2 for row, score in enumerate(scores.tolist()) if score > least}
-    total = sum(worth.values())
-    assert ranked(own) == pytest.approx({row: RESTART * value / total for row, value in worth.items()})
-
-
 def test_equal_scores_count_alike_and_ties_go_by_row() -> None:
     assert excess(np.array([0.5, 0.5])).tolist() == [1.0, 1.0]
     assert excess(np.array([-0.5])).tolist() == [1.0]

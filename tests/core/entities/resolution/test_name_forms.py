@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from hirag_dist.core.entities.resolution.name_forms import is_acronym_of, known_different, name_form, same_given_name
+from hirag_dist.core.entities.resolution.name_forms import compatible, is_acronym_of, known_different, name_form
+from tests.core.entities.resolution.graphs import proposed
 
 THING, PERSON, FIRM, PLACE = "concept", "person", "organization", "location"
 
@@ -80,13 +83,6 @@ def test_what_stands_in_parentheses(name: str, acronym: str, aside: str) -> None
     assert (form.acronym, form.aside) == (acronym, aside)
 
 
-@pytest.mark.parametrize("name", ["the", "a", "Dr.", "Inc.", "...", "", "’s", "(x)", "()", ",", "Smith,", "·"])
-@pytest.mark.parametrize("kind", [THING, PERSON, FIRM, "", "unknown"])
-def test_no_name_is_too_short(name: str, kind: str) -> None:
-    form = name_form(name, kind)
-    assert form.text == " ".join(form.words)
-
-
 @pytest.mark.parametrize(
     ("short", "long", "fits"),
     [
@@ -158,16 +154,30 @@ def test_not_held_apart(kind: str, one: str, other: str) -> None:
     assert not known_different(name_form(one, kind), name_form(other, kind))
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "same"),
-    [
-        ("j", "john", True),
-        ("tim", "timothy", True),
-        ("bob", "robert", True),
-        ("paul", "paula", False),
-        ("jo", "john", False),  # too short to be more than a likeness
-        ("peter", "martha", False),
-    ],
+KINDS = st.sampled_from(["person", "organization", "location", "event", "concept", "unknown", ""])
+PIECES = st.sampled_from(
+    ["the", "Mr.", "Inc.", "II", "4th", "the", "'s", "(", ")", "of", ",", ".", "-", "王", "が", "é", "ё"]
 )
-def test_given_names(one: str, other: str, same: bool) -> None:
-    assert same_given_name(one, other) is same_given_name(other, one) is same
+NAMES = st.text(max_size=12) | st.lists(PIECES | st.text(max_size=4), max_size=6).map(" ".join)
+
+
+@settings(max_examples=100, deadline=None)
+@given(NAMES, NAMES, KINDS, KINDS)
+def test_any_two_names(one: str, other: str, kind: str, other_kind: str) -> None:
+    left, right = name_form(one, kind), name_form(other, other_kind)
+    assert " ".join(left.words) == left.text
+    assert name_form(one, kind) == left
+    assert known_different(left, right) == known_different(right, left)
+    assert not known_different(left, left)
+    assert compatible(left, right) == compatible(right, left)
+    assert compatible(left, left)
+    assert all(2 <= len(letters) <= 8 for letters in left.initials)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.dictionaries(NAMES, KINDS, max_size=8))
+def test_any_names_give_pairs_of_two(kinds: dict[str, str]) -> None:
+    said = {name: f"{name} ({name}), also known as {name}" for name in kinds}
+    for pair in proposed(kinds, {name: ["c"] for name in kinds}, said).values():
+        assert 0 <= pair.left < pair.right < len(kinds)
+        assert 0.4 <= pair.score <= 1.0
