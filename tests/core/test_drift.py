@@ -55,18 +55,11 @@ def test_best_jaccard_of_overlapping_groups() -> None:
     assert best_jaccard(others, groups).tolist() == [2 / 3, 2 / 3]
 
 
-def test_a_group_that_shares_no_row_counts_zero_by_its_size() -> None:
-    groups, others = groups_of_labels(np.array([0, 0, 0, 1])), groups_of_labels(np.array([0, 0, 0, -1]))
-    assert best_jaccard(groups, others).tolist() == [1.0, 0.0]
-    assert weighted_jaccard(groups, others) == 0.75
-    assert weighted_jaccard(others, groups) == 1.0
-
-
-def test_no_groups() -> None:
-    none, some = groups_of_labels(np.full(3, -1)), groups_of_labels(np.array([0, 0, 0]))
-    assert weighted_jaccard(none, none) == 1.0
-    assert weighted_jaccard(none, some) == 0.0
-    assert weighted_jaccard(some, none) == 0.0
+def test_agreement_is_weighted_by_size_whatever_the_labels_are() -> None:
+    groups, others = groups_of_labels(np.array([1, 1, 1, 0])), groups_of_labels(np.array([0, 0, 0, -1]))
+    none = groups_of_labels(np.full(4, -1))
+    pairs = [(groups, others), (others, groups), (groups, groups), (none, none), (none, groups), (groups, none)]
+    assert [weighted_jaccard(*pair) for pair in pairs] == [0.75, 1.0, 1.0, 1.0, 0.0, 0.0]
 
 
 def summary(cluster: str, chars: int, covered: int, share: float, since: int) -> dict[str, Any]:
@@ -95,6 +88,8 @@ def test_summaries_count_by_the_tokens_of_their_entities_and_covers() -> None:
     assert stale_summaries(table) == expected
     parts = pa.concat_tables([table.slice(0, 1), table.slice(1)])
     assert stale_summaries(parts) == expected, "as chunks of a longer array too"
+    assert stale_summaries(SUMMARIES.empty_table()) == (none := StaleTexts(0, 0, 0, 0, 0))
+    assert (none.due_share, none.changed_share) == (0.0, 0.0)
     assert expected.due_share == pytest.approx(1 / 3)
     assert expected.changed_share == pytest.approx(8 / 30)
 
@@ -103,13 +98,6 @@ def test_reports_are_found_by_community() -> None:
     reports = pa.Table.from_pylist([report("x", 40), report("y", 80), report("members only", 400)], REPORTS)
     rows = pa.Table.from_pylist([inputs("y", 1.0, 4), inputs("x", 0.0, 0), inputs("gone", 1.0, 4)], REPORT_INPUTS)
     assert stale_reports(rows, reports) == StaleTexts(units=3, due=2, tokens=30, due_tokens=20, changed_tokens=20)
-
-
-def test_no_text_is_not_stale() -> None:
-    none = stale_summaries(SUMMARIES.empty_table())
-    assert none == StaleTexts(0, 0, 0, 0, 0)
-    assert (none.due_share, none.changed_share) == (0.0, 0.0)
-    assert stale_reports(REPORT_INPUTS.empty_table(), REPORTS.empty_table()) == none
 
 
 SAME = PartitionDrift(GroupSizes(3, 0, 0), GroupSizes(3, 0, 0), 1.0)

@@ -57,12 +57,6 @@ def test_the_bill_adds_up_by_stage_and_in_total(small: Inspection) -> None:
     assert (small.total.calls, small.total.cost_usd, small.total.input_tokens) == (8, 0.875, 30)
 
 
-def test_it_goes_to_json_and_back(small: Inspection) -> None:
-    plain = small.to_dict()
-    assert json.loads(json.dumps(plain, allow_nan=False)) == plain
-    assert plain["layers"][0]["sparsity"] == 0.6
-
-
 def test_an_empty_index(empty: Tables) -> None:
     found = inspect_tables(empty, {})
     assert (found.graph.entities, found.graph.components, found.hubs, found.levels, found.bill) == (0, 0, (), (), ())

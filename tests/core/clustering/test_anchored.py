@@ -14,9 +14,7 @@ from hirag_dist.core.clustering.anchored import (
     PreviousClusters,
     anchored_clusters,
     loose_clusters,
-    row_cosines,
 )
-from hirag_dist.core.drift import compactness
 
 DIM = 16
 SIZE = 10
@@ -163,11 +161,3 @@ def test_a_cluster_more_compact_than_in_the_shadow_stays() -> None:
     assert not loose.any()  # as compact on the whole
     worse = np.array([0, 1, 1, 1])[TRUE]
     np.testing.assert_array_equal(loose_clusters(ROWS, worse, shadow, 2), [False, True])
-
-
-def test_cosines_add_up_to_the_compactness() -> None:
-    rng = np.random.default_rng(0)
-    rows = rng.standard_normal((200, 8)).astype(np.float32)
-    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    labels = rng.integers(0, 9, 200)
-    np.testing.assert_allclose(row_cosines(rows, labels).mean(), compactness(rows, labels), rtol=1e-6)

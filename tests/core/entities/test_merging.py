@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from hirag_dist.core.entities.mention_texts import EntityMention, RelationMention, entity_texts, relation_description
 from hirag_dist.core.entities.merging import (
     DescriptionBound,
     bound_descriptions,
@@ -159,27 +158,6 @@ def test_merged_as_the_slow_way_does(seed: int) -> None:
         assert merged.equals(slow_relations(relations, max_chars))
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_texts_of_one_entity_or_relation_equal_those_of_tables(seed: int) -> None:
-    entities, relations = random_mentions(seed)
-    merged = {row["entity_id"]: row for row in merge_entities(pa.Table.from_pylist(entities, MENTIONS)).to_pylist()}
-    for key in {row["name_key"] for row in entities}:
-        own = [EntityMention(**_without_keys(row)) for row in entities if row["name_key"] == key]
-        expected = merged[entity_id(0, key)]
-        assert entity_texts(own) == (expected["name"], expected["type"], expected["description"])
-    table = merge_relations(pa.Table.from_pylist(relations, RELATION_MENTIONS), 30)
-    descriptions = dict(zip(table["relation_id"].to_pylist(), table["description"].to_pylist(), strict=True))
-    for pair in {(row["source_key"], row["target_key"]) for row in relations}:
-        rows = [row for row in relations if (row["source_key"], row["target_key"]) == pair]
-        low, high = sorted(entity_id(0, key) for key in pair)
-        expected = descriptions[relation_id("extracted", low, high)]
-        assert relation_description([RelationMention(**_without_keys(row)) for row in rows], 30) == expected
-
-
-def _without_keys(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if not name.endswith("_key")}
-
-
 class TestBound:
     """Descriptions of one entity or relation, up to so many and so many characters."""
 
@@ -204,14 +182,6 @@ class TestBound:
         assert self.kept(rows, chars=39) == (first[:4], ["hub"])
         assert self.kept(rows, chars=1) == (first[:1], ["hub"])  # one stays always
 
-    def test_nothing_but_descriptions_is_cut(self) -> None:
-        rows = self.hub()
-        whole = merge_entities(in_pieces(rows, MENTIONS))
-        bound, _ = bound_descriptions(in_pieces(rows, MENTIONS), ("name_key",), DescriptionBound(2, 100))
-        assert merge_entities(bound).drop_columns("description").equals(whole.drop_columns("description"))
-        undescribed = [row | {"described": at == 3} for at, row in enumerate(rows)]
-        assert self.kept(undescribed, count=1) == (["Text 01."], [])  # what an endpoint says is not its description
-
     def test_the_strongest_of_a_relation_stay(self) -> None:
         rows = [
             {"source_key": "a", "target_key": "b", "chunk_id": f"c{at}", "position": 0}
@@ -229,25 +199,3 @@ class TestBound:
             "Apart.",
         ]
         assert cut.to_pylist() == [{"source_key": "a", "target_key": "b"}]
-
-    @pytest.mark.parametrize("seed", range(3))
-    def test_in_two_steps_as_in_one(self, seed: int) -> None:
-        """Bounded in runs with one to spare, and then together: the same descriptions, and the same names cut."""
-        entities, relations = random_mentions(seed)
-        for rows, schema, keys in (
-            (entities, MENTIONS, ("name_key",)),
-            (relations, RELATION_MENTIONS, ("source_key", "target_key")),
-        ):
-            for bound in (DescriptionBound(3, 1000), DescriptionBound(100, 25), DescriptionBound(1, 1000)):
-                at_once, cut = bound_descriptions(in_pieces(rows, schema), keys, bound)
-                assert cut.num_rows
-                runs = [rows[first : first + 90] for first in range(0, len(rows), 90)]
-                parts = [bound_descriptions(in_pieces(run, schema), keys, bound, spare=1)[0] for run in runs]
-                two_steps, cut_too = bound_descriptions(pa.concat_tables(parts), keys, bound)
-                assert cut_too.sort_by([(key, "ascending") for key in keys]).equals(
-                    cut.sort_by([(key, "ascending") for key in keys])
-                )
-                if schema is MENTIONS:
-                    assert merge_entities(two_steps).equals(merge_entities(at_once))
-                else:
-                    assert merge_relations(two_steps, 500).equals(merge_relations(at_once, 500))

@@ -15,7 +15,7 @@ import pytest
 
 from hirag_dist import schemas
 from hirag_dist.compute.kernels import CpuKernels
-from hirag_dist.core.graph.communities import community_table, lineage, renamed_reports, with_summaries
+from hirag_dist.core.graph.communities import community_table, renamed_reports, with_summaries
 from hirag_dist.core.graph.leiden import visiting_keys
 from hirag_dist.core.text.ids import content_id
 from tests.core.graphs import csr, ids_of
@@ -42,41 +42,6 @@ def test_modularity_is_near_leidenalgs_best(name: str) -> None:
     keys = visiting_keys(ids_of(len(graph)), 7)
     ours = oracle.modularity(CpuKernels().leiden(csr(graph), 10**6, 1.0, keys)[0].tolist(), weights=weights)
     assert ours >= best - 0.002
-
-
-def obvious_lineage(old: pa.Table, new: pa.Table) -> dict[str, str]:
-    before = {row["community_id"]: set(row["entity_ids"]) for row in old.to_pylist()}
-    found = {}
-    for row in new.to_pylist():
-        if row["community_id"] in before:
-            continue
-        members = set(row["entity_ids"])
-        scored = [(len(members & other) / len(members | other), own) for own, other in before.items()]
-        score, own = max(scored, default=(0.0, ""))
-        if score >= 0.5:
-            found[row["community_id"]] = own
-    return found
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_lineage_is_that_of_every_pair_compared(seed: int) -> None:
-    """Two partitions of overlapping sets of entities in two levels; ties and unchanged communities among them."""
-    rng = np.random.default_rng(seed)
-
-    def table(n_groups: int) -> pa.Table:
-        rows = []
-        for level, groups in enumerate((n_groups, 3 * n_groups)):
-            of = rng.integers(0, groups, 40) if level else (np.arange(40) + rng.integers(0, 2, 40)) // 8
-            for group in np.unique(of):
-                names = [f"e{node:02d}" for node in np.flatnonzero(of == group) + seed % 3]
-                rows.append({"community_id": "-".join([str(level), *names])[:60], "entity_ids": names})
-        return pa.Table.from_pylist(rows)
-
-    old, new = table(5), table(6)
-    found = lineage(old, new)
-    assert found == obvious_lineage(old, new)
-    assert lineage(old, old) == {}
-    assert lineage(old.slice(0, 0), new) == {}
 
 
 @pytest.mark.parametrize("name", ["caveman", "planted"])

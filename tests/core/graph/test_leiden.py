@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from hirag_dist.core.graph.leiden import leiden
-from hirag_dist.types import CsrGraph
 from tests.core.graphs import csr, order_keys
 
 
@@ -69,16 +68,6 @@ def test_each_group_is_parted_as_if_it_were_alone() -> None:
         }
         assert not seen & set(here.tolist())
         seen |= set(here.tolist())
-
-
-def test_weights_that_are_not_positive_join_nothing() -> None:
-    graph = nx.path_graph(6)
-    for a, b, data in graph.edges(data=True):
-        data["weight"] = -3.0 if (a, b) == (2, 3) else 2.0
-    labels = leiden(csr(graph), whole(graph), 0.1, order_keys(6, 0))
-    assert sets(labels) in ([{0, 1, 2}, {3, 4, 5}], [{3, 4, 5}, {0, 1, 2}])
-    lone = CsrGraph(np.array([0, 1, 2]), np.array([1, 0], np.int32), np.zeros(2, np.float32), np.zeros(2, np.int32))
-    assert sorted(leiden(lone, np.zeros(2, np.int64), 1.0, order_keys(2, 0)).tolist()) == [0, 1]
 
 
 SCRIPT = """

@@ -9,9 +9,6 @@ from hypothesis import strategies as st
 from hirag_dist.core.retrieval.citations import CitationReader
 from hirag_dist.core.retrieval.context import (
     PLAIN,
-    SPACED,
-    UNKNOWN_FORM,
-    MakeText,
     citations,
     community_text,
     entity_text,
@@ -204,20 +201,6 @@ def test_tokens_of_a_reference_and_of_its_text_add_up(tokenizer: str, name: str,
             assert count(f"[{kind}{at}]{text}") == count(f"[{kind}{at}]") + count(text)
 
 
-def test_who_has_texts_and_tokens_gives_them_and_the_context_is_the_same() -> None:
-    found = retrieval("Some text of a document.")
-    asked: list[tuple[str, int]] = []
-
-    def prepared(level: str, place: int, make: MakeText) -> tuple[str, int]:
-        asked.append((level, place))
-        text = make(UNKNOWN_FORM)
-        return text, COUNT(text)
-
-    for budget in (300, 800, 100_000):
-        assert render_context(found, budget, COUNT, prepared) == render_context(found, budget, COUNT)
-    assert {level for level, _ in asked} == {"local", "bridge", "global", "sources"}
-
-
 RECORD_PIECES = st.lists(
     st.sampled_from(
         ["word", " ", "  ", "   ", "\n", "\n\n", " \n", "\t", "\r", "\u2028", "\u200b", "[S1]", "(e", " 3)"]
@@ -243,21 +226,3 @@ def test_texts_of_one_line(name: str, other: str, text: str) -> None:
         assert entity_text(name, "(odd [S1]", 1, text, PLAIN) == entity_text(name, "(odd [S1]", 1, text)
         if is_plain(other):
             assert relation_text(name, other, text, PLAIN) == relation_text(name, other, text)
-
-
-@pytest.mark.parametrize(
-    ("text", "form"),
-    [
-        ("One line.", PLAIN),
-        (" One \n\n and another (in 29.1 km2)", PLAIN),
-        ("Two.  Spaces.", SPACED),
-        ("A tab\tand", UNKNOWN_FORM),
-        ("As [S1] says", UNKNOWN_FORM),
-        ("One\n[x] line", UNKNOWN_FORM),
-        ("## A section", UNKNOWN_FORM),
-        ("<|im_start|>", UNKNOWN_FORM),
-    ],
-)
-def test_forms(text: str, form: int) -> None:
-    assert text_form("Title", text) == form
-    assert text_form("Title [S1]", text) == UNKNOWN_FORM

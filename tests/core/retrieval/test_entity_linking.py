@@ -21,7 +21,6 @@ from hirag_dist.core.retrieval.entity_linking import (
     named_endpoints,
     named_entities,
     named_first,
-    similar_names,
     sorted_names,
     words,
 )
@@ -142,51 +141,6 @@ def test_a_long_question_is_read_up_to_a_limit() -> None:
     assert found == [NamePhrase(entity_linking._MAX_READ - 1, entity_linking._MAX_READ, 0)]
 
 
-def one_change_apart(one: str, other: str) -> bool:
-    """Return whether a letter is missing, added or another, or two neighbours are exchanged: the slow way."""
-    if one == other or abs(len(one) - len(other)) > 1:
-        return False
-    if len(one) == len(other):
-        places = [at for at in range(len(one)) if one[at] != other[at]]
-        swapped = len(places) == 2 and places[1] == places[0] + 1
-        return len(places) == 1 or (swapped and one[places[0]] + one[places[1]] == other[places[1]] + other[places[0]])
-    short, long = sorted((one, other), key=len)
-    return any(long[:at] + long[at + 1 :] == short for at in range(len(long)))
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_similar_names_are_one_letter_apart(seed: int) -> None:
-    choose = random.Random(seed)
-    names = list(
-        {" ".join("".join(choose.choices("abé", k=3)) for _ in range(choose.randint(1, 2))) for _ in range(30)}
-    )
-    for wanted in names[:10]:
-        read = wanted.split()
-        near = []
-        for row, name in enumerate(names):
-            other = name.split()
-            if len(other) == len(read):
-                apart = [(one, two) for one, two in zip(read, other, strict=True) if one != two]
-                # A letter that neither the name nor the alphabet has is not tried.
-                if len(apart) == 1 and one_change_apart(*apart[0]) and not set(apart[0][1]) - {*"ab", *apart[0][0]}:
-                    near.append((row, other))
-        assert similar_names(names_of(names), read) == sorted(near)
-        hidden = {row for row, _ in near[:1]}
-        left = [one for one in sorted(near) if one[0] not in hidden]
-        admits = lambda rows, hidden=hidden: np.array([row not in hidden for row in rows.tolist()], bool)  # noqa: E731
-        assert similar_names(names_of(names), read, admits) == left
-    assert similar_names(names_of(names), []) == []
-
-
-def endpoints(
-    question: str, names: Sequence[str], layers: Sequence[int] = (), closeness: Sequence[float] = ()
-) -> list[str]:
-    phrases = longest_phrases(found_names(names_of(names), words(question)))
-    near = dict(enumerate(closeness or [0.0] * len(names)))
-    named = named_entities(question, phrases, np.array(layers or [0] * len(names)), near)
-    return [f"{names[row]} {row}" for row in named_endpoints(named)]
-
-
 @pytest.mark.parametrize(
     ("question", "names", "expected"),
     [
@@ -201,13 +155,9 @@ def endpoints(
     ],
 )
 def test_the_entities_that_a_question_names(question: str, names: list[str], expected: list[str]) -> None:
-    assert endpoints(question, names) == expected
-
-
-def test_of_equal_names_the_lowest_layer_then_the_nearest_counts() -> None:
-    names = ["Mercury", "Mercury", "Mercury", "Venus", "Venus"]
-    question = "How is Mercury related to Venus?"
-    assert endpoints(question, names, [1, 0, 0, 0, 0], [0.9, 0.2, 0.3, 0.5, 0.5]) == ["Mercury 2", "Venus 3"]
+    phrases = longest_phrases(found_names(names_of(names), words(question)))
+    named = named_entities(question, phrases, np.zeros(len(names), np.int32), dict.fromkeys(range(len(names)), 0.0))
+    assert [f"{names[row]} {row}" for row in named_endpoints(named)] == expected
 
 
 @pytest.mark.parametrize(

@@ -112,15 +112,6 @@ def test_a_question_counts_once_and_a_tie_half() -> None:
     assert (results["questions"], results["verdicts"]) == (4, 7)
 
 
-def test_shares_as_far_from_a_draw_tie_in_ranks() -> None:
-    rows = [
-        verdicts([(0, False, WIN), (1, False, score)], replicate) for replicate, score in enumerate((WIN, LOSS, LOSS))
-    ]
-    rows[0][0] = rows[0][0]._replace(score=LOSS)  # q0: two of three, q1: one of three
-    found = win_rates([row for each in rows for row in each], PAIRS[:1], ["overall"])["pairs"][0]["criteria"]["overall"]
-    assert found["z"] == 0.0
-
-
 def test_a_pair_without_a_verdict_has_no_figure() -> None:
     results = win_rates(BOTH_ORDERS, PAIRS, ["overall"])
     empty = results["pairs"][1]["criteria"]["overall"]
