@@ -28,6 +28,7 @@ from hirag_dist.core.drift import (
 )
 from hirag_dist.schemas import REPORT_INPUTS, REPORTS, SUMMARIES
 from hirag_dist.types import FloatMatrix
+from tests.table_rows import filled_row, filled_table
 
 
 def unit_rows(n: int, dim: int, seed: int) -> FloatMatrix:
@@ -62,27 +63,23 @@ def test_agreement_is_weighted_by_size_whatever_the_labels_are() -> None:
     assert [weighted_jaccard(*pair) for pair in pairs] == [0.75, 1.0, 1.0, 1.0, 0.0, 0.0]
 
 
-def summary(cluster: str, chars: int, covered: int, share: float, since: int) -> dict[str, Any]:
-    text = {"name": "n" * 2, "type": "t" * 2, "description": "d" * (chars - 4)}
-    cover = {"member_id": "m", "entity": 0, "description": "c" * 4, "strength": 1.0}
-    row = {"layer": 0, "cluster_id": cluster, "entities": [text], "covers": [cover] * covered, "origin": "model"}
-    counts = {"n_founded": 3, "n_turned": 0, "inputs": [], "sources": []}
-    return row | counts | {"stale_share": share, "stale_since": since}
+def summary(cluster: str, chars: int, covered: int, **stale: float) -> dict[str, Any]:
+    text = {"name": "nn", "type": "tt", "description": "d" * (chars - 4)}
+    covers = [{"member_id": "m", "entity": 0, "description": "cccc", "strength": 1.0}] * covered
+    return filled_row(SUMMARIES, cluster_id=cluster, entities=[text], covers=covers, **stale)
 
 
 def report(community: str, chars: int) -> dict[str, Any]:
-    finding = {"summary": "s" * 4, "explanation": "e" * 4, "entity_ids": [], "relation_ids": []}
-    texts = {"title": "t" * 4, "summary": "s" * (chars - 20), "rating_explanation": "r" * 8}
-    more = {"rating": 1.0, "findings": [finding], "origin": "model", "n_dropped_references": 0}
-    return {"community_id": community, "level": 0} | texts | more
-
-
-def inputs(community: str, share: float, since: int) -> dict[str, Any]:
-    return {"community_id": community, "inputs": [], "sources": [], "stale_share": share, "stale_since": since}
+    findings = [{"summary": "ssss", "explanation": "eeee", "entity_ids": [], "relation_ids": []}]
+    texts = {"title": "tttt", "summary": "s" * (chars - 20), "rating_explanation": "r" * 8}
+    return filled_row(REPORTS, community_id=community, findings=findings, **texts)
 
 
 def test_summaries_count_by_the_tokens_of_their_entities_and_covers() -> None:
-    rows = [summary("a", 40, 0, 0.5, 2), summary("b", 72, 2, 0.125, 0)]  # 10 and 20 tokens
+    rows = [
+        summary("a", 40, 0, stale_share=0.5, stale_since=2),
+        summary("b", 72, 2, stale_share=0.125),
+    ]  # 10, 20 tokens
     expected = StaleTexts(units=2, due=1, tokens=30, due_tokens=10, changed_tokens=8)  # 5 + 2.5, to the even
     table = pa.Table.from_pylist(rows, SUMMARIES)
     assert stale_summaries(table) == expected
@@ -96,7 +93,9 @@ def test_summaries_count_by_the_tokens_of_their_entities_and_covers() -> None:
 
 def test_reports_are_found_by_community() -> None:
     reports = pa.Table.from_pylist([report("x", 40), report("y", 80), report("members only", 400)], REPORTS)
-    rows = pa.Table.from_pylist([inputs("y", 1.0, 4), inputs("x", 0.0, 0), inputs("gone", 1.0, 4)], REPORT_INPUTS)
+    inputs = [("y", 1.0, 4), ("x", 0.0, 0), ("gone", 1.0, 4)]
+    names = ("community_id", "stale_share", "stale_since")
+    rows = filled_table(REPORT_INPUTS, (dict(zip(names, each, strict=True)) for each in inputs))
     assert stale_reports(rows, reports) == StaleTexts(units=3, due=2, tokens=30, due_tokens=20, changed_tokens=20)
 
 

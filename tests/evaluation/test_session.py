@@ -127,18 +127,15 @@ def test_a_run_that_is_killed_at_every_unit_goes_on(tmp_path: Path) -> None:
     assert returncode == 0
 
 
-async def test_a_folder_has_one_run(tmp_path: Path) -> None:
+async def test_a_folder_has_one_run_and_is_no_index(tmp_path: Path) -> None:
+    (tmp_path / "index" / "current").mkdir(parents=True)
+    with pytest.raises(ConfigError, match="is an index"):
+        async with session(tmp_path / "index"):
+            pass
     async with session(tmp_path):
         with pytest.raises(ConfigError, match="another run evaluates into"):
             async with session(tmp_path):
                 pass
-
-
-async def test_an_index_is_no_place_for_an_evaluation(tmp_path: Path) -> None:
-    (tmp_path / "current").mkdir()
-    with pytest.raises(ConfigError, match="is an index"):
-        async with session(tmp_path):
-            pass
 
 
 def endpoint(url: str, patience_s: float = 60.0, **more: Any) -> dict[str, Any]:

@@ -111,27 +111,6 @@ def test_layers_beyond_a_cell_are_clustered_as_well_as_below() -> None:
     assert min(scores) > 0.8
 
 
-def test_a_cluster_between_cells_is_kept_once_by_the_side_where_most_of_it_is_at_home() -> None:
-    """Rows 0–9 are seen by both cells, and 8 of them are at home in the first."""
-    group = np.random.default_rng(0).normal(size=(10, 2)).astype(np.float32)
-    rows = np.concatenate([group, group + 100, group - 100])
-    parts = []
-    for numbers, n_home in ((np.arange(20), 8), (np.r_[0:10, 20:30], 2)):
-        is_home = np.ones(20, bool)
-        is_home[:10] = np.isin(np.arange(10), np.arange(8) if n_home == 8 else (8, 9))
-        tree = row_tree(rows[numbers])
-        height = float(tree.heights[-1]) / 2
-        parts.append((numbers, kept_of(LabelledCell(rows[numbers], tree.labels(height), is_home))))
-    assert [part.n_components for _, part in parts] == [2, 1]
-    found = join_cells(rows, parts, SETTINGS)
-    check_promises(found, 30, 20, 0.1)
-    assert sorted(found.rows[found.clusters == cluster].tolist() for cluster in range(3)) == [
-        list(range(10)),
-        list(range(10, 20)),
-        list(range(20, 30)),
-    ]
-
-
 ROWS = np.random.default_rng(0).normal(size=(1200, 4))
 
 

@@ -64,6 +64,7 @@ def test_lists_in_any_form(text: str) -> None:
         (ChatReply('{"questions": ["a"', finish_reason="length"), "cut off"),
         (ChatReply("What changed? Who gains?"), "no list of questions"),
         (ChatReply('{"questions": []}'), "list of questions is empty"),
+        (ChatReply("None."), "no list of questions"),
     ],
 )
 def test_what_is_no_list_says_why(reply: ChatReply, why: str) -> None:
@@ -73,8 +74,6 @@ def test_what_is_no_list_says_why(reply: ChatReply, why: str) -> None:
 
 def test_an_answer_may_have_no_claims() -> None:
     assert parse_list(ChatReply('{"claims": []}'), "claims", may_be_empty=True) == []
-    with pytest.raises(MalformedReply, match="no list"):
-        parse_list(ChatReply("None."), "claims", may_be_empty=True)
 
 
 CONVERSATION = [Turn("user", "Who lit it?"), Turn("assistant", "The keeper."), Turn("user", "When?")]

@@ -18,36 +18,27 @@ any_text = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from(PU
 
 
 @pytest.mark.parametrize(
-    ("written", "same"),
+    ("one", "other", "same"),
     [
-        ("Ebenezer Scrooge", "EBENEZER  scrooge"),
-        ("Scrooge", '"Scrooge"'),
-        ("O'Brien", "o’brien"),
-        ("IBM", "ＩＢＭ"),
-        ("Straße", "STRASSE"),
-        ("Café", "Cafe\u0301"),
-        ("北京", "「北京」"),
-        (".NET", "“.net”,"),
-        ("U.S.", "U.S"),
+        ("Ebenezer Scrooge", "EBENEZER  scrooge", True),
+        ("Scrooge", '"Scrooge"', True),
+        ("O'Brien", "o’brien", True),
+        ("IBM", "ＩＢＭ", True),
+        ("Straße", "STRASSE", True),
+        ("Café", "Cafe\u0301", True),
+        ("北京", "「北京」", True),
+        (".NET", "“.net”,", True),
+        ("U.S.", "U.S", True),
+        ("C", "C#", False),
+        ("O'Brien", "OBrien", False),
+        ("Acme (Paris)", "Acme (Rome)", False),
+        ("Acme", "Acme (Paris)", False),
+        ("é", "e", False),
+        ("U.S.", "US", False),
     ],
 )
-def test_spellings_of_one_name_have_one_key(written: str, same: str) -> None:
-    assert name_key(written) == name_key(same)
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ("C", "C#"),
-        ("O'Brien", "OBrien"),
-        ("Acme (Paris)", "Acme (Rome)"),
-        ("Acme", "Acme (Paris)"),
-        ("é", "e"),
-        ("U.S.", "US"),
-    ],
-)
-def test_different_names_have_different_keys(one: str, other: str) -> None:
-    assert name_key(one) != name_key(other)
+def test_spellings_of_one_name_have_one_key(one: str, other: str, same: bool) -> None:
+    assert (name_key(one) == name_key(other)) is same
 
 
 @settings(derandomize=True, deadline=None, max_examples=100)
