@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
+import networkx as nx
 import numpy as np
 import pytest
 
@@ -20,17 +21,12 @@ from hirag_dist.errors import BackendUnavailable, ConfigError, StageFailed
 from hirag_dist.execution.stage import Services
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.storage.store import Store
-from hirag_dist.types import CsrGraph, LabelledCell
-from tests.core.graphs import order_keys
+from hirag_dist.types import LabelledCell
+from tests.core.graphs import csr, order_keys
 from tests.core.planted_rows import blobs, fitted_mixture
 from tests.standin_cupy import FUNCTIONS, TYPES, OutOfMemoryError, StandInCupy, standin_gpu
 
-
-def ring(n_nodes: int) -> CsrGraph:
-    nodes = np.arange(n_nodes)
-    indices = np.sort(np.stack([(nodes - 1) % n_nodes, (nodes + 1) % n_nodes], axis=1), axis=1).astype(np.int32)
-    ones = np.ones(2 * n_nodes, np.float32)
-    return CsrGraph(2 * np.arange(n_nodes + 1), indices.ravel(), ones, np.zeros(2 * n_nodes, np.int32))
+RING = csr(nx.cycle_graph(30))
 
 
 @pytest.mark.parametrize("free", [0, 48 * 30 * 4 * 7, 1 << 30])
@@ -38,14 +34,14 @@ def test_sources_are_walked_from_as_far_as_memory_allows(free: int) -> None:
     """None fit, seven do, all do: the hops are the same."""
     sources = np.arange(0, 30, 2)
     with standin_gpu(StandInCupy(free=free)) as gpu:
-        found = gpu.CupyKernels(CpuKernels()).bfs(ring(30), sources)
-    assert np.array_equal(found, hop_distances(ring(30), sources))
+        found = gpu.CupyKernels(CpuKernels()).bfs(RING, sources)
+    assert np.array_equal(found, hop_distances(RING, sources))
 
 
 @pytest.mark.parametrize("most_entries", [1, 7])
 def test_a_frontier_may_be_expanded_in_parts(most_entries: int) -> None:
     sources = np.arange(0, 30, 5)
-    assert np.array_equal(frontier_hops(np, ring(30), sources, most_entries), hop_distances(ring(30), sources))
+    assert np.array_equal(frontier_hops(np, RING, sources, most_entries), hop_distances(RING, sources))
 
 
 def test_what_is_small_never_reaches_the_card() -> None:
@@ -105,7 +101,8 @@ def test_kernels_are_chosen_once_by_what_is_there() -> None:
         assert (resolve_kernels("auto"), resolve_kernels("gpu")) == ("cupy", "cupy")
         assert make_kernels("cupy").name == "cupy"
         ours, cpus = (
-            each.leiden(ring(60), 10, 1.0, order_keys(60, 3)) for each in (make_kernels("cupy"), CpuKernels())
+            each.leiden(csr(nx.cycle_graph(60)), 10, 1.0, order_keys(60, 3))
+            for each in (make_kernels("cupy"), CpuKernels())
         )
         assert [labels.tolist() for labels in ours] == [labels.tolist() for labels in cpus]
     for devices in (None, 0):
@@ -207,7 +204,7 @@ def test_what_cugraph_raises_fails_the_stage_and_says_what_to_do(monkeypatch: py
     with standin_gpu() as gpu:
         monkeypatch.setattr(sys.modules["pylibcugraph"], "leiden", fail)
         with pytest.raises(StageFailed, match=r"60 nodes and 60 edges.*bad_alloc.*kernels: cupy"):
-            gpu.GpuKernels().leiden(ring(60), 10, 1.0, order_keys(60, 3))
+            gpu.GpuKernels().leiden(csr(nx.cycle_graph(60)), 10, 1.0, order_keys(60, 3))
 
 
 @pytest.mark.skipif(find_spec("cupy") is None, reason="needs CuPy, not a GPU")

@@ -10,17 +10,9 @@ import pyarrow as pa
 import pytest
 from lxml import etree
 
-from hirag_dist.core.drift import (
-    CommunityDrift,
-    DriftReport,
-    GroupSizes,
-    LayerDrift,
-    PartitionDrift,
-    StaleTexts,
-    UpdateStaleness,
-)
 from hirag_dist.inspection.page import outline, render_page
 from hirag_dist.inspection.summary import inspect_tables
+from tests.core.test_drift import REPORT, UPDATE
 
 Tables = dict[str, pa.Table]
 
@@ -96,30 +88,10 @@ def test_communities_are_a_tree_with_their_reports(tiny: Tables) -> None:
     assert shown == ["Friends", "The two", "c, d, …"]
 
 
-GROUPS = PartitionDrift(GroupSizes(3, 1, 0), GroupSizes(4, 0, 0), 0.75)
-UPDATE = UpdateStaleness(
-    number=3,
-    base="before",
-    documents={"added": 2, "changed": 0, "removed": 1},
-    debt={"summaries": {"units": 1, "tokens": 5300}, "reports": {"units": 1, "tokens": 700}},
-    summaries=StaleTexts(4, 1, 200, 50, 60),
-    reports=StaleTexts(2, 0, 100, 0, 0),
-)
-DRIFT = DriftReport(
-    snapshot_id="s1",
-    kernels="cpu",
-    index_kernels="gpu",
-    layers=(LayerDrift(0, 12, 0, GROUPS, 0.45, 0.5),),
-    communities=CommunityDrift(12, 0, GROUPS, GROUPS, 0.8, 0.75),
-    update=UPDATE,
-    notes=("A note.",),
-)
-
-
 def test_the_page_shows_updates_and_drift_where_they_are_known(tiny: Tables) -> None:
     found = inspect_tables(tiny, {})
     plain = parsed(render_page(found, outline(tiny)))
     assert not {"Updates", "Drift"} & {node.text for node in plain.iter("h2")}
-    page = parsed(render_page(replace(found, update=UPDATE, drift=DRIFT), outline(tiny)))
+    page = parsed(render_page(replace(found, update=UPDATE, drift=REPORT), outline(tiny)))
     assert {"Updates", "Drift"} <= {node.text for node in page.iter("h2")}
     assert "compactness ratio" in "".join(page.itertext())

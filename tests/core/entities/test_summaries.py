@@ -193,9 +193,6 @@ def related(names: pa.Table) -> set[tuple[str, str, int]]:
 def test_equal_names_of_two_layers_are_related_and_stay_two() -> None:
     names = named(entity(0, "Light"), entity(0, "Sound"), entity(1, "LIGHT"), entity(1, "Optics"))
     assert related(names) == {(entity_id(0, "light"), entity_id(1, "light"), 0)}
-
-
-def test_a_name_is_related_to_the_next_layer_below_that_has_it() -> None:
     names = named(entity(3, "Light"), entity(0, "light"), entity(1, "Light"))
     zero, one, three = (entity_id(layer, "light") for layer in (0, 1, 3))
-    assert related(names) == {(zero, one, 0), (one, three, 1)}
+    assert related(names) == {(zero, one, 0), (one, three, 1)}, "with the next layer below that has it"

@@ -89,7 +89,4 @@ def test_chunks_of_the_first_entity_come_first_and_of_these_what_states_most() -
     assert texts([1, 0]) == [2, 3, 1, 0]
     assert texts([1, 0], limit=3) == [2, 3, 1]
     assert texts([4]) == []
-
-
-def test_chunks_that_may_not_be_seen_are_not_there() -> None:
-    assert texts([0, 1], [True, False, True, False]) == [2, 0]
+    assert texts([0, 1], [True, False, True, False]) == [2, 0], "what may not be seen is not there"
