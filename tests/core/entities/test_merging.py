@@ -199,3 +199,25 @@ class TestBound:
             "Apart.",
         ]
         assert cut.to_pylist() == [{"source_key": "a", "target_key": "b"}]
+
+    @pytest.mark.parametrize("seed", range(3))
+    def test_in_two_steps_as_in_one(self, seed: int) -> None:
+        """Bounded in runs with one to spare, and then together: the same descriptions, and the same names cut."""
+        entities, relations = random_mentions(seed)
+        for rows, schema, keys in (
+            (entities, MENTIONS, ("name_key",)),
+            (relations, RELATION_MENTIONS, ("source_key", "target_key")),
+        ):
+            for bound in (DescriptionBound(3, 1000), DescriptionBound(100, 25), DescriptionBound(1, 1000)):
+                at_once, cut = bound_descriptions(in_pieces(rows, schema), keys, bound)
+                assert cut.num_rows
+                runs = [rows[first : first + 90] for first in range(0, len(rows), 90)]
+                parts = [bound_descriptions(in_pieces(run, schema), keys, bound, spare=1)[0] for run in runs]
+                two_steps, cut_too = bound_descriptions(pa.concat_tables(parts), keys, bound)
+                assert cut_too.sort_by([(key, "ascending") for key in keys]).equals(
+                    cut.sort_by([(key, "ascending") for key in keys])
+                )
+                if schema is MENTIONS:
+                    assert merge_entities(two_steps).equals(merge_entities(at_once))
+                else:
+                    assert merge_relations(two_steps, 500).equals(merge_relations(at_once, 500))

@@ -75,12 +75,28 @@ def perturbed(graph: nx.Graph, share: float, seed: int, first_new: int) -> nx.Gr
     return found
 
 
-def test_a_subdivision_is_kept_while_nothing_changes_inside() -> None:
-    """Also one that Leiden would not find: its community is not partitioned again."""
+def pair_and_one_more(between: list[tuple[int, int]]) -> tuple[nx.Graph, nx.Graph]:
+    """Two complete graphs with edges between them, and the same with a new node beside the second."""
     graph = nx.disjoint_union(nx.complete_graph(20), nx.complete_graph(20))
-    graph.add_edge(0, 20)
+    graph.add_edges_from(between)
     after = graph.copy()
     after.add_edges_from([(40, 21), (40, 22)])
+    return graph, after
+
+
+def test_communities_far_from_a_change_are_left_even_where_others_would_be_better() -> None:
+    """Those before are halves of complete graphs; no edge leads from the first to the second."""
+    graph, after = pair_and_one_more([])
+    before = community_table([np.arange(40) // 10], compact(graph), ids(graph))
+    kept = {row for row in members(before) if max(row[1]) <= f"{19:024x}"}
+    assert len(kept) == 2
+    assert kept <= members(updated(graph, after, before))
+    assert not kept & members(table(after, before, warm_start(before, None, ids(after)))), "where all count as changed"
+
+
+def test_a_subdivision_is_kept_while_nothing_changes_inside() -> None:
+    """Also one that Leiden would not find: its community is not partitioned again."""
+    graph, after = pair_and_one_more([(0, 20)])
     top, odd = np.arange(40) // 20, np.arange(40) // 5
     before = community_table([top, odd], compact(graph), ids(graph))
     found = updated(graph, after, before)
