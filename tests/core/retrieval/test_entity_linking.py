@@ -21,6 +21,7 @@ from hirag_dist.core.retrieval.entity_linking import (
     named_endpoints,
     named_entities,
     named_first,
+    similar_names,
     sorted_names,
     words,
 )
@@ -158,6 +159,16 @@ def test_the_entities_that_a_question_names(question: str, names: list[str], exp
     phrases = longest_phrases(found_names(names_of(names), words(question)))
     named = named_entities(question, phrases, np.zeros(len(names), np.int32), dict.fromkeys(range(len(names)), 0.0))
     assert [f"{names[row]} {row}" for row in named_endpoints(named)] == expected
+
+
+def test_similar_names_are_one_letter_apart() -> None:
+    """A letter is added, missing, exchanged with its neighbour, or another."""
+    names = ["Harbours", "Harbor", "Harbuor", "Hardour", "Harbour", "Harbour light", "Harboouurs", "Mabel"]
+    index = names_of(names)
+    assert [names[row] for row, _ in similar_names(index, ["harbour"])] == names[:4]
+    assert similar_names(index, ["harbour", "lights"]) == [(5, ["harbour", "light"])]
+    assert [row for row, _ in similar_names(index, ["harbour"], lambda rows: rows != 1)] == [0, 2, 3]
+    assert similar_names(index, []) == []
 
 
 @pytest.mark.parametrize(
