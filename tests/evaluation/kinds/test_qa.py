@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from hirag_dist.evaluation.kinds.qa import (
@@ -54,35 +52,30 @@ QUESTIONS = (
     Question("q5", "What is not there either?", "", ("nothing at all",), answerable=False),
     Question("q6", "What nobody wrote down?"),
 )
-RIGHT = ("Dundee", "Hay", "Yes.", "I do not know", "I do not know", "anything")
-WRONG = ("Perth", "Ethel", "I do not know", "Dundee", "No answer", "anything")
+ANSWERS: dict[str, tuple[str | None, ...]] = {
+    "right": ("Dundee", "Hay", "Yes.", "I do not know", "I do not know", "anything"),
+    "wrong": ("Perth", "Ethel", "I do not know", "Dundee", "No answer", "anything"),
+    "silent": ("Dundee", None, None, None, "No answer", None),
+}
 
 
-def results(answers: dict[str, tuple[str | None, ...]]) -> Any:
-    made = ScoredAnswers(QUESTIONS, list(answers), ScoringRules())
-    for system, texts in answers.items():
+def test_answers_and_refusals_are_scored_apart_and_one_that_is_missing_is_wrong() -> None:
+    made = ScoredAnswers(QUESTIONS, list(ANSWERS), ScoringRules())
+    for system, texts in ANSWERS.items():
         for place, text in enumerate(texts):
             made.add(place, system, text)
-    return made.findings({}).results
-
-
-def test_answers_and_refusals_are_scored_apart() -> None:
-    found = results({"right": RIGHT, "wrong": WRONG})
+    found = made.findings({}).results
     right, wrong = found["systems"]["right"], found["systems"]["wrong"]
     assert found["answers"]["right"] == {"scored": 3, "missing": 0, "unanswerable": 2}
     assert right["exact"].value == right["f1"].value == 1.0
     assert wrong["exact"].value == 0.0
     assert wrong["f1"].value == pytest.approx((2 / 3) / 3), "Ethel, of Ethel Hay"
-    refusals = {system: [each.value for each in found["refusals"][system].values()] for system in ("right", "wrong")}
+    refusals = {system: [each.value for each in of.values()] for system, of in found["refusals"].items()}
+    assert refusals.pop("silent")[0] == 0.5, "silence is no refusal"
     assert refusals == {"right": [1.0, 0.0], "wrong": [0.5, pytest.approx(1 / 3)]}
     assert found["questions"] == {"answerable": 3, "unanswerable": 2, "without gold": 1}
-
-
-def test_an_answer_that_is_missing_is_wrong_and_is_counted() -> None:
-    found = results({"a": ("Dundee", None, None, None, "No answer", None)})
-    assert found["answers"]["a"] == {"scored": 3, "missing": 4, "unanswerable": 2}
-    assert found["systems"]["a"]["exact"].value == pytest.approx(1 / 3)
-    assert found["refusals"]["a"]["refused"].value == 0.5, "silence is no refusal"
+    assert found["answers"]["silent"] == {"scored": 3, "missing": 4, "unanswerable": 2}
+    assert found["systems"]["silent"]["exact"].value == pytest.approx(1 / 3)
 
 
 @pytest.mark.parametrize(

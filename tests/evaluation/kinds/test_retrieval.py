@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import pytest
@@ -40,6 +41,7 @@ def value(ranks: list[int | None]) -> dict[str, Any]:
     return {"ranks": ranks, "ms": {"search": 1.0, "total": 3.0}, "context_tokens": 100}
 
 
+@cache
 def told() -> Any:
     """Two questions, two modes; naive has a dead letter for the second question."""
     board = retrieval_board(["multi", "single"], ["hirag", "naive"], [2, 5])
