@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
+import networkx as nx
 import numpy as np
 import pytest
 
@@ -16,41 +16,17 @@ from hirag_dist.cli.doctor import DoctorFinding, examine
 from hirag_dist.composition.build import make_services, resolve
 from hirag_dist.compute.kernels import CpuKernels, make_kernels, resolve_kernels
 from hirag_dist.config.model import Config, ExecutionConfig
-from hirag_dist.core.graph.bfs import hop_distances
+from hirag_dist.core.graph.bfs import frontier_hops, hop_distances
 from hirag_dist.errors import BackendUnavailable, ConfigError, StageFailed
 from hirag_dist.execution.stage import Services
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
-from hirag_dist.protocols import Kernels
 from hirag_dist.storage.store import Store
-from hirag_dist.types import CsrGraph, LabelledCell
+from hirag_dist.types import LabelledCell
+from tests.core.graphs import csr, order_keys
 from tests.core.planted_rows import blobs, fitted_mixture
-from tests.core.visiting_orders import order_keys
 from tests.standin_cupy import FUNCTIONS, TYPES, OutOfMemoryError, StandInCupy, standin_gpu
 
-
-def ring(n_nodes: int) -> CsrGraph:
-    nodes = np.arange(n_nodes)
-    indices = np.sort(np.stack([(nodes - 1) % n_nodes, (nodes + 1) % n_nodes], axis=1), axis=1).astype(np.int32)
-    ones = np.ones(2 * n_nodes, np.float32)
-    return CsrGraph(2 * np.arange(n_nodes + 1), indices.ravel(), ones, np.zeros(2 * n_nodes, np.int32))
-
-
-@pytest.mark.parametrize(("devices", "count"), [(None, 0), (0, 0), (2, 2)])
-def test_no_driver_is_no_gpu(devices: int | None, count: int) -> None:
-    with standin_gpu(StandInCupy(devices)) as gpu:
-        assert gpu.device_count() == count
-        if not count:
-            with pytest.raises(BackendUnavailable, match="none is visible"):
-                gpu.GpuKernels()
-
-
-def test_without_cugraph_communities_come_from_elsewhere_or_not_at_all() -> None:
-    with standin_gpu(with_cugraph=False) as gpu:
-        with pytest.raises(BackendUnavailable, match="gpu-cu12"):
-            gpu.GpuKernels()
-        cpu = CpuKernels()
-        ours, cpus = (kernels.leiden(ring(60), 10, 1.0, order_keys(60, 3)) for kernels in (gpu.CupyKernels(cpu), cpu))
-        assert [labels.tolist() for labels in ours] == [labels.tolist() for labels in cpus]
+RING = csr(nx.cycle_graph(30))
 
 
 @pytest.mark.parametrize("free", [0, 48 * 30 * 4 * 7, 1 << 30])
@@ -58,33 +34,30 @@ def test_sources_are_walked_from_as_far_as_memory_allows(free: int) -> None:
     """None fit, seven do, all do: the hops are the same."""
     sources = np.arange(0, 30, 2)
     with standin_gpu(StandInCupy(free=free)) as gpu:
-        found = gpu.CupyKernels(CpuKernels()).bfs(ring(30), sources)
-    assert np.array_equal(found, hop_distances(ring(30), sources))
+        found = gpu.CupyKernels(CpuKernels()).bfs(RING, sources)
+    assert np.array_equal(found, hop_distances(RING, sources))
+
+
+@pytest.mark.parametrize("most_entries", [1, 7])
+def test_a_frontier_may_be_expanded_in_parts(most_entries: int) -> None:
+    sources = np.arange(0, 30, 5)
+    assert np.array_equal(frontier_hops(np, RING, sources, most_entries), hop_distances(RING, sources))
 
 
 def test_what_is_small_never_reaches_the_card() -> None:
     """A card needs longer to launch its kernels than the CPU needs for the mixture of a cell."""
-
-    def fail(*arguments: Any, **options: Any) -> None:
-        raise AssertionError("used the card")
-
     cupy = StandInCupy()
     with standin_gpu(cupy) as gpu:
         kernels = gpu.CupyKernels(CpuKernels())
-        cupy.zeros = cupy.asarray = fail  # type: ignore[attr-defined, method-assign, assignment]
-        found = [work(kernels) for work in SMALL]
-    for ours, cpus in zip(found, [work(CpuKernels()) for work in SMALL], strict=True):
-        assert np.array_equal(ours, cpus)
+        cupy.zeros = cupy.asarray = None  # type: ignore[attr-defined, method-assign, assignment]
+        kernels.assign(SMALL_ROWS, fitted_mixture(SMALL_ROWS, 4, 0), 0.1)
+        kernels.kmeans(SMALL_ROWS, 4, 0)
+        kernels.nearest_sums(SMALL_ROWS, SMALL_ROWS[:5])
+        kernels.trees([SMALL_ROWS], None)
+        kernels.memberships([LabelledCell(SMALL_ROWS, np.arange(320) % 4, np.ones(320, bool))], 0.1)
 
 
-SMALL_ROWS, SMALL_LABELS = blobs(4, 80, 3, seed=1)
-SMALL: tuple[Callable[[Kernels], Any], ...] = (
-    lambda kernels: kernels.assign(SMALL_ROWS, fitted_mixture(SMALL_ROWS, 4, 0), 0.1).shares,
-    lambda kernels: kernels.kmeans(SMALL_ROWS, 4, 0)[0],
-    lambda kernels: kernels.nearest_sums(SMALL_ROWS, SMALL_ROWS[:5]).sums,
-    lambda kernels: kernels.trees([SMALL_ROWS], None)[0],
-    lambda kernels: kernels.memberships([LabelledCell(SMALL_ROWS, SMALL_LABELS, SMALL_LABELS >= 0)], 0.1)[0].evidence,
-)
+SMALL_ROWS = blobs(4, 80, 3, seed=1)[0]
 
 
 def test_cells_in_many_batches_are_those_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,12 +100,18 @@ def test_kernels_are_chosen_once_by_what_is_there() -> None:
     with standin_gpu(with_cugraph=False):
         assert (resolve_kernels("auto"), resolve_kernels("gpu")) == ("cupy", "cupy")
         assert make_kernels("cupy").name == "cupy"
-    with standin_gpu(StandInCupy(devices=None)):
-        assert resolve_kernels("auto") == "cpu"
-        with pytest.raises(BackendUnavailable, match="kernels: gpu needs a visible GPU"):
-            resolve_kernels("gpu")
-        with pytest.raises(BackendUnavailable, match="every worker of a build needs the same kernels"):
-            make_kernels("cupy")
+        ours, cpus = (
+            each.leiden(csr(nx.cycle_graph(60)), 10, 1.0, order_keys(60, 3))
+            for each in (make_kernels("cupy"), CpuKernels())
+        )
+        assert [labels.tolist() for labels in ours] == [labels.tolist() for labels in cpus]
+    for devices in (None, 0):
+        with standin_gpu(StandInCupy(devices)):
+            assert resolve_kernels("auto") == "cpu"
+            with pytest.raises(BackendUnavailable, match="kernels: gpu needs a visible GPU"):
+                resolve_kernels("gpu")
+            with pytest.raises(BackendUnavailable, match="every worker of a build needs the same kernels"):
+                make_kernels("cupy")
 
 
 def test_left_to_choose_the_kernels_of_the_index_are_kept(caplog: pytest.LogCaptureFixture) -> None:
@@ -225,7 +204,7 @@ def test_what_cugraph_raises_fails_the_stage_and_says_what_to_do(monkeypatch: py
     with standin_gpu() as gpu:
         monkeypatch.setattr(sys.modules["pylibcugraph"], "leiden", fail)
         with pytest.raises(StageFailed, match=r"60 nodes and 60 edges.*bad_alloc.*kernels: cupy"):
-            gpu.GpuKernels().leiden(ring(60), 10, 1.0, order_keys(60, 3))
+            gpu.GpuKernels().leiden(csr(nx.cycle_graph(60)), 10, 1.0, order_keys(60, 3))
 
 
 @pytest.mark.skipif(find_spec("cupy") is None, reason="needs CuPy, not a GPU")

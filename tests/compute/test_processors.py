@@ -7,7 +7,11 @@ import platform
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
+
+from hirag_dist.compute.kernels import CpuKernels
 
 SCORES = """
 import hashlib
@@ -30,3 +34,9 @@ def test_scores_have_the_same_bits_on_kinds_of_processors() -> None:
         done = subprocess.run([sys.executable, "-c", SCORES], env=environ, capture_output=True, text=True, check=True)
         found.add(done.stdout)
     assert len(found) == 1
+
+
+def test_pca_has_the_same_bits_whenever_it_is_run() -> None:
+    vectors = np.random.default_rng(1).normal(size=(9000, 32)).astype(np.float32)
+    with threadpool_limits(1):
+        assert CpuKernels().pca(vectors, 8, 0).tobytes() == CpuKernels().pca(vectors, 8, 99).tobytes()

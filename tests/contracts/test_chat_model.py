@@ -107,27 +107,17 @@ def request_(request: pytest.FixtureRequest) -> ChatRequest:
     return REQUESTS[request.param]
 
 
-async def test_replies_with_usable_text_and_its_cost(model: ChatModel, request_: ChatRequest) -> None:
-    reply = await model.complete(request_)
-    assert usable_text(reply)
-    assert reply.finish_reason == "stop"
-    assert reply.model
-    assert reply.input_tokens > 0
-    assert reply.output_tokens > 0
-    assert reply.cached_tokens == 0
-
-
 async def test_is_the_same_byte_for_byte(model: ChatModel, request_: ChatRequest) -> None:
+    """Whole and in pieces, with its cost."""
     expected = await ExtractiveModel(count_tokens).complete(request_)
-    assert (await model.complete(request_)).text == expected.text
-
-
-async def test_pieces_of_the_stream_make_the_reply(model: ChatModel, request_: ChatRequest) -> None:
-    whole = (await model.complete(request_)).text
+    whole = await model.complete(request_)
     *pieces, reply = [each async for each in model.stream(request_)]
-    assert "".join(map(str, pieces)) == whole
+    assert "".join(map(str, pieces)) == whole.text == expected.text
     assert isinstance(reply, ChatReply)
-    assert (reply.text, reply.finish_reason) == (whole, "stop")
+    for each in (whole, reply):
+        assert usable_text(each) == expected.text
+        assert (each.finish_reason, each.cached_tokens, bool(each.model)) == ("stop", 0, True)
+        assert min(each.input_tokens, each.output_tokens) > 0
 
 
 async def test_what_it_says_can_be_parsed(model: ChatModel) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing, contextmanager, nullcontext
 
 import numpy as np
 import pytest
@@ -115,19 +116,19 @@ async def test_finds_what_may_be_seen_and_nothing_else(
         assert (rows.dtype, scores.dtype) == (np.int64, np.float32)
 
 
-def searched_with(
-    snapshot: Snapshot, config: VectorsConfig, labelled: LabelledRows, max_exact_rows: int = 65_536
-) -> MilvusVectors:
+@contextmanager
+def searched_with(snapshot: Snapshot, labelled: LabelledRows, max_exact_rows: int = 65_536) -> Iterator[MilvusVectors]:
     """A complete collection in Lite, searched with the filters of another object."""
+    config = VectorsConfig()
     open_milvus_lite(snapshot, config).close()
     assert snapshot.store.local
     client = MilvusClient(str(snapshot.store.local / "milvus" / "milvus.db"))
     rows = SnapshotRows(snapshot, LabelledRows(snapshot))
     name = resolved(client, collection_name(snapshot.manifest.snapshot_id, LabelledRows(snapshot)))
     collection = FilledCollection(name, rows.n)
-    return MilvusVectors(
-        client, snapshot, config, collection, rows, lite=True, labelled=labelled, max_exact_rows=max_exact_rows
-    )
+    options = {"lite": True, "labelled": labelled, "max_exact_rows": max_exact_rows}
+    with closing(MilvusVectors(client, snapshot, config, collection, rows, **options)) as opened:
+        yield opened
 
 
 def some_rows(access: AccessFilter, share: float, seed: int) -> AccessFilter:
@@ -144,50 +145,31 @@ async def test_finds_what_passes_a_filter_by_metadata(
     index: VectorIndex, snapshot: Snapshot, share: float, max_layer: int | None
 ) -> None:
     """By Milvus, or by an exact search where few rows pass."""
-    wide = None
-    if isinstance(index, MilvusVectors) and index.name == "milvus-lite":
-        wide = searched_with(snapshot, VectorsConfig(), LabelledRows(snapshot), 0)
-    try:
+    in_lite = isinstance(index, MilvusVectors) and index.name == "milvus-lite"
+    with searched_with(snapshot, LabelledRows(snapshot), 0) if in_lite else nullcontext(index) as wide:
         for seed in range(3):
             access = some_rows(admission_of(snapshot, REACHES[3]), share, seed)
             vector = snapshot.entity_vectors[seed]
             expected = brute_force(snapshot, access, vector, 9, max_layer)[0]
-            for each in (index, wide):
-                if each is not None:
-                    assert (await each.search(vector, 9, max_layer, access, True))[0].tolist() == expected
-    finally:
-        if wide is not None:
-            wide.close()
+            for each in {index, wide}:
+                assert (await each.search(vector, 9, max_layer, access, True))[0].tolist() == expected
 
 
-async def test_a_filter_that_would_be_too_long_is_an_exact_search(snapshot: Snapshot) -> None:
-    access = admission_of(snapshot, frozenset({"tenant:north"}))
-    assert LabelledRows(snapshot).filter(access)
-    short = LabelledRows(snapshot, max_listed=0)
-    assert short.filter(access) is None
-    config = VectorsConfig()
-    index = searched_with(snapshot, config, short)
-    try:
-        vector = snapshot.entity_vectors[5]
-        found, _ = await index.search(vector, 9, None, access)
-        assert found.tolist() == brute_force(snapshot, access, vector, 9, None)[0]
-    finally:
-        index.close()
-
-
-async def test_what_milvus_finds_is_checked(snapshot: Snapshot) -> None:
+class Heedless(LabelledRows):
     """A filter that lets everything through, as of a Milvus that does not heed it."""
 
-    class Heedless(LabelledRows):
-        def filter(self, access: AccessFilter) -> RowFilter:
-            return RowFilter("part >= -1", self.n_entities)
+    def filter(self, access: AccessFilter) -> RowFilter:
+        return RowFilter("part >= -1", self.n_entities)
 
-    config = VectorsConfig()
-    index = searched_with(snapshot, config, Heedless(snapshot))
-    access = admission_of(snapshot, frozenset())
-    try:
-        found, _ = await index.search(snapshot.entity_vectors[5], 200, None, access)
-        expected, _ = brute_force(snapshot, access, snapshot.entity_vectors[5], 200, None)
-        assert found.tolist() == expected
-    finally:
-        index.close()
+
+@pytest.mark.parametrize("kind", ["too long a filter", "a filter that is not heeded"])
+async def test_what_milvus_finds_is_checked_and_what_it_cannot_filter_is_searched_exactly(
+    snapshot: Snapshot, kind: str
+) -> None:
+    labelled = LabelledRows(snapshot, max_listed=0) if "long" in kind else Heedless(snapshot)
+    access, vector = admission_of(snapshot, REACHES[1 if "long" in kind else 0]), snapshot.entity_vectors[5]
+    assert LabelledRows(snapshot).filter(access)
+    assert (labelled.filter(access) is None) == ("long" in kind)
+    with searched_with(snapshot, labelled) as index:
+        found, _ = await index.search(vector, 200, None, access)
+    assert found.tolist() == brute_force(snapshot, access, vector, 200, None)[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -126,21 +127,13 @@ async def test_ties_go_by_row(index: VectorIndex, snapshot: Snapshot, limit: int
     assert rows.tolist()[:6] == equal[:6][:limit]
 
 
-async def test_a_vector_of_zeros_is_near_nothing(index: VectorIndex) -> None:
-    rows, scores = await index.search(np.zeros(DIM, np.float32), 4)
-    assert len(rows) == 4
-    assert scores.tolist() == [0.0] * 4
-
-
 async def test_opens_again_and_finds_the_same(snapshot: Snapshot, opener: Opener, index: VectorIndex) -> None:
-    vector = snapshot.entity_vectors[7]
+    vector, zeros = snapshot.entity_vectors[7], np.zeros(DIM, np.float32)
     before = (await index.search(vector, 9))[0].tolist()
     index.close()
-    again = opener(snapshot)
-    try:
+    with closing(opener(snapshot)) as again:
         assert (await again.search(vector, 9))[0].tolist() == before
-    finally:
-        again.close()
+        assert (await again.search(zeros, 4))[1].tolist() == [0.0] * 4, "zeros are near nothing"
 
 
 async def test_an_index_without_entities(tmp_path: Path, opener: Opener) -> None:

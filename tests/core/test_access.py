@@ -52,18 +52,23 @@ def test_paths_are_those_of_the_graph_without_what_is_hidden(seed: int, reached:
 
 @settings(deadline=None)  # the first example compiles
 @given(_SEEDS, _REACHED)
-def test_relations_seen_in_part_weigh_what_is_in_reach(seed: int, reached: set[int]) -> None:
+def test_what_is_seen_in_part_weighs_and_scores_as_what_is_in_reach(seed: int, reached: set[int]) -> None:
+    """Relations weigh what is stated in reach; several parts of an entity are as near as the nearest of them."""
     labelled = labelled_graph(seed)
     access = labelled.access(reached)
     ends = np.array(labelled.ends, np.int64).reshape(-1, 2)
     seen = visible_relations(access, ends, np.arange(len(ends)))
-    expected = [bool({own for own, _ in told} & reached) for told in labelled.stated]
-    assert seen.tolist() == expected
+    assert seen.tolist() == [bool({own for own, _ in told} & reached) for told in labelled.stated]
     whole = np.array([sum(strength for _, strength in told) for told in labelled.stated], np.float64)
-    rows = np.flatnonzero(seen)
-    assert visible_weights(access, whole, rows).tolist() == [
-        sum(strength for own, strength in labelled.stated[row] if own in reached) for row in rows
-    ]
+    weights = [sum(strength for own, strength in told if own in reached) for told in labelled.stated]
+    assert visible_weights(access, whole, np.flatnonzero(seen)).tolist() == [weight for weight in weights if weight]
+    query = unit(np.random.default_rng(seed))
+    rows = np.array(labelled.seen(reached), np.int64)
+    scores = visible_scores(access, labelled.vectors, rows, query, exact_scores)
+    for row, score in zip(rows.tolist(), scores.tolist(), strict=True):
+        own = labelled.spoken[row]
+        parts = [labelled.parts[row, each] for each in own & reached] if own - reached else [labelled.vectors[row]]
+        assert score == pytest.approx(max(float(part @ query) for part in parts), abs=1e-6)
 
 
 @settings(deadline=None)  # the first example compiles
@@ -85,23 +90,6 @@ def test_scores_are_those_of_the_graph_without_what_is_hidden(seed: int, reached
         found = nearest_of_all(labelled.vectors, query, 3, end, access)
         best = nearest(vectors, rows[rows < end], query, 3)
         assert [part.tolist() for part in found] == [part.tolist() for part in best]
-
-
-@settings(deadline=None)  # the first example compiles
-@given(_SEEDS, _REACHED)
-def test_several_parts_in_reach_are_as_near_as_the_nearest(seed: int, reached: set[int]) -> None:
-    labelled = labelled_graph(seed)
-    access = labelled.access(reached)
-    query = unit(np.random.default_rng(seed))
-    rows = np.array(labelled.seen(reached), np.int64)
-    scores = visible_scores(access, labelled.vectors, rows, query, exact_scores)
-    for row, score in zip(rows.tolist(), scores.tolist(), strict=True):
-        own = labelled.spoken[row]
-        if own <= reached:
-            assert score == pytest.approx(float(labelled.vectors[row] @ query), abs=1e-6)
-        else:
-            best = max(float(labelled.parts[row, label_set] @ query) for label_set in own & reached)
-            assert score == pytest.approx(best, abs=1e-6)
 
 
 @settings(deadline=None)  # the first example compiles
@@ -173,14 +161,6 @@ def test_pairs_that_only_something_hidden_connects_are_not_looked_for() -> None:
     assert parts(finder.chain_steps(rows, access, most_read=0)) == (19, nothing)
     looked_for = parts(finder.chain_steps(rows, access, components, most_read=0))
     assert looked_for == (1, nothing), "nothing is read of the graph, so no step ends"
-
-
-def test_a_step_ends_when_much_was_read_and_the_paths_are_the_same() -> None:
-    labelled = labelled_graph(3, n=30)
-    finder, rows = PathFinder(labelled.graph), list(range(30))
-    wanted = finder.chain(rows)
-    assert parts(finder.chain_steps(rows, most_read=10**6)) == (1, wanted)
-    assert parts(finder.chain_steps(rows, most_read=0)) == (29, wanted)
 
 
 _LABELS = st.lists(st.sampled_from("abcd"), max_size=3)

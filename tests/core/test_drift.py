@@ -28,19 +28,12 @@ from hirag_dist.core.drift import (
 )
 from hirag_dist.schemas import REPORT_INPUTS, REPORTS, SUMMARIES
 from hirag_dist.types import FloatMatrix
+from tests.table_rows import filled_row, filled_table
 
 
 def unit_rows(n: int, dim: int, seed: int) -> FloatMatrix:
     rows = np.random.default_rng(seed).standard_normal((n, dim))
     return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
-
-
-def test_two_vectors_at_a_right_angle() -> None:
-    vectors = np.eye(2, dtype=np.float32)
-    assert compactness(vectors, np.array([0, 0])) == pytest.approx(np.sqrt(0.5))
-    assert compactness(vectors, np.array([0, 1])) == 1.0
-    assert compactness(vectors, np.array([-1, 3])) == 1.0, "rows in no cluster do not count"
-    assert compactness(vectors, np.array([-1, -1])) == 1.0
 
 
 @pytest.mark.parametrize("block_rows", [1, 7, 10_000])
@@ -52,6 +45,7 @@ def test_the_mean_cosine_to_the_centroid(block_rows: int, monkeypatch: pytest.Mo
         centroid = vectors[labels == labels[row]].astype(np.float64).mean(axis=0)
         cosines.append(vectors[row] @ centroid / np.linalg.norm(centroid))
     assert compactness(vectors, labels) == pytest.approx(np.mean(cosines), abs=1e-7)
+    assert compactness(vectors, np.full(60, -1)) == 1.0, "rows in no cluster do not count"
 
 
 def test_best_jaccard_of_overlapping_groups() -> None:
@@ -62,66 +56,47 @@ def test_best_jaccard_of_overlapping_groups() -> None:
     assert best_jaccard(others, groups).tolist() == [2 / 3, 2 / 3]
 
 
-def test_a_group_that_shares_no_row_counts_zero_by_its_size() -> None:
-    groups, others = groups_of_labels(np.array([0, 0, 0, 1])), groups_of_labels(np.array([0, 0, 0, -1]))
-    assert best_jaccard(groups, others).tolist() == [1.0, 0.0]
-    assert weighted_jaccard(groups, others) == 0.75
-    assert weighted_jaccard(others, groups) == 1.0
+def test_agreement_is_weighted_by_size_whatever_the_labels_are() -> None:
+    groups, others = groups_of_labels(np.array([1, 1, 1, 0])), groups_of_labels(np.array([0, 0, 0, -1]))
+    none = groups_of_labels(np.full(4, -1))
+    pairs = [(groups, others), (others, groups), (groups, groups), (none, none), (none, groups), (groups, none)]
+    assert [weighted_jaccard(*pair) for pair in pairs] == [0.75, 1.0, 1.0, 1.0, 0.0, 0.0]
 
 
-def test_equal_groupings_agree_whatever_their_labels_are() -> None:
-    first, second = np.array([0, 1, 1, 2, -1]), np.array([2, 0, 0, 1, -1])
-    assert weighted_jaccard(groups_of_labels(first), groups_of_labels(second)) == 1.0
-
-
-def test_no_groups() -> None:
-    none, some = groups_of_labels(np.full(3, -1)), groups_of_labels(np.array([0, 0, 0]))
-    assert weighted_jaccard(none, none) == 1.0
-    assert weighted_jaccard(none, some) == 0.0
-    assert weighted_jaccard(some, none) == 0.0
-
-
-def summary(cluster: str, chars: int, covered: int, share: float, since: int) -> dict[str, Any]:
-    text = {"name": "n" * 2, "type": "t" * 2, "description": "d" * (chars - 4)}
-    cover = {"member_id": "m", "entity": 0, "description": "c" * 4, "strength": 1.0}
-    row = {"layer": 0, "cluster_id": cluster, "entities": [text], "covers": [cover] * covered, "origin": "model"}
-    counts = {"n_founded": 3, "n_turned": 0, "inputs": [], "sources": []}
-    return row | counts | {"stale_share": share, "stale_since": since}
+def summary(cluster: str, chars: int, covered: int, **stale: float) -> dict[str, Any]:
+    text = {"name": "nn", "type": "tt", "description": "d" * (chars - 4)}
+    covers = [{"member_id": "m", "entity": 0, "description": "cccc", "strength": 1.0}] * covered
+    return filled_row(SUMMARIES, cluster_id=cluster, entities=[text], covers=covers, **stale)
 
 
 def report(community: str, chars: int) -> dict[str, Any]:
-    finding = {"summary": "s" * 4, "explanation": "e" * 4, "entity_ids": [], "relation_ids": []}
-    texts = {"title": "t" * 4, "summary": "s" * (chars - 20), "rating_explanation": "r" * 8}
-    more = {"rating": 1.0, "findings": [finding], "origin": "model", "n_dropped_references": 0}
-    return {"community_id": community, "level": 0} | texts | more
-
-
-def inputs(community: str, share: float, since: int) -> dict[str, Any]:
-    return {"community_id": community, "inputs": [], "sources": [], "stale_share": share, "stale_since": since}
+    findings = [{"summary": "ssss", "explanation": "eeee", "entity_ids": [], "relation_ids": []}]
+    texts = {"title": "tttt", "summary": "s" * (chars - 20), "rating_explanation": "r" * 8}
+    return filled_row(REPORTS, community_id=community, findings=findings, **texts)
 
 
 def test_summaries_count_by_the_tokens_of_their_entities_and_covers() -> None:
-    rows = [summary("a", 40, 0, 0.5, 2), summary("b", 72, 2, 0.125, 0)]  # 10 and 20 tokens
+    rows = [
+        summary("a", 40, 0, stale_share=0.5, stale_since=2),
+        summary("b", 72, 2, stale_share=0.125),
+    ]  # 10, 20 tokens
     expected = StaleTexts(units=2, due=1, tokens=30, due_tokens=10, changed_tokens=8)  # 5 + 2.5, to the even
     table = pa.Table.from_pylist(rows, SUMMARIES)
     assert stale_summaries(table) == expected
     parts = pa.concat_tables([table.slice(0, 1), table.slice(1)])
     assert stale_summaries(parts) == expected, "as chunks of a longer array too"
+    assert stale_summaries(SUMMARIES.empty_table()) == (none := StaleTexts(0, 0, 0, 0, 0))
+    assert (none.due_share, none.changed_share) == (0.0, 0.0)
     assert expected.due_share == pytest.approx(1 / 3)
     assert expected.changed_share == pytest.approx(8 / 30)
 
 
 def test_reports_are_found_by_community() -> None:
     reports = pa.Table.from_pylist([report("x", 40), report("y", 80), report("members only", 400)], REPORTS)
-    rows = pa.Table.from_pylist([inputs("y", 1.0, 4), inputs("x", 0.0, 0), inputs("gone", 1.0, 4)], REPORT_INPUTS)
+    inputs = [("y", 1.0, 4), ("x", 0.0, 0), ("gone", 1.0, 4)]
+    names = ("community_id", "stale_share", "stale_since")
+    rows = filled_table(REPORT_INPUTS, (dict(zip(names, each, strict=True)) for each in inputs))
     assert stale_reports(rows, reports) == StaleTexts(units=3, due=2, tokens=30, due_tokens=20, changed_tokens=20)
-
-
-def test_no_text_is_not_stale() -> None:
-    none = stale_summaries(SUMMARIES.empty_table())
-    assert none == StaleTexts(0, 0, 0, 0, 0)
-    assert (none.due_share, none.changed_share) == (0.0, 0.0)
-    assert stale_reports(REPORT_INPUTS.empty_table(), REPORTS.empty_table()) == none
 
 
 SAME = PartitionDrift(GroupSizes(3, 0, 0), GroupSizes(3, 0, 0), 1.0)

@@ -4,11 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hirag_dist.core.key_sets import LIST, KeySets, chunk_text_sets, distinct_keys, key_sets
+from hirag_dist.core.key_sets import LIST, KeySets, chunk_text_sets, key_sets
 from hirag_dist.core.text.ids import chunk_id, text_key
 from hirag_dist.types import IntVector
 
@@ -29,16 +28,6 @@ def as_sets(found: KeySets) -> list[set[int]]:
 
 def vector(values: Sequence[int]) -> IntVector:
     return np.array(values, np.int64)
-
-
-@given(SETS)
-def test_lists_and_sets_are_each_other(sets: list[set[int]]) -> None:
-    found = made(sets)
-    assert len(found) == len(sets)
-    assert as_sets(found) == sets
-    assert found.owners.tolist() == [row for row, keys in enumerate(sets) for _ in keys]
-    assert found.to_arrow().to_pylist() == [sorted(keys) for keys in sets]
-    assert found.to_arrow().type == LIST
 
 
 @given(SETS, st.data())
@@ -71,24 +60,8 @@ def test_within_is_the_subset_of_the_same_row(pairs: list[tuple[set[int], set[in
     assert mine.within(others).tolist() == [own <= other for own, other in pairs]
 
 
-@given(st.lists(st.tuples(st.integers(0, 3), KEYS), max_size=12))
-def test_keys_of_an_owner_are_distinct(pairs: list[tuple[int, int]]) -> None:
-    found = distinct_keys(vector([owner for owner, _ in pairs]), vector([key for _, key in pairs]), 4)
-    assert as_sets(found) == [{key for own, key in pairs if own == owner} for owner in range(4)]
-
-
 def test_copies_of_a_text_are_one_key() -> None:
     ids = [chunk_id("a", 0, 4, "text"), chunk_id("b", 9, 13, "text"), chunk_id("a", 5, 9, "else")]
     lists = pa.chunked_array([pa.array([ids[:2]], pa.list_(pa.string())), pa.array([[], ids], pa.list_(pa.string()))])
     text, other = text_key(ids[0]), text_key(ids[2])
     assert as_sets(chunk_text_sets(lists)) == [{text}, set(), {text, other}]
-
-
-@pytest.mark.parametrize("chunks", [[], [pa.array([], LIST)], [pa.array([], LIST), pa.array([[1, 3]], LIST)]])
-def test_columns_of_no_or_several_chunks(chunks: list[pa.Array]) -> None:
-    assert as_sets(key_sets(pa.chunked_array(chunks, LIST))) == ([{1, 3}] if len(chunks) == 2 else [])
-
-
-def test_sets_of_a_slice_are_those_of_its_rows() -> None:
-    column = pa.chunked_array([pa.array([[1], [2, 3], [], [4]], LIST)]).slice(1, 2)
-    assert as_sets(key_sets(column)) == [{2, 3}, set()]

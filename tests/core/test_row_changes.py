@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hirag_dist.core.row_changes import changed_rows, rows_between, rows_with, same_values
+from hirag_dist.core.row_changes import changed_rows, same_values
 
 SCHEMA = pa.schema([("key", pa.string()), ("at", pa.int32()), ("items", pa.list_(pa.string()))])
 BY = [("key", "ascending"), ("at", "ascending")]
@@ -34,15 +33,6 @@ def test_rows_are_those_of_a_stable_sort(before: list[Row], new: list[Row], data
     kept = found.origin >= 0
     assert was.take(pa.array(found.origin[kept])).equals(found.table.filter(pa.array(kept)))
     assert found.table.filter(pa.array(~kept))["items"].to_pylist() == more.sort_by(BY)["items"].to_pylist()
-
-
-@pytest.mark.parametrize(("value", "rows"), [(0, (0, 2)), (1, (2, 2)), (2, (2, 5)), (3, (5, 5))])
-def test_rows_of_one_value(value: int, rows: tuple[int, int]) -> None:
-    assert rows_between(pa.chunked_array([[0, 0, 2], [2, 2]], pa.int32()), value) == rows
-
-
-def test_rows_with_values() -> None:
-    assert rows_with(pa.chunked_array([["a", "b"], ["a"]]), pa.array(["a", "x"])).tolist() == [0, 2]
 
 
 NESTED = pa.list_(pa.struct([("text", pa.string()), ("numbers", pa.list_(pa.int64()))]))

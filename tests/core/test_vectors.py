@@ -44,19 +44,12 @@ def test_vectors_are_read_as_from_one_matrix(n_changed: int) -> None:
 
 @pytest.mark.parametrize("end", [0, 1, 25, 40])
 def test_the_nearest_are_those_of_one_matrix(end: int) -> None:
+    """Of all rows, and for relations, of their chunks."""
     rng = np.random.default_rng(3)
     whole, parts = divided(rng, 40, 6)
     query = rng.standard_normal(24).astype(np.float32)
     for found, expected in zip(nearest_of_all(parts, query, 5, end), nearest_of_all(whole, query, 5, end), strict=True):
         assert np.array_equal(found, expected)
-
-
-def test_the_nearest_chunk_of_a_relation_is_that_of_one_matrix() -> None:
-    rng = np.random.default_rng(4)
-    whole, parts = divided(rng, 40, 9)
     provenance = RelationProvenance(np.array([0, 3, 3, 40]), rng.permutation(40).astype(np.int32))
-    query = rng.standard_normal(24).astype(np.float32)
-    rows = np.arange(3)
-    assert np.array_equal(
-        nearest_chunks(provenance, parts, rows, query), nearest_chunks(provenance, whole, rows, query)
-    )
+    found, expected = (nearest_chunks(provenance, vectors, np.arange(3), query) for vectors in (parts, whole))
+    assert np.array_equal(found, expected)

@@ -12,10 +12,7 @@ from hirag_dist.evaluation.board import (
     Board,
     all_pairs,
     bootstrap_means,
-    comparison,
-    difference_table,
     holm,
-    mean_table,
     wilcoxon,
 )
 from hirag_dist.types.index_info import Interval
@@ -37,17 +34,6 @@ def test_columns_are_drawn_together() -> None:
     assert together[2] == Interval(*[pytest.approx(1.0)] * 3)
     assert together[2].low > 0
     assert bootstrap_means((values - values)[:, None]) == [Interval(0.0, 0.0, 0.0)]
-
-
-def test_questions_without_a_value_count_for_nothing() -> None:
-    values = np.array([1.0, np.nan, 0.0, np.nan])
-    assert bootstrap_means(values[:, None])[0].value == 0.5
-    assert math.isnan(bootstrap_means([[np.nan], [np.nan]])[0].value)
-
-
-def test_a_table_without_two_dimensions_is_refused() -> None:
-    with pytest.raises(ValueError, match="two dimensions"):
-        bootstrap_means([1.0, 2.0])
 
 
 def test_signed_ranks_agree_with_scipy() -> None:
@@ -121,11 +107,3 @@ def test_results_are_repeated_for_each_type_where_there_are_several() -> None:
         "single": (2, 0.25),
     }
     assert board({"a": [1.0, 0.0]}, ["same", "same"]).results(["score"])["by_type"] == {}
-
-
-def test_tables_have_a_row_for_each_system_and_pair() -> None:
-    results = board(SCORES).results(["score"])
-    assert [row[0] for row in mean_table("t", results).rows] == ["a", "b", "c"]
-    assert [row[1:3] for row in difference_table(results)[0].rows] == [["b", "a"], ["c", "a"]]
-    assert not difference_table(board({"a": [1.0]}).results(["score"]))
-    assert len(comparison("t", results)) == 3

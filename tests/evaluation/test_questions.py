@@ -1,9 +1,8 @@
-"""Question files: usual names, named fields, and what is wrong with them, counted."""
+"""Files of questions and of recorded answers: usual names, named fields, and what is wrong with them, counted."""
 
 from __future__ import annotations
 
 import doctest
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +10,17 @@ import pytest
 
 from hirag_dist.errors import InputError
 from hirag_dist.evaluation import questions
+from hirag_dist.evaluation.answer_collections import AnswerCollections, add_recorded
 from hirag_dist.evaluation.questions import Question, QuestionFields, Questions, read_questions
+from tests.evaluation.corpora import write_lines
+
+
+def written(path: Path, *records: Any) -> str:
+    return str(write_lines(path, list(records)))
 
 
 def read(folder: Path, records: list[Any], fields: QuestionFields | None = None, limit: int | None = None) -> Questions:
-    file = folder / "q.jsonl"
-    file.write_text("".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in records))
-    return read_questions(str(file), fields, limit)
+    return read_questions(written(folder / "q.jsonl", *records), fields, limit)
 
 
 def test_examples() -> None:
@@ -78,3 +81,36 @@ def test_what_is_wrong_is_counted_and_the_rest_is_asked(tmp_path: Path) -> None:
         "without_gold": 2,
         "without_answer": 2,
     }
+
+
+QUESTIONS = [Question("q1", "Who?"), Question("q2", "Why?")]
+
+
+def test_methods_come_from_the_option_the_record_or_the_file(tmp_path: Path) -> None:
+    named = written(tmp_path / "x.jsonl", {"query_id": "q1", "method": "m", "answer": "Ann."})
+    many = written(
+        tmp_path / "y.jsonl",
+        {"query_id": "q1", "method": "m", "answer": "Bob."},
+        {"question_id": "q1", "method": "n", "response": "Cleo."},
+    )
+    file = written(tmp_path / "plain.jsonl", {"id": "q1", "query": "Who?", "answer": "Dan."})
+    sets = AnswerCollections()
+    assert not add_recorded(sets, [("ours", named), (None, many), (None, file)], QUESTIONS)
+    assert {method: answers["q1"] for method, answers in sets.answers.items()} == {
+        "ours": "Ann.",
+        "m": "Bob.",
+        "n": "Cleo.",
+        "plain": "Dan.",
+    }
+
+
+def test_the_text_of_a_question_comes_with_the_answer_or_from_the_question_file(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.jsonl", {"question": "Who?", "answer": "Ann."})
+    sets = AnswerCollections()
+    add_recorded(sets, [(None, path)])
+    assert sets.texts == {"Who?": "Who?"}, "the text stands for an id"
+    path = written(tmp_path / "b.jsonl", {"query_id": "q1", "answer": "Ann."})
+    with pytest.raises(InputError, match="text of question 'q1' is not known; give the question file"):
+        add_recorded(AnswerCollections(), [(None, path)])
+    add_recorded(sets := AnswerCollections(), [(None, path)], QUESTIONS)
+    assert sets.texts == {"q1": "Who?", "q2": "Why?"}

@@ -17,7 +17,6 @@ from hirag_dist.errors import BudgetReached, ConfigError, InvalidQuery, ModelUna
 from hirag_dist.evaluation.session import Session
 from hirag_dist.evaluation.work_units import Outcomes
 from hirag_dist.execution.events import StageFailedEvent, StageFinished, StageStarted, TaskFinished
-from hirag_dist.readers import Unreadable
 from hirag_dist.testing.simulator import Simulator, SimulatorOptions
 from hirag_dist.testing.simulator.app import Endpoint
 from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected
@@ -65,13 +64,6 @@ async def test_a_second_run_does_nothing_again(tmp_path: Path) -> None:
             assert await values(outcomes) == [(1, 1), (2, 4)]
             assert (opened.n_new, opened.n_reused) == (len(expected), 2 - len(expected))
         assert work.done == expected
-
-
-async def test_records_that_cannot_be_read_have_their_number_and_whole_files_none(tmp_path: Path) -> None:
-    async with session(tmp_path) as opened:
-        unreadable = [Unreadable("q.jsonl", 0, "not valid JSON", is_file=is_file) for is_file in (True, False)]
-        opened.refuse_records("questions", unreadable)
-        assert [letter.id for letter in opened.letters] == ["q.jsonl", "q.jsonl, record 1"]
 
 
 async def test_equal_units_are_done_once_and_come_twice(tmp_path: Path) -> None:
@@ -123,32 +115,27 @@ async def test_what_ends_the_run_leaves_what_was_done(tmp_path: Path, error: Exc
     assert len(work.done) == 9 - started.n_done
 
 
-def killed(folder: Path, n_units: int, n_before_death: int) -> int:
-    script = Path(__file__).with_name("sessions.py")
-    return subprocess.run([sys.executable, script, folder, str(n_units), str(n_before_death)], check=False).returncode
-
-
 @pytest.mark.integration
 def test_a_run_that_is_killed_at_every_unit_goes_on(tmp_path: Path) -> None:
     """Each run does one unit and is killed in the next: nothing that is done is done again."""
-    for _ in range(3):
-        assert killed(tmp_path, 3, 1) in (-signal.SIGKILL, 0)
+    script = Path(__file__).with_name("sessions.py")
+    for n_before_death in (1, 1, 1, 0):
+        command = [sys.executable, script, tmp_path, "3", str(n_before_death)]
+        returncode = subprocess.run(command, check=False).returncode
+        assert returncode in (-signal.SIGKILL, 0)
     assert (tmp_path / "tried").read_text().split() == ["0", "1", "1", "2", "2"]
-    assert killed(tmp_path, 3, 0) == 0
+    assert returncode == 0
 
 
-async def test_a_folder_has_one_run(tmp_path: Path) -> None:
+async def test_a_folder_has_one_run_and_is_no_index(tmp_path: Path) -> None:
+    (tmp_path / "index" / "current").mkdir(parents=True)
+    with pytest.raises(ConfigError, match="is an index"):
+        async with session(tmp_path / "index"):
+            pass
     async with session(tmp_path):
         with pytest.raises(ConfigError, match="another run evaluates into"):
             async with session(tmp_path):
                 pass
-
-
-async def test_an_index_is_no_place_for_an_evaluation(tmp_path: Path) -> None:
-    (tmp_path / "current").mkdir()
-    with pytest.raises(ConfigError, match="is an index"):
-        async with session(tmp_path):
-            pass
 
 
 def endpoint(url: str, patience_s: float = 60.0, **more: Any) -> dict[str, Any]:

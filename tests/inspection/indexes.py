@@ -111,72 +111,42 @@ def empty_index() -> Tables:
     return {name.lower(): getattr(schemas, name).empty_table() for name in names}
 
 
-KINDS = ("person", "organization", "location", "event", "concept", "unknown")
-
-
 def synthetic_index(n_entities: int, seed: int = 0) -> Tables:
     """Return a random index: three layers, hubs, isolated entities, communities of two levels, reports and a bill."""
     rng = np.random.default_rng(seed)
-    n_all = n_entities + n_entities // 9 + n_entities // 60
-    layers = np.repeat([0, 1, 2], [n_entities, n_entities // 9, n_entities // 60])
-    ids = [f"e{row:06d}" for row in range(n_all)]
+    counts = [n_entities, n_entities // 9, n_entities // 60]
+    layers = np.repeat([0, 1, 2], counts).tolist()
+    ids = [f"e{row:06d}" for row in range(len(layers))]
+    kinds = rng.choice(("person", "organization", "location", "unknown"), len(ids)).tolist()
     entities = [
-        _entity(f"Name {row % (n_all - 5)}", int(layers[row]), str(rng.choice(KINDS)))
-        | {"entity_id": ids[row], "description": f"About {row}.", "chunk_ids": [] if layers[row] else [f"c{row % 300}"]}
-        for row in range(n_all)
+        _entity(f"Name {row}", layer, kind) | {"entity_id": ids[row], "chunk_ids": [] if layer else [f"c{row % 300}"]}
+        for row, (layer, kind) in enumerate(zip(layers, kinds, strict=True))
     ]
-    tops = rng.integers(0, 15, n_all)
-    leaves = tops * 4 + rng.integers(0, 4, n_all)
-    connected = np.flatnonzero(rng.random(n_all) > 0.01)
-    relations: dict[tuple[int, int], dict[str, Any]] = {}
-    for row in connected.tolist():
-        for _ in range(1 + min(int(rng.zipf(1.9)), 30)):
-            other = int(connected[int(len(connected) * rng.random() ** 3)])  # the first ones are hubs
-            low, high = sorted((row, other))
-            if low != high:
-                kind = "extracted" if layers[low] == layers[high] == 0 else "summary"
-                relations[low, high] = _relation(ids[low], ids[high], kind, float(np.round(rng.gamma(2.0) + 0.5, 1)))
-    members = {
-        f"{level}-{number}": [ids[row] for row in np.flatnonzero(groups == number)]
-        for level, groups in enumerate((tops, leaves))
-        for number in np.unique(groups).tolist()
-    }
+    ends = (len(ids) * rng.random((3 * len(ids), 2)) ** (1, 3)).astype(int)  # the first ones are hubs
+    relations = [
+        _relation(ids[low], ids[high], "summary" if layers[high] else "extracted", float(low % 7 + 1))
+        for low, high in sorted({(min(pair), max(pair)) for pair in ends.tolist() if len(set(pair)) == 2})
+    ]
+    leaves = rng.integers(0, 60, len(ids))
     communities = [
-        _community(name, int(name[0]), own, None if name[0] == "0" else f"0-{int(name[2:]) // 4}", name[0] == "1")
-        for name, own in sorted(members.items())
+        _community(f"{level}-{group}", level, members, f"0-{group // 4}" if level else None, leaf=level == 1)
+        for level, groups in enumerate((leaves // 4, leaves))
+        for group in range(groups.max() + 1)
+        if (members := [ids[row] for row in np.flatnonzero(groups == group)])
     ]
-    clusters = [
-        {"cluster_id": f"g{layers[row]}-{row % 40}", "layer": int(layers[row]), "entity_id": ids[row]}
-        | {"responsibility": 1.0, "best": True}
-        for row in range(n_all)
-        if layers[row] < 2
-    ]
-    steps = [_layer(0, n_entities, 40, 0.9986, "go on"), _layer(1, n_entities // 9, 40, 0.98, "go on")]
-    usage = [_usage("extract", "gpt-4o-mini", 612, 1.93), _usage("report", "gpt-4o", 260, 3.77)]
+    clusters = (
+        {"cluster_id": f"g{layers[row]}", "layer": layers[row], "entity_id": own} for row, own in enumerate(ids)
+    )
+    documents = ({"document_id": f"d{at}", "uri": f"d{at}.txt", "title": f"D {at}"} for at in range(12))
+    chunks = ({"chunk_id": f"c{at}", "document_id": f"d{at % 12}", "end": 4, "text": "text"} for at in range(300))
     return {
-        **_documents(12, 300),
+        "documents": filled_table(schemas.DOCUMENTS, documents),
+        "chunks": filled_table(schemas.CHUNKS, chunks),
         "entities": filled_table(schemas.ENTITIES, entities),
-        "relations": filled_table(schemas.RELATIONS, [relations[ends] for ends in sorted(relations)]),
+        "relations": filled_table(schemas.RELATIONS, relations),
         "clusters": filled_table(schemas.CLUSTERS, clusters),
-        "layers": filled_table(
-            schemas.LAYERS, [*steps, _layer(2, n_entities // 60, 0, None, "the layer fits one cluster")]
-        ),
-        "communities": filled_table(schemas.COMMUNITIES, communities),
-        "reports": filled_table(
-            schemas.REPORTS, [_report(f"1-{n}", 1, f"Title {n}") for n in np.unique(leaves)[::2].tolist()]
-        ),
-        "usage": filled_table(schemas.USAGE, usage),
+        "layers": filled_table(schemas.LAYERS, (_layer(at, n, 40, 0.99, "go on") for at, n in enumerate(counts))),
+        "communities": filled_table(schemas.COMMUNITIES, sorted(communities, key=lambda row: str(row["community_id"]))),
+        "reports": filled_table(schemas.REPORTS, (_report(f"1-{n}", 1, f"Title {n}") for n in range(0, 60, 2))),
+        "usage": filled_table(schemas.USAGE, [_usage("extract", "m", 612, 1.93), _usage("report", "n", 260, 3.77)]),
     }
-
-
-def _documents(n_documents: int, n_chunks: int) -> Tables:
-    documents = (
-        {"document_id": f"d{at}", "uri": f"d{at}.txt", "title": f"D {at}", "n_chars": 4, "text": "text"}
-        for at in range(n_documents)
-    )
-    chunks = (
-        {"chunk_id": f"c{at}", "document_id": f"d{at % n_documents}", "position": at // n_documents, "end": 4}
-        | {"n_tokens": 1200, "text": "text"}
-        for at in range(n_chunks)
-    )
-    return {"documents": filled_table(schemas.DOCUMENTS, documents), "chunks": filled_table(schemas.CHUNKS, chunks)}

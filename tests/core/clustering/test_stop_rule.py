@@ -49,50 +49,50 @@ def test_change_rate_by_hand(before: float, now: float, expected: float) -> None
     assert change_rate(before, now) == pytest.approx(expected)
 
 
-PAPER = StopLimits(rule="paper", min_change_rate=0.05, max_layers=100)
+PAPER = StopLimits(rule="paper", min_change_rate=0.0625, max_layers=100)  # exact in binary, as are the sparsities here
+COMPRESSION = StopLimits(target_cluster_size=20)
+PAIRS = StopLimits(target_cluster_size=2)
 
 
-def test_paper_rule_stops_at_its_rate_and_not_above() -> None:
-    limits = StopLimits(rule="paper", min_change_rate=0.0625)  # exact in binary, as are the sparsities here
-    assert stop_after_clustering([0.5, 0.53125], 9, limits) is not None
-    assert stop_after_clustering([0.5, 0.46875], 9, limits) is not None
-    assert stop_after_clustering([0.5, 0.5313], 9, limits) is None
-    assert stop_after_clustering([0.5], 1, limits) is None, "the first layer has nothing to be compared with"
-    assert stop_after_clustering([0.5, 0.1, 0.1], 9, limits) is not None, "only the last two count"
-    assert stop_after_clustering([0.5, 0.5, 0.1], 9, limits) is None
+@pytest.mark.parametrize(
+    ("limits", "layer", "now", "below", "reason"),
+    [
+        (PAPER, 3, 5, 5, None),  # no other reason than the layer cap and the size
+        (PAPER, 3, 1, 9, "nothing left to group"),
+        (replace(PAPER, max_layers=8), 8, 50, 90, "max_layers 8 reached"),
+        (PAPER, 49, 50, 90, None),
+        (PAPER, 50, 50, 90, "50 layers, the most of Algorithm 1, reached"),
+        (replace(PAPER, rule="compression"), 50, 50, 90, None),
+        (COMPRESSION, 1, 21, 100, None),
+        (COMPRESSION, 1, 20, 100, "the layer fits one cluster"),
+        (COMPRESSION, 0, 20, None, "the layer fits one cluster"),
+        (COMPRESSION, 0, 21, None, None),
+        (PAIRS, 1, 40, 50, None),  # a fifth less than below, or more
+        (PAIRS, 1, 41, 50, "less than 20%"),
+        (PAIRS, 1, 800, 1000, None),
+        (PAIRS, 1, 801, 1000, "less than 20%"),
+        (StopLimits(max_layers=0), 0, 1000, None, "max_layers 0 reached"),
+    ],
+)
+def test_stops_before_clustering(
+    limits: StopLimits, layer: int, now: int, below: int | None, reason: str | None
+) -> None:
+    found = stop_before_clustering(layer, now, below, limits)
+    assert found is None if reason is None else reason in str(found)
 
 
-def test_paper_rule_knows_no_other_reason_than_the_layer_cap_and_size() -> None:
-    assert stop_before_clustering(3, 5, 5, PAPER) is None
-    assert stop_before_clustering(3, 1, 9, PAPER) == "nothing left to group"
-    assert stop_before_clustering(8, 50, 90, replace(PAPER, max_layers=8)) == "max_layers 8 reached"
-
-
-def test_paper_rule_makes_at_most_50_layers_whatever_max_layers_allows() -> None:
-    assert stop_before_clustering(49, 50, 90, PAPER) is None
-    assert stop_before_clustering(50, 50, 90, PAPER) == "50 layers, the most of Algorithm 1, reached"
-    assert stop_before_clustering(50, 50, 90, replace(PAPER, rule="compression")) is None
-
-
-def test_compression_rule_stops_when_the_layer_fits_one_cluster() -> None:
-    limits = StopLimits(target_cluster_size=20)
-    assert stop_before_clustering(1, 21, 100, limits) is None
-    assert stop_before_clustering(1, 20, 100, limits) == "the layer fits one cluster"
-    assert stop_before_clustering(0, 20, None, limits) == "the layer fits one cluster"
-    assert stop_before_clustering(0, 21, None, limits) is None
-
-
-@pytest.mark.parametrize("below", [50, 1000])
-def test_compression_rule_asks_for_a_fifth_less_with_every_step(below: int) -> None:
-    limits = StopLimits(target_cluster_size=2)
-    assert stop_before_clustering(1, below * 4 // 5, below, limits) is None
-    assert "less than 20%" in str(stop_before_clustering(1, below * 4 // 5 + 1, below, limits))
-
-
-def test_compression_rule_asks_for_clusters_of_more_than_two() -> None:
-    assert stop_after_clustering([0.9, 0.9], 2.0, StopLimits()) is not None
-    assert stop_after_clustering([0.9, 0.9], 2.5, StopLimits()) is None
-
-
-def test_no_layers_are_made_where_none_are_wanted() -> None:
-    assert stop_before_clustering(0, 1000, None, StopLimits(max_layers=0)) == "max_layers 0 reached"
+@pytest.mark.parametrize(
+    ("limits", "sparsities", "size", "stops"),
+    [
+        (PAPER, [0.5, 0.53125], 9, True),  # at its rate and not above
+        (PAPER, [0.5, 0.46875], 9, True),
+        (PAPER, [0.5, 0.5313], 9, False),
+        (PAPER, [0.5], 1, False),  # the first layer has nothing to be compared with
+        (PAPER, [0.5, 0.1, 0.1], 9, True),  # only the last two count
+        (PAPER, [0.5, 0.5, 0.1], 9, False),
+        (StopLimits(), [0.9, 0.9], 2.0, True),  # compression asks for clusters of more than two
+        (StopLimits(), [0.9, 0.9], 2.5, False),
+    ],
+)
+def test_stops_after_clustering(limits: StopLimits, sparsities: list[float], size: float, stops: bool) -> None:
+    assert (stop_after_clustering(sparsities, size, limits) is not None) == stops

@@ -7,7 +7,7 @@ import pytest
 from scipy.cluster.hierarchy import ward
 from sklearn.metrics import adjusted_rand_score
 
-from hirag_dist.core.clustering.ward import MAX_LEAVES, cut_height, height_of, row_tree, ward_tree
+from hirag_dist.core.clustering.ward import MAX_LEAVES, cut_height, row_tree, ward_tree
 from hirag_dist.types import FloatMatrix, IntVector
 from tests.core.planted_rows import Rows, blobs
 
@@ -25,11 +25,6 @@ def test_the_number_of_distinct_groups_is_found_within_a_factor_of_two(n_dims: i
     assert chosen(blobs(30, 20, n_dims, seed=n_dims, spread=0.02)[0], 20) == 30
 
 
-@pytest.mark.parametrize("target_size", [5, 60])
-def test_groups_of_another_size_than_is_wanted_do_not_decide(target_size: int) -> None:
-    assert chosen(blobs(30, 20, 8, seed=1, spread=0.02)[0], target_size) == pytest.approx(600 / target_size, rel=0.1)
-
-
 @pytest.mark.parametrize("n_dims", [2, 16])
 @pytest.mark.parametrize("n_rows", [100, 1500])
 def test_rows_without_groups_are_divided_by_the_target_size(n_dims: int, n_rows: int) -> None:
@@ -42,15 +37,6 @@ def test_trees_of_several_cells_are_cut_at_one_height() -> None:
     """Each of four cells has rows of all 30 groups: by itself it would be divided into 600 / 4 / 5 clusters."""
     rows = blobs(30, 20, 8, seed=1, spread=0.02)[0]
     assert chosen(rows, 5, n_cells=4) == 120
-
-
-def test_heights_that_are_equal_are_cut_together() -> None:
-    heights, ones = np.array([0.0, 2.0, 2.0, 5.0]), np.ones(4)
-    assert [height_of(heights, ones, 1, number) for number in (1, 2, 3)] == [5, 2, 2]
-    assert height_of(heights, ones, 1, 5) < 0, "nothing is merged"
-    assert height_of(heights, ones / 2, 1, 1) == 2, "merges whose rows are half at home count half"
-    assert height_of(np.ones(1), np.ones(1), 3, 2) == 1, "a tree is a cluster at least"
-    assert height_of(np.zeros(0), np.zeros(0), 4, 2) < 0
 
 
 @pytest.mark.parametrize("n_rows", [1, 50])

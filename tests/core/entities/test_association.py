@@ -21,11 +21,6 @@ def test_names_that_seldom_occur_apart_are_stronger_than_a_hub() -> None:
     assert all(MIN_STRENGTH <= strength <= MAX_STRENGTH for strength in found.values())
 
 
-def test_consecutive_sentences_relate_weakly_and_distant_ones_do_not() -> None:
-    pairs = associations([name("a", (0, 0)), name("b", (1, 0)), name("c", (9, 0))])
-    assert [(pair.first, pair.second, pair.sentences) for pair in pairs] == [(0, 1, (0, 1))]
-
-
 def test_every_name_that_has_a_neighbour_is_in_a_pair_and_pairs_are_bounded() -> None:
     crowd = [name(f"n{number}", (0, number)) for number in range(20)]
     pairs = associations([*crowd, name("alone", (3, 0))])

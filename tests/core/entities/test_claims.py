@@ -64,11 +64,6 @@ def test_a_reply_without_a_usable_claim_is_refused(reply: str) -> None:
         parsed(reply)
 
 
-def test_a_reply_that_was_cut_off_is_refused() -> None:
-    with pytest.raises(MalformedReply, match="cut off"):
-        parsed(LINE, finish_reason="length")
-
-
 @pytest.mark.parametrize(
     ("written", "kept"),
     [("1843", "1843"), ("1843-12-24T00:00:00", "1843-12-24T00:00:00"), ("last winter", ""), ("", "")],

@@ -12,7 +12,6 @@ import pytest
 
 from hirag_dist.core.entities.merging import inter_layer_relation, join_descriptions
 from hirag_dist.core.entities.summaries import (
-    NAMES,
     SummarisedCluster,
     _best_summary,
     link_members,
@@ -127,7 +126,6 @@ def cluster(own: str, names: list[str], covers: list[tuple[int, int, float]], me
 
 
 FIRST = cluster("a", ["Light", "Sound"], [(0, 0, 5.0), (1, 1, 3.0)])
-DEAD = SummarisedCluster("c", ("a0", "x"), ("member 0", "member x"), None)
 
 
 def edges(layer: Layer) -> set[tuple[str, str, float]]:
@@ -138,12 +136,6 @@ def test_a_member_left_out_is_attached_to_the_closest_summary() -> None:
     layer = next_layer([FIRST], 1, 500)
     assert layer.n_attached == 1
     assert ("a2", entity_id(1, "light"), 1.0) in edges(layer)
-
-
-def test_members_of_a_dead_summary_are_unattached_unless_another_cluster_has_them() -> None:
-    layer = next_layer([FIRST, DEAD], 1, 500)
-    assert layer.n_unattached == 1  # x; a0 is in the first cluster too
-    assert edges(layer) == edges(next_layer([FIRST], 1, 500))
 
 
 def random_clusters(seed: int, n_clusters: int) -> list[SummarisedCluster]:
@@ -201,14 +193,6 @@ def related(names: pa.Table) -> set[tuple[str, str, int]]:
 def test_equal_names_of_two_layers_are_related_and_stay_two() -> None:
     names = named(entity(0, "Light"), entity(0, "Sound"), entity(1, "LIGHT"), entity(1, "Optics"))
     assert related(names) == {(entity_id(0, "light"), entity_id(1, "light"), 0)}
-
-
-def test_a_name_is_related_to_the_next_layer_below_that_has_it() -> None:
     names = named(entity(3, "Light"), entity(0, "light"), entity(1, "Light"))
     zero, one, three = (entity_id(layer, "light") for layer in (0, 1, 3))
-    assert related(names) == {(zero, one, 0), (one, three, 1)}
-
-
-def test_one_layer_has_no_equal_names() -> None:
-    assert related(named(entity(0, "Light"), entity(0, "Sound"))) == set()
-    assert relate_equal_names(NAMES.empty_table()).equals(RELATIONS.empty_table())
+    assert related(names) == {(zero, one, 0), (one, three, 1)}, "with the next layer below that has it"

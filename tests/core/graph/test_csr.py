@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import networkx as nx
 import numpy as np
 import pyarrow as pa
@@ -14,16 +12,15 @@ from hirag_dist.core.graph.communities import community_table, hierarchical_labe
 from hirag_dist.core.graph.csr import build_graph, components, subgraph
 from hirag_dist.schemas import COMMUNITIES, RELATIONS
 from hirag_dist.types import CsrGraph
-from tests.core.visiting_orders import order_keys
+from tests.core.graphs import order_keys
+from tests.table_rows import filled_table
 
 
 def relations(triples: list[tuple[str, str, float]]) -> pa.Table:
-    rows: list[dict[str, Any]] = [
-        {"relation_id": f"r{at}", "source_id": source, "target_id": target, "kind": "extracted", "layer": 0,
-         "description": "", "weight": weight, "chunk_ids": []}
-        for at, (source, target, weight) in enumerate(triples)
-    ]  # fmt: skip
-    return pa.Table.from_pylist(rows, RELATIONS)
+    names = ("relation_id", "source_id", "target_id", "weight")
+    return filled_table(
+        RELATIONS, (dict(zip(names, (f"r{at}", *each), strict=True)) for at, each in enumerate(triples))
+    )
 
 
 def ids(n_rows: int) -> pa.ChunkedArray:
@@ -80,16 +77,6 @@ def test_a_subgraph_is_the_one_that_networkx_cuts(seed: int) -> None:
     assert edges(subgraph(graph, nodes)) == expected
 
 
-def test_a_graph_without_relations_has_isolated_nodes() -> None:
-    graph = build_graph(ids(3), relations([]))
-    assert graph.n_nodes == 3
-    assert edges(graph) == {}
-    levels = CpuKernels().leiden(graph, 10, 1.0, order_keys(graph.n_nodes, 0))
-    assert [level.tolist() for level in levels] == [[0, 1, 2]]
-    table = community_table(levels, graph, ids(3))
-    assert table["n_entities"].to_pylist() == [1, 1, 1]
-
-
 def test_an_empty_graph_has_no_community() -> None:
     empty = pa.chunked_array([pa.array([], pa.string())])
     graph = build_graph(empty, relations([("a", "b", 1.0)]))
@@ -122,9 +109,3 @@ def test_a_community_that_is_not_connected_is_cut_and_a_large_one_is_divided_unt
     levels = hierarchical_labels(graph, halves, 3)
     assert [level.tolist() for level in levels] == [[0] * 6 + [1] * 6, [0] * 3 + [1] * 3 + [2] * 3 + [3] * 3]
     assert calls == [0, 0, 1, 2], "each call has its number, for a seed"
-
-
-def test_a_community_that_cannot_be_divided_stays_large() -> None:
-    graph = build_graph(ids(5), relations([(str(a), str(b), 1.0) for a in range(5) for b in range(a)]))
-    levels = hierarchical_labels(graph, lambda part, call: np.zeros(part.n_nodes, np.int64), 2)
-    assert [level.tolist() for level in levels] == [[0] * 5]

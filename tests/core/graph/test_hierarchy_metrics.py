@@ -1,4 +1,4 @@
-"""Path lengths and coverage, on graphs counted by hand and against networkx."""
+"""Path lengths, coverage and modularity, on graphs counted by hand and against networkx."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 from hirag_dist.core.graph.csr import build_graph, subgraph
-from hirag_dist.core.graph.hierarchy_metrics import PathLengthSample, covered, path_lengths
+from hirag_dist.core.graph.hierarchy_metrics import PathLengthSample, covered, modularity, path_lengths
+from tests.core.graphs import csr
 
 
 def entity_table(chunks: dict[str, list[str]], layers: dict[str, int] | None = None) -> pa.Table:
@@ -106,3 +107,21 @@ def test_coverage_is_the_share_with_a_summary_above() -> None:
     assert covered(ENTITIES, RELATIONS) == [pytest.approx(3 / 6), 1.0, None]
     assert covered(ENTITIES.slice(0, 6), RELATIONS) == [None]
     assert covered(ENTITIES.slice(0, 0), RELATIONS) == []
+
+
+@pytest.mark.parametrize("resolution", [0.5, 1.0, 2.0])
+def test_modularity_is_that_of_networkx(resolution: float) -> None:
+    random = np.random.default_rng(1)
+    graph = nx.gnm_random_graph(40, 120, seed=2)
+    for _, _, data in graph.edges(data=True):
+        data["weight"] = float(random.integers(1, 9))
+    labels = random.integers(0, 6, 40)
+    parts = [set(np.flatnonzero(labels == label)) for label in np.unique(labels)]
+    expected = nx.community.modularity(graph, parts, resolution=resolution)
+    assert modularity(csr(graph), labels, resolution) == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_node_without_a_label_is_alone_and_no_edge_has_no_modularity() -> None:
+    graph = csr(nx.cycle_graph(6))
+    assert modularity(graph, np.full(6, -1)) == modularity(graph, np.arange(6))
+    assert modularity(csr(nx.empty_graph(3)), np.arange(3)) == 0.0

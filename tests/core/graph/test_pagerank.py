@@ -95,34 +95,6 @@ def test_shares_are_those_of_the_matrix(seed: int) -> None:
     assert near == pytest.approx(wanted[n:][near_rows], abs=TOLERANCE * (ways_of_all + len(steps)))
 
 
-def test_nothing_leads_up_to_a_summary_and_something_down_from_it() -> None:
-    """Entities 0 and 1 are of chunks 0 and 1; the summary 2 covers both."""
-    ways = ways_of([0, 0, 1], [[2], [2], [0, 1]], [[0], [1], []], 2)
-    rows, _ = personalised_pagerank(ways, np.array([0]), np.ones(1))
-    assert rows.tolist() == [0]
-    rows, mass = personalised_pagerank(ways, np.array([2]), np.ones(1))
-    assert rows.tolist() == [0, 1]
-    assert mass[0] == mass[1]
-
-
-def test_what_is_joined_to_nothing_keeps_what_every_place_keeps() -> None:
-    ways = ways_of([0], [[]], [[]], 3)
-    rows, mass = personalised_pagerank(ways, np.array([0, 2]), np.array([0.5, 0.5]))  # an entity, and chunk 1
-    assert (rows.tolist(), mass.tolist()) == ([1], [0.5 * RESTART])
-    rows, mass = personalised_pagerank(ways, np.zeros(0, np.int64), np.zeros(0))
-    assert (len(rows), len(mass)) == (0, 0)
-
-
-def test_a_hub_is_passed_through_by_mass_that_is_worth_its_ways() -> None:
-    """Entity 0 is in all of 3,000 chunks, and so is what entity 1 in chunk 0 would be near to."""
-    n_chunks = 3000
-    ways = ways_of([0, 0], [[], []], [list(range(n_chunks)), [0]], n_chunks)
-    little = TOLERANCE * n_chunks
-    for share, n_reached in ((0.9 * little, 0), (1.1 * little, n_chunks)):
-        rows, _ = personalised_pagerank(ways, np.array([0]), np.array([share]))
-        assert len(rows) == n_reached
-
-
 def test_the_work_is_bounded_whatever_the_graph() -> None:
     """Everything is joined to everything: 200 entities in 200 chunks."""
     n = 200

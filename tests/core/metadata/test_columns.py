@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from hirag_dist.core.access import HIDDEN, PARTIAL, VISIBLE
 from hirag_dist.core.arrays import read_only
@@ -33,27 +34,23 @@ def states(chunks: list[int], labels: LabelStates = NONE, seen: list[int] | None
     return row_states(*mapped, visible, matching)
 
 
-def test_everything_passes() -> None:
-    found = states([0, 1, 2])
-    assert found.entities.tolist() == [VISIBLE, VISIBLE, VISIBLE, VISIBLE, HIDDEN]
-    assert found.relations.tolist() == [VISIBLE] * 4
-    assert not found.partial_entities.any()
-    assert found.communities.tolist() == [True, True]
-
-
-def test_a_mention_is_enough_for_an_entity_and_not_for_what_is_known_as_a_whole() -> None:
-    found = states([1])
-    assert found.entities.tolist() == [VISIBLE, VISIBLE, HIDDEN, HIDDEN, HIDDEN]
-    assert found.partial_entities.tolist() == [True, False, False, False, False]
-    assert found.relations.tolist() == [PARTIAL, HIDDEN, VISIBLE, HIDDEN]
-    assert found.communities.tolist() == [False, False]
-
-
-def test_nothing_passes() -> None:
-    found = states([])
-    assert not found.entities.any()
-    assert found.relations.tolist() == [HIDDEN, HIDDEN, VISIBLE, HIDDEN]
-    assert not found.communities.any()
+@pytest.mark.parametrize(
+    ("chunks", "entities", "relations", "communities"),
+    [
+        ([0, 1, 2], [VISIBLE] * 4 + [HIDDEN], [VISIBLE] * 4, [True, True]),
+        # A mention is enough for an entity, and not for what is known as a whole.
+        ([1], [VISIBLE, VISIBLE, HIDDEN, HIDDEN, HIDDEN], [PARTIAL, HIDDEN, VISIBLE, HIDDEN], [False, False]),
+        ([], [HIDDEN] * 5, [HIDDEN, HIDDEN, VISIBLE, HIDDEN], [False, False]),
+    ],
+)
+def test_states_by_the_chunks_that_pass(
+    chunks: list[int], entities: list[int], relations: list[int], communities: list[bool]
+) -> None:
+    found = states(chunks)
+    assert found.entities.tolist() == entities
+    assert found.relations.tolist() == relations
+    assert found.partial_entities.tolist() == [chunks == [1], False, False, False, False]
+    assert found.communities.tolist() == communities
 
 
 def test_labels_hide_what_passes() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime
 from typing import Any
 
 import pytest
@@ -32,13 +32,6 @@ def test_a_time_comes_back_from_its_text(moment: datetime) -> None:
     value = microseconds(moment)
     assert parse_moment(date_text(value)) == value
     assert date_text(value).startswith(moment.isoformat()[:10])
-
-
-@settings(deadline=None)
-@given(MOMENTS, st.integers(-14, 14))
-def test_a_zone_names_the_same_moment(moment: datetime, hours: int) -> None:
-    shifted = moment.astimezone(timezone(timedelta(hours=hours)))
-    assert parse_moment(shifted.isoformat()) == microseconds(moment) == microseconds(shifted)
 
 
 @pytest.mark.parametrize(

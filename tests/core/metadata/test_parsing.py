@@ -73,33 +73,17 @@ COMPARED: Mapping[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-OPERATORS = st.sampled_from(list(COMPARED))
 
 
 @st.composite
 def conditions(draw: st.DrawFn) -> tuple[str, Any]:
     """An expression, and a function from a document to whether it meets it."""
     kind = draw(st.integers(0, 7))
-    sign = draw(OPERATORS)
-    negative = sign == "!="
-    if kind == 0:
-        day = draw(DAYS)
-        return (
-            f"published {sign} {day}",
-            lambda document: COMPARED[sign](document["published"], day) if "published" in document else negative,
-        )
-    if kind == 1:
-        word = draw(WORDS)
-        return (
-            f"source {sign} {quoted(word)}",
-            lambda document: COMPARED[sign](document["source"], word) if "source" in document else negative,
-        )
-    if kind == 2:
-        number = draw(st.integers(-2, 2))
-        return (
-            f"pages {sign} {number}",
-            lambda document: COMPARED[sign](document["pages"], number) if "pages" in document else negative,
-        )
+    if kind < 3:
+        name, values = (("published", DAYS), ("source", WORDS), ("pages", st.integers(-2, 2)))[kind]
+        value, sign = draw(values), draw(st.sampled_from(list(COMPARED)))
+        text = f"{name} {sign} {quoted(value) if name == 'source' else value}"
+        return text, lambda document: COMPARED[sign](document[name], value) if name in document else sign == "!="
     if kind == 3:
         return "draft", lambda document: document.get("draft", False)
     if kind == 4:
@@ -125,7 +109,7 @@ def joined(inner: st.SearchStrategy[tuple[str, Any]]) -> st.SearchStrategy[tuple
         return text, lambda document: one[1](document) or other[1](document)
 
     negated = inner.map(lambda one: (f"not ({one[0]})", lambda document: not one[1](document)))
-    return negated | st.builds(pair, st.sampled_from(["and", "OR"]).map(str.lower), inner, inner)
+    return negated | st.builds(pair, st.sampled_from(["and", "or"]), inner, inner)
 
 
 @settings(deadline=None)

@@ -1,4 +1,4 @@
-"""Content of reports and their order, against the obvious version on small graphs."""
+"""Content, order and choice of reports, against the obvious version on small graphs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from hirag_dist.compute.kernels import CpuKernels
 from hirag_dist.core.graph.communities import community_table
 from hirag_dist.core.graph.csr import build_graph
 from hirag_dist.core.graph.leiden import visiting_keys
-from hirag_dist.core.reports.selection import ReportOutlines, report_outlines
+from hirag_dist.core.reports.selection import OUTLINES, ReportChoice, ReportOutlines, missing_reports, report_outlines
+from hirag_dist.schemas import COMMUNITIES
+from tests.table_rows import filled_row
 
 
 class Case:
@@ -75,26 +77,6 @@ def test_shown_are_the_most_connected_members_and_the_heaviest_relations(seed: i
         }
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_each_tree_is_given_the_text_of_what_it_names_and_no_more(seed: int) -> None:
-    case = Case(seed)
-    found = case.outlines(4, 3)
-    ends = {row["relation_id"]: {row["source_id"], row["target_id"]} for row in case.relations.to_pylist()}
-    entities, relations = set(), set()
-    for row in rows(found).values():
-        relations |= {(row["tree"], own) for own in row["relation_ids"]}
-        entities |= {(row["tree"], own) for own in row["entity_ids"]}
-        entities |= {(row["tree"], own) for relation in row["relation_ids"] for own in ends[relation]}
-    places = [(row["tree"], row["entity_id"]) for row in found.entities.to_pylist()]
-    assert len(places) == len(set(places))
-    assert set(places) == entities
-    links = [(row["tree"], row["relation_id"]) for row in found.relations.to_pylist()]
-    assert len(links) == len(set(links))
-    assert set(links) == relations
-    order = {own: at for at, own in enumerate(case.ids.to_pylist())}
-    assert all(row["degree"] == case.degree[order[row["entity_id"]]] for row in found.entities.to_pylist())
-
-
 @pytest.mark.parametrize("max_tree", [1, 3, 10, 1000])
 @pytest.mark.parametrize("seed", range(2))
 def test_trees_hold_whole_subtrees_of_limited_size(seed: int, max_tree: int) -> None:
@@ -124,3 +106,40 @@ def test_trees_hold_whole_subtrees_of_limited_size(seed: int, max_tree: int) -> 
     if max_tree == 1000:
         assert not above
         assert len(sizes) == 1
+
+
+SIZES = {"root": 12, "big": 7, "even": 5, "twin": 5, "tiny": 2}
+
+
+def outline(own: str, n_entities: int) -> dict[str, Any]:
+    """Return an outline; root holds big and even."""
+    children = [{"community_id": each, "n_entities": SIZES[each], "entity_ids": []} for each in ("big", "even")]
+    given = {"community_id": own, "tree": "root", "n_entities": n_entities, "level": int(own != "root")}
+    return filled_row(OUTLINES, **given, children=children if own == "root" else [])
+
+
+def chosen(share: float) -> set[str]:
+    outlines = pa.Table.from_pylist([outline(own, size) for own, size in SIZES.items()], OUTLINES)
+    found = ReportChoice(share, min_entities=3).chosen(outlines)
+    return {own for own, is_chosen in zip(SIZES, found.tolist(), strict=True) if is_chosen}
+
+
+@pytest.mark.parametrize(
+    ("share", "expected"),
+    [
+        (0.0, {"tiny"}),
+        (0.25, {"tiny", "big"}),
+        (0.5, {"tiny", "big", "even"}),  # before twin, by id
+        (0.51, {"tiny", "big", "even", "twin"}),  # rounded up; root is no leaf
+        (1.0, set(SIZES)),
+    ],
+)
+def test_leaves_come_first_by_size(share: float, expected: set[str]) -> None:
+    assert chosen(share) == expected
+
+
+def test_missing_ones_have_neither_a_report_nor_a_dead_letter() -> None:
+    rows = [filled_row(COMMUNITIES, community_id=own, n_entities=size) for own, size in SIZES.items()]
+    table = pa.Table.from_pylist(rows, COMMUNITIES)
+    known = pa.chunked_array([["big"], ["even"]], pa.string())
+    assert missing_reports(table, known, 3).tolist() == [True, False, False, True, False]

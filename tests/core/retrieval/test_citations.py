@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hirag_dist.core.retrieval.citations import CitationReader, defused, placed_citations, statements, supporting_spans
+from hirag_dist.core.retrieval.citations import CitationReader, defused, placed_citations, supporting_spans
 from hirag_dist.types import Citation, Place, Retrieval, SourceItem
 
 SOURCE = (
@@ -16,31 +16,6 @@ SOURCE = (
 )
 
 
-def supports(answer: str, ref: str = "S1", source: str = SOURCE) -> list[str]:
-    return [source[start:end] for start, end in supporting_spans(answer, ref, source)]
-
-
-@pytest.mark.parametrize(
-    ("answer", "beginning"),
-    [
-        ("Anna Holm was the first keeper, and she lit the lamp in 1921 [S1].", "Dr. Anna Holm"),
-        ("A boat brought supplies every second Tuesday [S2][S1].", "Supplies came"),
-        ("The tower got new paint in 1987 [S1], long after that [S2].", "The tower was repainted"),
-        ("An electric lamp replaced the old one after the 1954 storm [S1].", "After the storm"),
-    ],
-)
-def test_the_sentence_that_states_it_is_found(answer: str, beginning: str) -> None:
-    (found,) = supports(answer)
-    assert found.startswith(beginning)
-
-
-def test_nothing_is_claimed_where_no_sentence_clearly_states_it() -> None:
-    assert supports("Coastal communities depended on maritime infrastructure [S1].") == []
-    assert supports("The lamp [S2].") == []
-    assert supports("", "S1") == []
-    assert supports("It is so [S1].", source="") == []
-
-
 WRAPPED = """\
 The Alpha Lighthouse guards the Bay of Mist. Dr. Anna Holm, who was its
 first keeper and lived in the tower for thirty years, lit the lamp in
@@ -48,34 +23,32 @@ first keeper and lived in the tower for thirty years, lit the lamp in
 
 The tower was repainted in 1987, after the storm had taken the paint from
 Its northern side."""
+ANNA = "Dr. Anna Holm, its first keeper, lit the lamp in 1921."
+PAINT = "The tower was repainted in 1987."
 
 
 @pytest.mark.parametrize(
-    ("answer", "beginning", "end"),
+    ("source", "answer", "sentences"),
     [
-        ("Anna Holm lived in the tower for thirty years [S1].", "Dr. Anna Holm, who", "lamp in\n1921."),
-        ("The storm took the paint of the northern side [S1].", "The tower was", "northern side."),
+        (SOURCE, "Anna Holm was the first keeper, and she lit the lamp in 1921 [S1].", [ANNA]),
+        (SOURCE, "The tower got new paint in 1987 [S1], long after that [S2].", [PAINT]),
+        (SOURCE, "The tower was repainted in 1987 [S2], she lit the lamp in 1921 as first keeper [S1].", [ANNA]),
+        (
+            SOURCE,
+            "Anna Holm lit the lamp in 1921 [S1]. Much later the tower was repainted, in 1987 [S1].",
+            [ANNA, PAINT],
+        ),
+        (SOURCE, "Coastal communities depended on maritime infrastructure [S1].", []),
+        (SOURCE, "The lamp [S2].", []),
+        (SOURCE, "", []),
+        ("", "It is so [S1].", []),
+        (WRAPPED, "Anna Holm lived in the tower for thirty years [S1].", [WRAPPED[45 : WRAPPED.index(" Supplies")]]),
+        (WRAPPED, "The storm took the paint of the northern side [S1].", [WRAPPED[WRAPPED.index("The tower was") :]]),
+        ("北京是中国的首都。上海是最大的城市。", "中国的首都是北京[S1]。", ["北京是中国的首都。"]),
     ],
 )
-def test_a_sentence_of_a_wrapped_text_is_found_whole(answer: str, beginning: str, end: str) -> None:
-    (found,) = supports(answer, source=WRAPPED)
-    assert found.startswith(beginning)
-    assert found.endswith(end)
-
-
-def test_each_statement_has_its_sentence() -> None:
-    answer = "Anna Holm lit the lamp in 1921 [S1]. Much later the tower was repainted, in 1987 [S1]."
-    assert [each[:9] for each in supports(answer)] == ["Dr. Anna ", "The tower"]
-
-
-def test_scripts_without_spaces() -> None:
-    source = "北京是中国的首都。上海是最大的城市。"
-    assert supports("中国的首都是北京[S1]。", source=source) == ["北京是中国的首都。"]
-
-
-def test_statements_end_at_the_citation_before() -> None:
-    assert list(statements("He left [S1], she stayed [S2].", "S2")) == ["she stayed"]
-    assert list(statements("[S1] It rained.", "S1")) == []
+def test_the_sentences_that_state_it_are_found(source: str, answer: str, sentences: list[str]) -> None:
+    assert [source[start:end] for start, end in supporting_spans(answer, "S1", source)] == sentences
 
 
 def test_citations_of_chunks_get_the_places_of_their_sentences() -> None:
@@ -210,12 +183,6 @@ def test_a_document_quoted_word_for_word_cites_nothing(text: str) -> None:
 def test_marks_that_are_hard_to_see_cite_nothing_either(hidden: str) -> None:
     copied = defused(f"As {hidden} says").replace("\u200b", "")
     assert read(copied)[1:] == ([], 0)
-
-
-@pytest.mark.parametrize("unseen", ["\u200b", "\u200b ", "\u200b\n", "\u200d\ufeff"])
-def test_marks_with_much_between_them_that_is_not_seen_cite_nothing(unseen: str) -> None:
-    copied = defused(f"As [S1{unseen * 200}] and (S2,{unseen * 200}E1) say").replace("\u200b", "")
-    assert read(" ".join(copied.split()))[1:] == ([], 0)
 
 
 def test_white_space_without_end_is_let_go() -> None:

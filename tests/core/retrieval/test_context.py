@@ -8,12 +8,15 @@ from hypothesis import strategies as st
 
 from hirag_dist.core.retrieval.citations import CitationReader
 from hirag_dist.core.retrieval.context import (
-    UNKNOWN_FORM,
-    MakeText,
+    PLAIN,
     citations,
+    community_text,
+    entity_text,
+    is_plain,
     relation_text,
     render_context,
     source_text,
+    text_form,
 )
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.types import Citation, ClaimItem, CommunityItem, EntityItem, Retrieval, SourceItem, TripleItem
@@ -198,15 +201,28 @@ def test_tokens_of_a_reference_and_of_its_text_add_up(tokenizer: str, name: str,
             assert count(f"[{kind}{at}]{text}") == count(f"[{kind}{at}]") + count(text)
 
 
-def test_who_has_texts_and_tokens_gives_them_and_the_context_is_the_same() -> None:
-    found = retrieval("Some text of a document.")
-    asked: list[tuple[str, int]] = []
+RECORD_PIECES = st.lists(
+    st.sampled_from(
+        ["word", " ", "  ", "   ", "\n", "\n\n", " \n", "\t", "\r", "\u2028", "\u200b", "[S1]", "(e", " 3)"]
+    )
+    | st.sampled_from([" 3)", "## ", "[", "<s>", "(29.1 km2)", "é", "中文", ".", "\u00a0", "[INST]", "\ufffd"]),
+    max_size=14,
+).map("".join)
 
-    def prepared(level: str, place: int, make: MakeText) -> tuple[str, int]:
-        asked.append((level, place))
-        text = make(UNKNOWN_FORM)
-        return text, COUNT(text)
 
-    for budget in (300, 800, 100_000):
-        assert render_context(found, budget, COUNT, prepared) == render_context(found, budget, COUNT)
-    assert {level for level, _ in asked} == {"local", "bridge", "global", "sources"}
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(RECORD_PIECES, RECORD_PIECES)
+@example("A title", "Two  lines\n\n of text ")
+def test_texts_of_several_lines(title: str, text: str) -> None:
+    form = text_form(title, text)
+    assert source_text(title, 3, 9, text, form) == source_text(title, 3, 9, text)
+    assert community_text(title, 2, 7.5, text, form) == community_text(title, 2, 7.5, text)
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(RECORD_PIECES, RECORD_PIECES, RECORD_PIECES)
+def test_texts_of_one_line(name: str, other: str, text: str) -> None:
+    if is_plain(name) and is_plain(text):
+        assert entity_text(name, "(odd [S1]", 1, text, PLAIN) == entity_text(name, "(odd [S1]", 1, text)
+        if is_plain(other):
+            assert relation_text(name, other, text, PLAIN) == relation_text(name, other, text)

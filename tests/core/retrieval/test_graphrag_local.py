@@ -6,45 +6,27 @@
 from __future__ import annotations
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from hirag_dist.core.arrays import all_at_once
-from hirag_dist.core.graph.csr import build_graph
 from hirag_dist.core.graph.pagerank import WalkGraph
+from hirag_dist.core.retrieval.bridge import Parallel
 from hirag_dist.core.retrieval.graphrag_local import community_order, relation_order, relations_at, text_order
 from hirag_dist.core.retrieval.levels import CommunityIndex, RankedCommunity
 from hirag_dist.core.retrieval.source_ranking import RelationProvenance
-from hirag_dist.schemas import RELATIONS
 from hirag_dist.storage.serving.writer import parallel_relations
+from tests.core.graphs import csr_of
 
 ENDS = np.array([[0, 1], [1, 2], [0, 2], [0, 3], [1, 3], [2, 4], [0, 5], [1, 5], [0, 1]], np.int32)
 WEIGHTS = np.array([2.0, 5.0, 1.0, 1.0, 1.0, 9.0, 1.0, 1.0, 1.0])
 LAYERS = np.array([0, 0, 0, 0, 0, 1], np.int32)
 
 
-def graph() -> object:
-    names = pa.chunked_array([pa.array([str(row) for row in range(6)])])
-    rows = [
-        dict.fromkeys(RELATIONS.names, "")
-        | {"relation_id": f"r{at}", "source_id": str(a), "target_id": str(b), "layer": 0, "chunk_ids": []}
-        | {"weight": weight}
-        for at, ((a, b), weight) in enumerate(zip(ENDS.tolist(), WEIGHTS.tolist(), strict=True))
-    ]
-    return build_graph(names, pa.Table.from_pylist(rows, RELATIONS))
-
-
-def parallel() -> object:
-    from hirag_dist.core.retrieval.bridge import Parallel
-
-    return Parallel(*parallel_relations(ENDS, WEIGHTS))
-
-
 def test_all_relations_of_the_entities_within_layer_0() -> None:
-    found = all_at_once(relations_at(graph(), parallel(), LAYERS, [0]))
-    assert found.tolist() == [0, 2, 3, 8], "both relations of a pair, and none to a summary entity"
-    assert all_at_once(relations_at(graph(), parallel(), LAYERS, [])).tolist() == []
-    assert all_at_once(relations_at(graph(), parallel(), LAYERS, [4])).tolist() == [5]
+    graph = csr_of(6, [(*pair, weight) for pair, weight in zip(ENDS.tolist(), WEIGHTS.tolist(), strict=True)])
+    parallel = Parallel(*parallel_relations(ENDS, WEIGHTS))
+    for entities, expected in (([0], [0, 2, 3, 8]), ([4], [5]), ([], [])):  # both of a pair, none to a summary entity
+        assert all_at_once(relations_at(graph, parallel, LAYERS, entities)).tolist() == expected
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -107,7 +89,4 @@ def test_chunks_of_the_first_entity_come_first_and_of_these_what_states_most() -
     assert texts([1, 0]) == [2, 3, 1, 0]
     assert texts([1, 0], limit=3) == [2, 3, 1]
     assert texts([4]) == []
-
-
-def test_chunks_that_may_not_be_seen_are_not_there() -> None:
-    assert texts([0, 1], [True, False, True, False]) == [2, 0]
+    assert texts([0, 1], [True, False, True, False]) == [2, 0], "what may not be seen is not there"

@@ -72,11 +72,6 @@ def test_a_vector_that_is_not_finite_disturbs_no_other(broken: float, is_coded: 
     ]
 
 
-def test_no_rows_have_no_scores() -> None:
-    vectors = np.zeros((0, 4), np.float32)
-    assert nearest_of_all(vectors, np.ones(4, np.float32), 5, 0)[0].tolist() == []
-
-
 @pytest.mark.parametrize("dim", [1, 7, 8, 9, 384])
 def test_scores_are_products_in_float64(dim: int) -> None:
     rng = np.random.default_rng(dim)
@@ -85,21 +80,6 @@ def test_scores_are_products_in_float64(dim: int) -> None:
     rows = rng.permutation(100)[:30]
     wanted = vectors[rows].astype(np.float64) @ query.astype(np.float64)
     np.testing.assert_allclose(exact_scores(vectors, rows, query), wanted, rtol=1e-6, atol=1e-7)
-
-
-@pytest.mark.parametrize("limit", [1, 3, 10, 1000])
-def test_the_best_rows_come_first_and_ties_go_by_row(limit: int) -> None:
-    """Eq. 12."""
-    rng = np.random.default_rng(limit)
-    for _ in range(50):
-        n_scores = int(rng.integers(1, 60))
-        rows = rng.permutation(200)[:n_scores].astype(np.int64)
-        scores = rng.integers(0, 5, n_scores).astype(np.float32)
-        vectors = np.zeros((200, 1), np.float32)
-        vectors[rows, 0] = scores
-        found = nearest(vectors, rows, np.ones(1, np.float32), limit)[0].tolist()
-        by_score = sorted(zip((-scores).tolist(), rows.tolist(), strict=True))
-        assert found == [row for _, row in by_score[:limit]]
 
 
 def test_equal_vectors_have_equal_scores_wherever_they_lie() -> None:

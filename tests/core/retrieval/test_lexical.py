@@ -102,14 +102,6 @@ def test_an_index_in_two_parts_changes_no_bit(
     assert [array.tobytes() for array in merged] == [array.tobytes() for array in whole[0].index]
 
 
-@settings(deadline=None, max_examples=50, derandomize=True)
-@given(TEXTS, st.integers(1, 12))
-def test_the_index_does_not_depend_on_how_the_texts_arrive(texts: list[str], at_a_time: int) -> None:
-    for one, other in zip(index_of(texts), index_of(texts, at_a_time=at_a_time), strict=True):
-        assert one.dtype == other.dtype
-        assert one.tobytes() == other.tobytes()
-
-
 def test_the_most_frequent_words_do_not_count_where_there_is_too_much_to_read(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [f"the number {row}" for row in range(20)]
     index = parts_of(texts)

@@ -8,12 +8,9 @@ import pytest
 
 from hirag_dist.core.retrieval.places import (
     StoredPlace,
-    character_place,
     display,
-    is_record_file,
     link,
     places_between,
-    record_place,
 )
 from hirag_dist.types import Box
 
@@ -91,12 +88,3 @@ def test_links() -> None:
         long == "a.html#x:~:text=one%20two%20three%20four%20five%20six,eight%20nine%20ten%20eleven%20twelve%20thirteen"
     )
     assert link("a.txt", text="name | price\n1 | 2") == "a.txt#:~:text=name,2"
-
-
-def test_records_and_characters() -> None:
-    assert is_record_file("a/b.JSONL.gz")
-    assert is_record_file("s3://bucket/a.csv")
-    assert not is_record_file("a.csv.txt")
-    place = record_place("a.csv", 4, 0, 9)
-    assert (place.kind, place.display, place.row, place.link) == ("record", "record 5", 5, "a.csv")
-    assert character_place("a.txt", 3, 8, "words").link == "a.txt#:~:text=words"

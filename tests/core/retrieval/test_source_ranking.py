@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -42,40 +43,38 @@ def starts(seen: NDArray[np.bool_] | None = None) -> SeedSet:
 
 
 def expected(nodes: list[int], shares: list[float]) -> dict[int, float]:
-    rows, mass = personalised_pagerank(WAYS, np.array(nodes), np.array(shares), tolerance=tolerance_of(10))
+    rows, mass = personalised_pagerank(WAYS, np.array(nodes, np.int64), np.array(shares), tolerance=tolerance_of(10))
     return dict(zip(rows.tolist(), mass.tolist(), strict=True))
 
 
-def test_every_kind_of_start_has_its_share() -> None:
-    """Entity 0 is named, 2 was retrieved, chunk 5 is near, and 6 has the question's words."""
+TOTAL = sum(SHARES.values())
+RETRIEVED = SHARES["retrieved"] / (SHARES["retrieved"] + SHARES["near"])
+
+
+@pytest.mark.parametrize(
+    ("given", "nodes", "shares"),
+    [
+        (
+            {"names": [0], "entities": [(2, 0.4)], "chunks": [(5, 0.1)], "words": [(6, 7.5)]},
+            [0, 2, 4 + 5, 4 + 6],
+            [SHARES[kind] / TOTAL for kind in ("named", "retrieved", "near", "words")],
+        ),
+        ({"names": [], "entities": [(2, 0.4)], "relations": [(2, 0.9)], "chunks": []}, [2], [1.0]),  # stated nowhere
+        (
+            {"entities": [(2, 0.4)], "relations": [(0, 0.9)], "chunks": [(6, 0.5)]},  # stated in chunks 0 and 1
+            [2, 4 + 0, 4 + 1, 4 + 6],
+            [RETRIEVED / 2, RETRIEVED / 4, RETRIEVED / 4, 1 - RETRIEVED],
+        ),
+        ({}, [], []),
+    ],
+)
+def test_kinds_of_starts_share_and_those_without_one_leave_theirs_to_the_others(
+    given: dict[str, Any], nodes: list[int], shares: list[float]
+) -> None:
     own = starts()
-    own.of_names([0])
-    own.of_entities([(2, 0.4)])
-    own.of_chunks([(5, 0.1)])
-    own.of_words([(6, 7.5)])
-    total = sum(SHARES.values())
-    shares = [SHARES[name] / total for name in ("named", "retrieved", "near", "words")]
-    assert ranked(own) == pytest.approx(expected([0, 2, 4 + 5, 4 + 6], shares))
-
-
-def test_kinds_without_a_start_leave_their_share_to_the_others() -> None:
-    own = starts()
-    own.of_names([])
-    own.of_entities([(2, 0.4)])
-    own.of_relations([(2, 0.9)])  # stated nowhere
-    own.of_chunks([])
-    assert ranked(own) == pytest.approx(expected([2], [1.0]))
-    assert ranked(starts()) == {}
-
-
-def test_entities_and_triples_share_what_was_retrieved() -> None:
-    own = starts()
-    own.of_entities([(2, 0.4)])
-    own.of_relations([(0, 0.9)])  # stated in chunks 0 and 1
-    own.of_chunks([(6, 0.5)])
-    own_share = SHARES["retrieved"] / (SHARES["retrieved"] + SHARES["near"])
-    shares = [own_share / 2, own_share / 4, own_share / 4, 1 - own_share]
-    assert ranked(own) == pytest.approx(expected([2, 4 + 0, 4 + 1, 4 + 6], shares))
+    for kind, found in given.items():
+        getattr(own, f"of_{kind}")(found)
+    assert ranked(own) == pytest.approx(expected(nodes, shares))
 
 
 def test_an_entity_of_many_chunks_counts_less() -> None:
@@ -89,18 +88,6 @@ def test_an_entity_of_many_chunks_counts_less() -> None:
     left = ways_of([0, 0, 0, 1], [[1], [0], [], []], [[0], [0, 1], [4], []], 7)
     rows, mass = personalised_pagerank(left, np.array([0, 1]), np.array([2 / 3, 1 / 3]), tolerance=tolerance_of(10))
     assert found == pytest.approx(dict(zip(rows.tolist(), mass.tolist(), strict=True)))
-
-
-def test_the_few_nearest_count_by_the_square_of_what_they_have_more_than_the_last() -> None:
-    """One more than are seeds, in no order; no entity mentions them, so each keeps its own share."""
-    scores = np.random.default_rng(1).permutation(NEAREST + 1) / 20.0
-    graph = ways_of([0], [[]], [[]], NEAREST + 1)
-    own = SeedSet(graph, RelationProvenance(*csr([[]])))
-    own.of_chunks(list(enumerate(scores.tolist())))
-    least = 1 / 20  # the last of the seeds; 0 is none
-    worth = {row: (score - least) ** 2 for row, score in enumerate(scores.tolist()) if score > least}
-    total = sum(worth.values())
-    assert ranked(own) == pytest.approx({row: RESTART * value / total for row, value in worth.items()})
 
 
 def test_equal_scores_count_alike_and_ties_go_by_row() -> None:

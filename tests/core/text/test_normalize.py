@@ -1,15 +1,16 @@
-"""Names as people, models and typesetters write them, and the keys that bring them together."""
+"""Names as people, models and typesetters write them, the keys that bring them together, and wrapped lines."""
 
 from __future__ import annotations
 
 import random
+import textwrap
 import unicodedata
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hirag_dist.core.text.normalize import clean_name, is_name, name_key, one_line, shorten
+from hirag_dist.core.text.normalize import clean_name, is_name, name_key, one_line, shorten, unwrapped
 
 PUNCTUATION = "\"'`“”‘’«»‹›„‚「」『』 .,;:!?()[]{}<>*_#|（）［］＃…‥．。　\u00a0"
 SPECIAL = "ßẞİıſΣςǰΐ\u0345\u0301\u0130ﬁﬀⅨ①㍿カﾞ"
@@ -17,36 +18,27 @@ any_text = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from(PU
 
 
 @pytest.mark.parametrize(
-    ("written", "same"),
+    ("one", "other", "same"),
     [
-        ("Ebenezer Scrooge", "EBENEZER  scrooge"),
-        ("Scrooge", '"Scrooge"'),
-        ("O'Brien", "o’brien"),
-        ("IBM", "ＩＢＭ"),
-        ("Straße", "STRASSE"),
-        ("Café", "Cafe\u0301"),
-        ("北京", "「北京」"),
-        (".NET", "“.net”,"),
-        ("U.S.", "U.S"),
+        ("Ebenezer Scrooge", "EBENEZER  scrooge", True),
+        ("Scrooge", '"Scrooge"', True),
+        ("O'Brien", "o’brien", True),
+        ("IBM", "ＩＢＭ", True),
+        ("Straße", "STRASSE", True),
+        ("Café", "Cafe\u0301", True),
+        ("北京", "「北京」", True),
+        (".NET", "“.net”,", True),
+        ("U.S.", "U.S", True),
+        ("C", "C#", False),
+        ("O'Brien", "OBrien", False),
+        ("Acme (Paris)", "Acme (Rome)", False),
+        ("Acme", "Acme (Paris)", False),
+        ("é", "e", False),
+        ("U.S.", "US", False),
     ],
 )
-def test_spellings_of_one_name_have_one_key(written: str, same: str) -> None:
-    assert name_key(written) == name_key(same)
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ("C", "C#"),
-        ("O'Brien", "OBrien"),
-        ("Acme (Paris)", "Acme (Rome)"),
-        ("Acme", "Acme (Paris)"),
-        ("é", "e"),
-        ("U.S.", "US"),
-    ],
-)
-def test_different_names_have_different_keys(one: str, other: str) -> None:
-    assert name_key(one) != name_key(other)
+def test_spellings_of_one_name_have_one_key(one: str, other: str, same: bool) -> None:
+    assert (name_key(one) == name_key(other)) is same
 
 
 @settings(derandomize=True, deadline=None, max_examples=100)
@@ -99,3 +91,44 @@ def test_shortened_text_keeps_to_its_length_and_begins_as_the_text(text: str, n_
     else:
         assert short.endswith("…")
         assert text.startswith(short[:-1])
+
+
+PROSE = (
+    "It was the best of times, it was the worst of times, it was the age of wisdom, it was the age of Foolishness, "
+    "it was the epoch of Belief. Mr. Lorry, of Tellson's Bank, came down to Dover in November by the mail coach, and "
+    "a clerk of the Royal George Hotel opened the door."
+)
+
+
+@pytest.mark.parametrize("width", [50, 70, 76, 80])
+def test_a_wrapped_paragraph_is_one_line(width: int) -> None:
+    wrapped = textwrap.fill(PROSE, width)
+    assert wrapped.count("\n") > 1
+    text = f"CHAPTER I.\n\n{wrapped}\n\nAnother paragraph."
+    found = unwrapped(text)
+    assert found == text.replace(wrapped, PROSE)
+    assert len(found) == len(text)
+
+
+def test_writing_without_capitals_goes_on() -> None:
+    line = "北京是中国的首都" * 5
+    assert unwrapped(f"{line}\n{line}。\n\n{line}") == f"{line} {line}。\n\n{line}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Name: Alice Holm\nAge: 31\nTown: Perth",
+        "Whose woods these are I think I know.\nHis house is in the village though;\nHe will not see me stopping here",
+        "2024-01-01 10:00:00 INFO the service was started here\n2024-01-01 10:00:01 INFO the service was stopped here",
+        "Things that the keeper took with him on the boat:\n- a lamp for the long nights of the winter\n- some oil",
+        "| lamp of the lighthouse | lit in the year of 1921 |\n| tower of the lighthouse | painted in the year 1987 |",
+        "# The lighthouse of the bay of mist, a history of it\nthe tower was painted",
+        "apples\npears\nplums",
+        "a line of a hundred and more characters, " * 5 + "\nand the next one, which is a line of its own",
+        "",
+        "\n\n",
+    ],
+)
+def test_lines_that_end_what_they_say_stay(text: str) -> None:
+    assert unwrapped(text) == text

@@ -1,4 +1,4 @@
-"""Terms of a text: words, bigrams and codes, in any script."""
+"""Terms of a text: words, bigrams and codes, in any script; passages that no other text has."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hirag_dist.core.text.terms import MAX_CHARS, terms
+from hirag_dist.core.text.terms import MAX_CHARS, SHINGLE_WORDS, Passages, shingles, terms, words
 
 
 @pytest.mark.parametrize(
@@ -36,3 +36,35 @@ def test_plain_letters_are_read_as_in_any_other_text(text: str) -> None:
 def test_texts_that_are_set_apart_do_not_change_each_other(one: str, other: str) -> None:
     assert terms(f"{one}\n\n{other}") == [*terms(one), *terms(other)]
     assert all(0 < len(term) <= MAX_CHARS for term in terms(one))
+
+
+TEXT = "Ada Lovelace wrote the longest of her notes\non the Analytical Engine, in 1843."
+
+
+def test_a_passage_is_found_in_another_layout() -> None:
+    passages = Passages(shingles(TEXT))
+    assert len(passages) == len(words(TEXT)) - SHINGLE_WORDS + 1
+    assert passages.within('It says: "ADA LOVELACE wrote the longest of her notes."')
+    assert not passages.within("Ada Lovelace wrote the longest of her letters.")
+
+
+def test_what_another_text_has_is_not_distinctive() -> None:
+    passages = Passages(shingles(TEXT))
+    passages.discard_within("We read that Ada Lovelace wrote the longest of her notes in London.")
+    assert not passages.within("Ada Lovelace wrote the longest of her notes")
+    assert passages.within(TEXT)
+
+
+def test_writing_without_spaces_is_searched_by_characters() -> None:
+    passages = Passages(shingles("吾輩は猫である。名前はまだ無い。"))
+    assert passages.within("「吾輩は猫である。名前はまだ無い。どこで生れたか")
+    assert not passages.within("吾輩は犬である。")
+
+
+def test_short_texts() -> None:
+    assert list(shingles("And who is it?")) == [], "a phrase that any text may have"
+    assert list(shingles("")) == []
+    passages = Passages([(), ("engine",)])
+    assert len(passages) == 1
+    assert passages.within("Engine!") == {("engine",)}
+    assert Passages().within(TEXT) == set()

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hirag_dist.core.prompts.reply_parsing import parse_extraction
 from hirag_dist.core.text.thinking import ThinkingReader, without_thinking
-from hirag_dist.types import ChatReply
 
 ANSWER = "The keeper lit the lamp [S1]."
 THINKING = {
@@ -58,38 +56,20 @@ def test_a_prompt_that_opens_the_thinking_holds_back_until_it_is_closed() -> Non
     assert reader.unopened
 
 
+PROSE = ["Its reasoning ends with </think> in every reply.", "It ends with `</think>`, which a server removes."]
+QUOTING = [
+    '{"entities": [{"name": "Lock Bot", "description": "It ends with </think>"}, {"name": "Weir"}], "relations": []}',
+    "1|Weir Bot|technology|It runs.\n2|Lock Bot|technology|Its reasoning ends with </think> in\n1-2|Both answer.",
+]
+
+
 @pytest.mark.parametrize(
-    "text",
+    ("before", "text"),
     [
-        "Its reasoning ends with </think> in every reply.",
-        "Its reasoning ends with `</think>`, which a server removes.",
-        '{"entities": [{"name": "Lock Bot", "description": "It ends with </think>"}], "relations": []}',
-        "1|Lock Bot|technology|Its reasoning ends with </think>",
+        *(("", text) for text in PROSE + QUOTING),
+        *(("<think>Which bots are there?</think>\n", text) for text in QUOTING),
+        *(("Which bots are there?\n</think>\n\n", text) for text in QUOTING),
     ],
 )
-def test_a_quoted_mark_is_no_thinking(text: str) -> None:
-    assert without_thinking(text) == text
-
-
-JSON = (
-    '{"entities": [{"id": 1, "name": "Harbour Bot", "type": "technology", "description": "Harbour Bot was trained in '
-    'Cork."}, {"id": 2, "name": "Lock Bot", "type": "technology", "description": "Its reasoning ends with </think> in '
-    'every reply."}, {"id": 3, "name": "Weir Bot", "type": "technology", "description": "Weir Bot runs in Athlone."}], '
-    '"relations": [{"pairs": "1-2", "description": "Both answer sailors."}]}'
-)
-RECORDS = (
-    "1|Harbour Bot|technology|Harbour Bot was trained in Cork.\n"
-    "2|Lock Bot|technology|Its reasoning ends with </think> in every reply.\n"
-    "3|Weir Bot|technology|Weir Bot runs in Athlone.\n1-2|Both answer sailors.\n<|COMPLETE|>"
-)
-
-
-@pytest.mark.parametrize(
-    "before", ["", "<think>Which bots are there?</think>\n", "Which bots are there?\n</think>\n\n"]
-)
-@pytest.mark.parametrize("reply", [JSON, RECORDS], ids=["JSON", "records"])
-def test_records_that_quote_a_mark_are_kept_whole(reply: str, before: str) -> None:
-    found = parse_extraction(ChatReply(before + reply))
-    assert [entity.name for entity in found.entities] == ["Harbour Bot", "Lock Bot", "Weir Bot"]
-    assert "</think> in every reply" in found.entities[1].description
-    assert len(found.relations) == 1
+def test_a_quoted_mark_is_no_thinking(before: str, text: str) -> None:
+    assert without_thinking(before + text).strip() == text

@@ -18,11 +18,6 @@ def test_claims_that_differ_in_form_alone_are_one() -> None:
     assert distinct_claims(claims) == ["Ann owns a mill.", "Ann owns two mills."]
 
 
-@pytest.mark.parametrize(("claims", "counts"), [([], [0, 0, 0, 0]), (["one"], [1, 1, 1, 1])])
-def test_fewer_than_two_claims(claims: list[str], counts: list[int]) -> None:
-    assert cluster_counts(claims) == counts
-
-
 def test_the_clusters_are_those_of_scikit_learn() -> None:
     draw = random.Random(3)
     claims = distinct_claims([" ".join(draw.choices("abcdefghij", k=draw.randrange(3, 9))) for _ in range(60)])
@@ -38,6 +33,7 @@ def test_the_clusters_are_those_of_scikit_learn() -> None:
     assert cluster_counts(claims, thresholds) == expected
     assert expected == sorted(expected, reverse=True)
     assert 1 < expected[-1] < expected[0] < len(claims)
+    assert (cluster_counts([]), cluster_counts(["one"])) == ([0] * 4, [1] * 4)
 
 
 GUNMAN = "police killed the gunman"

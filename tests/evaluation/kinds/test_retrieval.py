@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import pytest
@@ -36,15 +37,11 @@ def test_gold_ids_are_looked_for_from_the_owners_to_ours(snapshot: Snapshot) -> 
     assert evidence.known == set(wanted) - {"nobody's"}
 
 
-def test_the_rows_of_sources_keep_their_order(snapshot: Snapshot) -> None:
-    ids = [row["chunk_id"] for row in rows(snapshot, "chunks")]
-    assert Evidence(snapshot, []).rows([ids[2], "nobody's", ids[0]]) == [2, 0]
-
-
 def value(ranks: list[int | None]) -> dict[str, Any]:
     return {"ranks": ranks, "ms": {"search": 1.0, "total": 3.0}, "context_tokens": 100}
 
 
+@cache
 def told() -> Any:
     """Two questions, two modes; naive has a dead letter for the second question."""
     board = retrieval_board(["multi", "single"], ["hirag", "naive"], [2, 5])

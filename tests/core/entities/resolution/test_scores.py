@@ -23,27 +23,30 @@ def verdict(one: str, other: str, kind: str = THING, **context: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "kind"),
+    ("one", "other", "kind", "tier"),
     [
-        ("Chicago Tribune", "The Chicago Tribune", FIRM),
-        ("Marley's ghost", "ghost of Marley", PERSON),
-        ("BBC One", "BBC1", FIRM),
-        ("2018 World Cup", "World Cup (2018)", "event"),
-        ("Cambridge University", "University of Cambridge", FIRM),
-        ("Washington, D.C", "Washington DC", PLACE),
-        ("Golden Globe", "Golden Globes", "event"),
-        ("Mr. Topper", "Topper", PERSON),
-        ("Lincoln, Abraham", "Abraham Lincoln", PERSON),
-        ("Satellite Experiment (SITE)", "Satellite Experiment", THING),
+        ("Chicago Tribune", "The Chicago Tribune", FIRM, "normalise"),
+        ("Marley's ghost", "ghost of Marley", PERSON, "normalise"),
+        ("BBC One", "BBC1", FIRM, "normalise"),
+        ("2018 World Cup", "World Cup (2018)", "event", "normalise"),
+        ("Cambridge University", "University of Cambridge", FIRM, "normalise"),
+        ("Washington, D.C", "Washington DC", PLACE, "normalise"),
+        ("Golden Globe", "Golden Globes", "event", "normalise"),
+        ("Mr. Topper", "Topper", PERSON, "normalise"),
+        ("Lincoln, Abraham", "Abraham Lincoln", PERSON, "normalise"),
+        ("Satellite Experiment (SITE)", "Satellite Experiment", THING, "normalise"),
+        ("Dr. Smith", "Smith", PERSON, "normalise"),
+        ("Window", "Windows", THING, "ask"),  # a word and its plural
     ],
 )
-def test_spellings_are_merged(one: str, other: str, kind: str) -> None:
-    assert verdict(one, other, kind) == "normalise"
+def test_spellings_are_merged_or_asked_about(one: str, other: str, kind: str, tier: str) -> None:
+    assert verdict(one, other, kind) == tier
 
 
 @pytest.mark.parametrize(
     ("one", "other", "kind"),
     [
+        ("Dr. Smith", "Prof. Smith", PERSON),
         ("GPT-3", "GPT-4", THING),
         ("Ken Griffey", "Ben Griffey", PERSON),
         ("x > 1", "x < 1", THING),
@@ -58,17 +61,13 @@ def test_spellings_are_merged(one: str, other: str, kind: str) -> None:
 )
 def test_names_that_differ_are_never_one(one: str, other: str, kind: str) -> None:
     assert verdict(one, other, kind) in ("", "ask")
-    if "King" not in one:
+    if one not in ("Martin Luther King", "Dr. Smith"):  # whom one description would make one
         said = dict.fromkeys((one, other), "One of the two that the chronicle names beside the river.")
         assert verdict(one, other, kind, said=said, chunks={one: ["a"], other: ["b"]}) in ("", "ask")
 
 
 def test_spellings_of_two_kinds_are_asked_about() -> None:
     assert verdicts({"Al-Wakrah": FIRM, "Al Wakrah": PLACE}) == {("Al Wakrah", "Al-Wakrah"): "ask"}
-
-
-def test_a_word_and_its_plural_are_asked_about() -> None:
-    assert verdict("Window", "Windows") == "ask"
 
 
 def test_a_qualifier_counts_where_the_other_description_has_it() -> None:
@@ -151,11 +150,6 @@ def test_aliases_that_a_description_states() -> None:
     assert verdict("SHAR", "Satish Harbour Range", FIRM, said=told) == "alias"
     told = {"mon": "A word of Catalan.", "Mixed Oxides of Nitrogen": "Mixed oxides of nitrogen (MON) burn."}
     assert verdict("mon", "Mixed Oxides of Nitrogen", said=told) == "", "a word is no acronym"
-
-
-def test_two_titles_are_two_people() -> None:
-    assert verdict("Dr. Smith", "Prof. Smith", PERSON) in ("", "ask")
-    assert verdict("Dr. Smith", "Smith", PERSON) == "normalise"
 
 
 def test_pairs_do_not_depend_on_the_order_of_rows() -> None:

@@ -1,4 +1,4 @@
-"""The calls of an evaluation: what is judged cannot speak for the other side, and lists are read as they come."""
+"""The calls of an evaluation, whose answers cannot speak for the other side, and questions with what went before."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import re
 import pytest
 
 from hirag_dist.core.prompts.reply_validation import MalformedReply
-from hirag_dist.core.prompts.requests import judge_request, parse_list
+from hirag_dist.core.prompts.requests import judge_request, parse_list, shorter_history
 from hirag_dist.core.prompts.templates import CRITERIA, Prompts
 from hirag_dist.llm.call import request_hash
+from hirag_dist.service.http_api.openai_requests import Turn, standalone_question
 from hirag_dist.types import ChatReply
 
 PROMPTS = Prompts()
@@ -63,6 +64,7 @@ def test_lists_in_any_form(text: str) -> None:
         (ChatReply('{"questions": ["a"', finish_reason="length"), "cut off"),
         (ChatReply("What changed? Who gains?"), "no list of questions"),
         (ChatReply('{"questions": []}'), "list of questions is empty"),
+        (ChatReply("None."), "no list of questions"),
     ],
 )
 def test_what_is_no_list_says_why(reply: ChatReply, why: str) -> None:
@@ -72,5 +74,24 @@ def test_what_is_no_list_says_why(reply: ChatReply, why: str) -> None:
 
 def test_an_answer_may_have_no_claims() -> None:
     assert parse_list(ChatReply('{"claims": []}'), "claims", may_be_empty=True) == []
-    with pytest.raises(MalformedReply, match="no list"):
-        parse_list(ChatReply("None."), "claims", may_be_empty=True)
+
+
+CONVERSATION = [Turn("user", "Who lit it?"), Turn("assistant", "The keeper."), Turn("user", "When?")]
+
+
+def test_the_earlier_questions_go_first_and_the_question_stays_whole() -> None:
+    whole = standalone_question([Turn("user", "Where is it?"), *CONVERSATION])
+    sizes = range(len(whole), 0, -1)
+    shorter = list(dict.fromkeys(shorter_history(whole, lambda text, n=n: len(text) <= n) for n in sizes))  # type: ignore[misc]
+    assert shorter == [
+        whole,
+        "Earlier questions:\n- Who lit it?\nLast reply: The keeper.\nQuestion: When?",
+        "Last reply: The keeper.\nQuestion: When?",
+        "When?",
+    ]
+
+
+def test_a_question_without_a_history_is_never_cut() -> None:
+    assert shorter_history("Earlier questions: which?\nAnd when?", lambda text: False) == (
+        "Earlier questions: which?\nAnd when?"
+    )
