@@ -178,13 +178,6 @@ async def test_an_endpoint_that_refuses_our_key_is_not_asked_again() -> None:
     assert alone.asked == ["a"]
 
 
-async def test_a_request_at_fault_is_rejected_and_the_endpoint_stays_well() -> None:
-    world = World(lambda endpoint, n: RequestRejected("400: too long") if n == 1 else "yes", RetryPolicy())
-    with pytest.raises(RequestRejected, match="too long"):
-        await world.call()
-    assert await world.call() == ("a", "yes")
-
-
 @pytest.mark.parametrize(("failure", "tries"), [(TimedOut("no answer in time"), 3), (ModelUnavailable("500"), 10)])
 async def test_a_request_that_alone_fails_every_time_is_given_up(failure: ModelUnavailable, tries: int) -> None:
     """Others are answered in between: it is not the endpoint."""

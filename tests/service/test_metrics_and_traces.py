@@ -10,6 +10,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -33,31 +34,6 @@ QUERY = pb.Query(question="Who lit the lamp?")
 REQUEST = pb.RetrieveRequest(query=QUERY)
 
 
-def example(**changed: Any) -> RequestRecord:
-    fields = {
-        "method": "Answer",
-        "peer": "ipv4:127.0.0.1:9",
-        "request_id": "r1",
-        "caller": "web",
-        "kind": "token",
-        "labels": 2,
-        "mode": "hirag",
-        "snapshot": "s1",
-        "partial": ("bridge",),
-        "items": 7,
-        "queued_s": 0.5,
-        "timings_ms": {"embed": 1.0, "search": 2.0, "total": 10.0},
-        "first_text_s": 0.75,
-        "input_tokens": 100,
-        "output_tokens": 7,
-        "model": "extractive",
-        "question": "Who?",
-        "seconds": 1.0,
-        "began_ns": 10**18,
-    }
-    return RequestRecord(**(fields | changed))
-
-
 def lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
     return [record.fields for record in caplog.records if record.name == "hirag_dist.service.access_log"]  # type: ignore[attr-defined]
 
@@ -66,11 +42,12 @@ def test_rejections_under_overload_are_logged_ten_a_second_and_counted(caplog: p
     caplog.set_level(logging.INFO, "hirag_dist.service.access_log")
     now = 7.0
     log = AccessLog(clock=lambda: now)
-    shed = example(code="RESOURCE_EXHAUSTED", reason="queue")
+    asked = RequestRecord("Retrieve", "", "")
+    shed = replace(asked, code="RESOURCE_EXHAUSTED", reason="queue")
     for _ in range(13):
         log.write(shed)
-    log.write(example(code="RESOURCE_EXHAUSTED", reason="quota"))  # of one caller
-    log.write(example())
+    log.write(replace(asked, code="RESOURCE_EXHAUSTED", reason="quota"))  # of one caller
+    log.write(asked)
     now = 8.0
     log.write(shed)
     reasons = [(read.get("reason"), read.get("unlogged")) for read in lines(caplog)]

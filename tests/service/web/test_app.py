@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import ssl
 from collections.abc import Callable
@@ -9,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import grpc
 import pytest
 
-from hirag_dist.client import AsyncHiragClient
+from hirag_dist.client import AsyncHiragClient, ClientOptions
 from hirag_dist.errors import ServiceError
+from hirag_dist.service.http_api.gateway import Gateway, GatewayCall
 from hirag_dist.service.request_gate import SERVICE_NAME
 from tests.service import fakes
 
@@ -131,3 +134,35 @@ async def test_a_new_certificate_is_taken_up(
     assert served.page.renew()
     assert await works(renewed["ca.pem"])
     assert not await works(certificates["ca.pem"])
+
+
+async def test_a_replaced_connection_is_closed_when_its_last_question_ends() -> None:
+    asked, answered = asyncio.Event(), asyncio.Event()
+
+    async def reply(request: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
+        asked.set()
+        await answered.wait()
+        return request
+
+    class Anything(grpc.GenericRpcHandler):
+        def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
+            return grpc.unary_unary_rpc_method_handler(reply)
+
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers((Anything(),))
+    options = ClientOptions(f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}")
+    await server.start()
+    gateway = Gateway(connections=1)
+    gateway.connect(options)
+    (first,) = gateway._channels
+    question = asyncio.create_task(gateway.unary("Answer", b"?", GatewayCall(60.0, "one")))
+    await asked.wait()
+    gateway.connect(options)
+    assert first.channel.get_state() is not grpc.ChannelConnectivity.SHUTDOWN
+    answered.set()
+    assert await question == b"?"
+    while first.channel.get_state() is not grpc.ChannelConnectivity.SHUTDOWN:
+        await asyncio.sleep(0.01)
+    assert await gateway.unary("Answer", b"!", GatewayCall(60.0, "two")) == b"!"
+    await gateway.close()
+    await server.stop(0)
