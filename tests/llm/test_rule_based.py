@@ -63,7 +63,7 @@ def everything() -> str:
 def test_the_same_in_every_process() -> None:
     program = f"import runpy; print(runpy.run_path({__file__!r})['everything']())"
     digests = set()
-    for seed in ("0", "1", "4242"):
+    for seed in ("1", "4242"):
         environment = {**os.environ, "PYTHONHASHSEED": seed}
         done = subprocess.run(
             [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True

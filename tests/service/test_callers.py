@@ -93,8 +93,7 @@ async def test_a_caller_sees_by_its_labels(
     """Its labels go with every request; that nothing hidden shows then is held by `test_leaks`."""
     callers.add("some", labels=["public", "team:a"]).add("none")
     service = await start(engine, callers_file=callers.path, map_reduce=True)
-    async with fakes.channel(service) as channel:
-        stub = service_stub(channel)
+    async with fakes.stub(service) as stub:
         for name in ("web", "some", "none"):
             token = fakes.token(name)
             await stub.Retrieve(REQUEST, metadata=token)

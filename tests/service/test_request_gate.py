@@ -163,20 +163,8 @@ async def full(admission: LoadShedder, clocks: Clocks, stay_s: float, waiting: i
         await guest.leave()
 
 
-async def test_the_expected_wait_goes_by_the_line_and_by_how_long_places_are_held(
-    admission: LoadShedder, clocks: Clocks
-) -> None:
-    assert admission.expected_wait_s == 0
-    async with full(admission, clocks, 0.25, waiting=0):
-        assert admission.expected_wait_s == pytest.approx(1 * 0.25 / 2)
-    clocks.s = 0
-    async with full(admission, clocks, 0.25, waiting=3):
-        admission.check(None)
-        assert admission.expected_wait_s == pytest.approx(4 * 0.25 / 2, rel=0.5)
-    assert admission.expected_wait_s == 0  # there is a free place
-
-
 async def test_who_would_wait_too_long_is_told_so(admission: LoadShedder, clocks: Clocks) -> None:
+    assert admission.expected_wait_s == 0
     async with full(admission, clocks, 0.5, waiting=4):
         with pytest.raises(Overloaded, match=r"4 requests are waiting, and the expected wait is 1\.2 s") as caught:
             admission.check(None)

@@ -9,7 +9,6 @@ import grpc
 import pytest
 
 from hirag_dist import errors
-from hirag_dist.client.common import service_stub
 from hirag_dist.retrieval.search import MODES
 from hirag_dist.types import MAP_REDUCE, Retrieval
 from hirag_dist.wire import convert as convert
@@ -32,8 +31,8 @@ async def service(start: fakes.Start, engine: fakes.FakeEngine) -> Any:
 
 @pytest.fixture
 async def stub(service: fakes.Service) -> Any:
-    async with fakes.channel(service) as channel:
-        yield service_stub(channel)
+    async with fakes.stub(service) as stub:
+        yield stub
 
 
 async def test_a_stream_sends_each_level_before_the_next_is_ready(stub: Any, engine: fakes.FakeEngine) -> None:
@@ -54,8 +53,7 @@ async def test_answers_that_cost_a_call_for_each_part_are_given_and_told_where_t
     start: fakes.Start, engine: fakes.FakeEngine, allowed: bool
 ) -> None:
     service = await start(engine, map_reduce=allowed)
-    async with fakes.channel(service) as channel:
-        stub = service_stub(channel)
+    async with fakes.stub(service) as stub:
         described = await stub.DescribeIndex(pb.DescribeIndexRequest())
         assert {MODE_NAMES[mode] for mode in described.modes} == {*MODES, *(MAP_REDUCE if allowed else ())}
         call = stub.Answer(pb.AnswerRequest(query=pb.Query(question="q", mode=pb.MODE_GRAPHRAG_GLOBAL)))
@@ -93,8 +91,7 @@ async def test_look_ups_pass_the_same_checks_as_retrievals(
 ) -> None:
     callers.add("reader", labels=["a"], quota_per_day=2)
     service = await start(engine, callers_file=callers.path)
-    async with fakes.channel(service) as channel:
-        stub = service_stub(channel)
+    async with fakes.stub(service) as stub:
 
         async def code(caller: str = "web", request: Any = LOOKUPS[method], **options: Any) -> str:
             try:

@@ -33,14 +33,13 @@ Serve = Callable[..., Any]
         ({"Host": "[::1"}, 421),
     ],
 )
-async def test_the_page_is_served_under_its_own_names(serve: Serve, http: Any, headers: Any, status: int) -> None:
-    served = await serve()
+async def test_the_page_is_served_under_its_own_names(served: Any, http: Any, headers: Any, status: int) -> None:
     async with http.get(served.url, headers=headers) as response:
         assert response.status == status
 
 
-async def test_every_reply_says_how_it_may_be_used(serve: Serve, http: Any) -> None:
-    url = (await serve()).url
+async def test_every_reply_says_how_it_may_be_used(served: Any, http: Any) -> None:
+    url = served.url
     for method, path, status in (
         ("GET", "", 200),
         ("GET", "static/app.js", 200),
@@ -62,8 +61,8 @@ async def test_every_reply_says_how_it_may_be_used(serve: Serve, http: Any) -> N
             assert "Access-Control-Allow-Origin" not in response.headers
 
 
-async def test_the_page_refers_to_its_own_files_only(serve: Serve, http: Any) -> None:
-    url = (await serve()).url
+async def test_the_page_refers_to_its_own_files_only(served: Any, http: Any) -> None:
+    url = served.url
     async with http.get(url) as response:
         text = await response.text()
     assert "http:" not in text
@@ -91,8 +90,7 @@ async def test_the_page_asks_for_nobody_in_its_own_name(
     assert [query.reach for query in served.engine.queries] == [frozenset()]  # ada's, not the certificate's
 
 
-async def test_a_grpc_client_at_the_http_port(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
-    served = await serve()
+async def test_a_grpc_client_at_the_http_port(served: Any, caplog: pytest.LogCaptureFixture) -> None:
     address = served.url.removeprefix("http://").rstrip("/")
     async with AsyncHiragClient(address, retries=False) as client:
         with pytest.raises(ServiceError, match="or give its gRPC port if this is its HTTP port"):
