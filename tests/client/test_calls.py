@@ -114,8 +114,7 @@ async def test_an_error_names_its_call_in_the_log(client: Any, engine: fakes.Fak
     assert caught.value.request_id
 
 
-async def test_a_moment_of_trouble_is_retried(start: fakes.Start, engine: fakes.FakeEngine, connect: Any) -> None:
-    client = connect((await start(engine)).address)
+async def test_a_moment_of_trouble_is_retried(client: Any, engine: fakes.FakeEngine) -> None:
     asked = 0
 
     async def retrieve(query: Query, *, deadline_s: float | None = None) -> Any:
@@ -234,8 +233,7 @@ async def test_a_rolling_restart_loses_no_request(start: fakes.Start) -> None:
     assert seen >= {"s1", "s2", "s3"}
 
 
-async def test_unknown_keyword_arguments_are_errors(start: fakes.Start, engine: fakes.FakeEngine, connect: Any) -> None:
-    client = connect((await start(engine)).address)
+async def test_unknown_keyword_arguments_are_errors(client: Any, engine: fakes.FakeEngine, connect: Any) -> None:
     with pytest.raises(TypeError, match="unknown keyword argument 'timeout'; did you mean timeout_s"):
         await client.call("retrieve", "q", timeout=5)
     with pytest.raises(
@@ -305,23 +303,17 @@ def test_a_replaced_file_is_seen_whatever_its_time_and_size(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("content", "words"), [(b"", "is empty"), (b"\xff\xfe", "is no text"), (b"a\nb", "one line")])
-def test_token_files_that_hold_no_token(tmp_path: Path, content: bytes, words: str) -> None:
+def test_tokens_that_cannot_be_sent(tmp_path: Path, content: bytes, words: str) -> None:
     path = tmp_path / "token"
     path.write_bytes(content)
-    with pytest.raises(ConfigError, match=words):
-        ClientOptions(token_file=path)
-
-
-def test_tokens_that_cannot_be_sent(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="one line of ASCII"):
-        ClientOptions(token="a\r\nx-other: b")
+    for options, said in (
+        ({"token_file": path}, words),
+        ({"token_file": tmp_path / "missing"}, "cannot be read: No such file"),
+        ({"token_file": path, "token": "a"}, "either token or token_file"),
+        ({"token": "a\r\nx-other: b"}, "one line of ASCII"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            ClientOptions(**options)
     with pytest.raises(ConfigError, match="one line of ASCII"):
         CallArguments(ClientOptions()).of({"token": "Schlüssel"})
-    with pytest.raises(ConfigError, match="either token or token_file"):
-        ClientOptions(token="a", token_file=tmp_path / "b")
-    with pytest.raises(ConfigError, match="cannot be read: No such file"):
-        ClientOptions(token_file=tmp_path / "missing")
-
-
-def test_a_token_does_not_show() -> None:
     assert "sesame" not in repr(ClientOptions(token="open-sesame"))

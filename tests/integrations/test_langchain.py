@@ -20,8 +20,10 @@ from hirag_dist.types import Query
 from tests.service import fakes
 
 
-class Standard(RetrieversIntegrationTests):
-    source: Any
+class TestStandardOfAnIndex(RetrieversIntegrationTests):
+    @pytest.fixture(autouse=True)
+    def _source(self, index: hd.Index) -> None:
+        self.source = index
 
     @property
     def retriever_constructor(self) -> type[BaseRetriever]:
@@ -34,18 +36,6 @@ class Standard(RetrieversIntegrationTests):
     @property
     def retriever_query_example(self) -> str:
         return "What did Captain Reyes do in Lisbon?"
-
-
-class TestStandardOfAnIndex(Standard):
-    @pytest.fixture(autouse=True)
-    def _source(self, index: hd.Index) -> None:
-        self.source = index
-
-
-class TestStandardOfAService(Standard):
-    @pytest.fixture(autouse=True)
-    def _source(self, address: str) -> None:
-        self.source = address
 
 
 async def test_metadata_of_chunks(start: fakes.Start, engine: fakes.FakeEngine) -> None:

@@ -69,8 +69,8 @@ async def retrieved(snapshot: Snapshot, asked: list[Query]) -> list[Retrieval]:
 async def test_no_request_fails_and_each_snapshot_finds_its_own_rows(store: Store, start: fakes.Start) -> None:
     base = open_snapshot(store)
     update = with_new_vectors(base, range(40, 60))
-    asked = [Query(f"What is known of it, {at}?", vector=row) for at, row in enumerate(base.entity_vectors[40:52])]
-    asked += [Query(f"And of it, {at}?", vector=row) for at, row in enumerate(questions(base.entity_vectors, 12))]
+    asked = [Query(f"What is known of it, {at}?", vector=row) for at, row in enumerate(base.entity_vectors[40:46])]
+    asked += [Query(f"And of it, {at}?", vector=row) for at, row in enumerate(questions(base.entity_vectors, 6))]
     expected = {each.manifest.snapshot_id: await retrieved(each, asked) for each in (base, update)}
     swapper = swapper_of(store, "milvus-lite")
     service = await start(swapper, max_queue_wait_s=120)

@@ -254,7 +254,7 @@ RECORDS = st.builds(Record, KEYS, st.integers(0, 5).map(float), st.binary(max_si
 FILES = st.lists(st.tuples(st.sampled_from(["log", "segment", "compact"]), st.lists(RECORDS, min_size=1, max_size=40)))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(FILES)
 def test_a_ledger_is_a_dictionary_that_keeps_the_first(steps: list[tuple[str, list[Record]]]) -> None:
     """Keys that share their beginnings, so that blocks and ranges meet in the middle of them."""

@@ -202,19 +202,6 @@ async def test_an_error_after_the_first_event(served: Any, client: Any) -> None:
         await client(served).chat.completions.create(model="hirag", messages=ASK)
 
 
-@pytest.mark.parametrize("stream", [False, True])
-async def test_a_client_that_disconnects_stops_the_work(serve: Serve, client: Any, stream: bool) -> None:
-    served = await serve()
-    served.engine.gate = asyncio.Event()
-    asking = asyncio.create_task(client(served).chat.completions.create(model="hirag", messages=ASK, stream=stream))
-    await served.engine.started.wait()
-    if stream:
-        await (await asking).close()
-    else:
-        asking.cancel()
-    await asyncio.wait_for(served.engine.cancelled.wait(), 10)
-
-
 async def test_a_client_that_leaves_during_a_write_is_no_error(
     serve: Serve, client: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -189,16 +189,29 @@ async def test_a_large_or_a_slow_body(serve: Serve, http: Any) -> None:
             await response.json()
 
 
-@pytest.mark.parametrize("method", ["Retrieve", "Answer"])
-async def test_a_client_that_disconnects_stops_the_work(serve: Serve, http: Any, method: str) -> None:
+CHAT = {"model": "hirag", "messages": [{"role": "user", "content": "Who lit the lamp?"}]}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "streams"),
+    [
+        (f"{SERVICE_NAME}/Retrieve", ASK, False),
+        (f"{SERVICE_NAME}/Answer", ASK, True),
+        ("v1/chat/completions", CHAT, False),
+        ("v1/chat/completions", CHAT | {"stream": True}, True),
+    ],
+)
+async def test_a_client_that_disconnects_stops_the_work(
+    serve: Serve, http: Any, path: str, body: Any, streams: bool
+) -> None:
     served = await serve()
     served.engine.gate = asyncio.Event()
-    asking = asyncio.create_task(http.post(url(served, method), json=ASK))
+    asking = asyncio.create_task(http.post(f"{served.url}{path}", json=body))
     await served.engine.started.wait()
-    if method == "Retrieve":
-        asking.cancel()
-    else:
+    if streams:
         (await asking).close()
+    else:
+        asking.cancel()
     await asyncio.wait_for(served.engine.cancelled.wait(), 10)
 
 
@@ -280,7 +293,7 @@ async def test_the_document_describes_what_is_sent(served: Any, http: Any) -> No
         schema(document, "AnswerResponse").validate(json.loads(event.removeprefix("data: ")))
     schema(document, "Error").validate(json.loads(await reply(f"{rpc}/Retrieve", {})))
     schema(document, "ModelList").validate(json.loads(await reply("/v1/models", None)))
-    chat = {"model": "hirag", "messages": [{"role": "user", "content": "q"}], "hirag": {"topN": 3, "history": False}}
+    chat = CHAT | {"hirag": {"topN": 3, "history": False}}
     schema(document, "ChatCompletionRequest").validate(chat)
     schema(document, "ChatCompletion").validate(json.loads(await reply("/v1/chat/completions", chat)))
     schema(document, "ResponsesRequest").validate({"model": "hirag", "input": "q"})

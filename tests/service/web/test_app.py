@@ -61,17 +61,6 @@ async def test_every_reply_says_how_it_may_be_used(served: Any, http: Any) -> No
             assert "Access-Control-Allow-Origin" not in response.headers
 
 
-async def test_the_page_refers_to_its_own_files_only(served: Any, http: Any) -> None:
-    url = served.url
-    async with http.get(url) as response:
-        text = await response.text()
-    assert "http:" not in text
-    assert "https:" not in text
-    assert "<style" not in text
-    assert " style=" not in text
-    assert " onclick" not in text
-
-
 async def test_the_page_asks_for_nobody_in_its_own_name(
     serve: Serve, http: Any, certificates: dict[str, str], tmp_path: Path
 ) -> None:
