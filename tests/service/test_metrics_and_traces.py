@@ -156,22 +156,24 @@ async def test_metrics_of_a_running_service(
     )
     swapper = SnapshotSwapper(open_engine, lambda: "s1", poll_s=3600)
     serving = asyncio.create_task(serve(SingleIndex(swapper), options, ready.set_result, stop))
-    while not (said := [record for record in caplog.records if "metrics on" in record.getMessage()]):
-        await asyncio.sleep(0)
-    address = said[0].getMessage().split()[-1].split("/")[2]
-    assert await asyncio.to_thread(readiness, address) == 503
-    may_open.set()
-    root = grpc.ssl_channel_credentials(Path(certificates["ca.pem"]).read_bytes())
-    async with grpc.aio.secure_channel(await ready, root) as channel:
-        await service_stub(channel).Retrieve(REQUEST, metadata=fakes.token("new"))
-    assert await asyncio.to_thread(readiness, address) == 200
-    found = await asyncio.to_thread(read_metrics, address)
-    stop.set()
-    while await asyncio.to_thread(readiness, address) != 503:  # and it goes on answering for a minute
-        await asyncio.sleep(0)
-    serving.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await serving
+    try:
+        while not (said := [record for record in caplog.records if "metrics on" in record.getMessage()]):
+            await asyncio.sleep(0)
+        address = said[0].getMessage().split()[-1].split("/")[2]
+        assert await asyncio.to_thread(readiness, address) == 503
+        may_open.set()
+        root = grpc.ssl_channel_credentials(Path(certificates["ca.pem"]).read_bytes())
+        async with grpc.aio.secure_channel(await ready, root) as channel:
+            await service_stub(channel).Retrieve(REQUEST, metadata=fakes.token("new"))
+        assert await asyncio.to_thread(readiness, address) == 200
+        found = await asyncio.to_thread(read_metrics, address)
+        stop.set()
+        while await asyncio.to_thread(readiness, address) != 503:  # and it goes on answering for a minute
+            await asyncio.sleep(0)
+    finally:
+        serving.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await serving
     assert found["hirag_service_requests_total{caller=token,code=OK,method=Retrieve}"] == 1
     assert found["hirag_snapshot_info{snapshot=s1}"] == 1
     assert found["hirag_service_token_expiry_timestamp_seconds{}"] == expires.timestamp()
