@@ -188,6 +188,7 @@ async def test_a_reply_that_repeats_itself_is_read_no_further() -> None:
     class Loop(Events):
         async def write_eof(self, data: bytes = b"") -> None:
             while True:  # until the client hangs up
+                await asyncio.sleep(0)
                 await self.write(b"".join(b"data: " + event(word) + b"\n\n" for word in record.split(" ")))
 
     async with chatting(lambda body: Loop()) as (chat, _):
