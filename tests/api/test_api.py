@@ -86,6 +86,7 @@ def test_a_plan_makes_no_index(corpus: Path, tmp_path: Path, monkeypatch: pytest
 
 
 def test_retrieval_and_answer(index: hd.Index) -> None:
+    assert index.info.counts["documents"] == 2
     found = index.retrieve("Who founded the Harbour Company?", top_n=3)
     assert len(found.local) == 3
     assert found.sources
