@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from hirag_dist import errors
-from hirag_dist.client import AsyncHiragClient
-from hirag_dist.errors import HiragError, InvalidQuery, NotFound, RateLimited, ServiceError
+from hirag_dist.client import AsyncHiragClient, ClientOptions, Unauthenticated
+from hirag_dist.client.common import CallArguments, TokenFile
+from hirag_dist.errors import ConfigError, HiragError, InvalidQuery, NotFound, RateLimited, ServiceError
 from hirag_dist.types import AccessScope, Query
 from hirag_dist.wire import error_status
 from tests.client.conftest import both_clients
@@ -111,8 +114,7 @@ async def test_an_error_names_its_call_in_the_log(client: Any, engine: fakes.Fak
     assert caught.value.request_id
 
 
-async def test_a_moment_of_trouble_is_retried(start: fakes.Start, engine: fakes.FakeEngine, connect: Any) -> None:
-    client = connect((await start(engine)).address)
+async def test_a_moment_of_trouble_is_retried(client: Any, engine: fakes.FakeEngine) -> None:
     asked = 0
 
     async def retrieve(query: Query, *, deadline_s: float | None = None) -> Any:
@@ -231,8 +233,7 @@ async def test_a_rolling_restart_loses_no_request(start: fakes.Start) -> None:
     assert seen >= {"s1", "s2", "s3"}
 
 
-async def test_unknown_keyword_arguments_are_errors(start: fakes.Start, engine: fakes.FakeEngine, connect: Any) -> None:
-    client = connect((await start(engine)).address)
+async def test_unknown_keyword_arguments_are_errors(client: Any, engine: fakes.FakeEngine, connect: Any) -> None:
     with pytest.raises(TypeError, match="unknown keyword argument 'timeout'; did you mean timeout_s"):
         await client.call("retrieve", "q", timeout=5)
     with pytest.raises(
@@ -247,3 +248,72 @@ async def test_unknown_keyword_arguments_are_errors(start: fakes.Start, engine: 
     with pytest.raises(TypeError, match=r"unknown keyword argument 'secret'; .*token"):
         connect("127.0.0.1:1", secret="x")
     assert not engine.queries
+
+
+async def test_a_token_is_rotated_under_a_client(
+    start: fakes.Start, engine: fakes.FakeEngine, connect: Any, tmp_path: Path
+) -> None:
+    service = await start(engine, callers_file=fakes.CallersFile(tmp_path / "callers.yaml").add("old").add("new").path)
+    mine = tmp_path / "token"
+    mine.write_text("old-token\n")
+    client = connect(service.address, token_file=mine)
+    assert await client.call("retrieve", "q") == engine.whole
+    mine.write_text("a wrong one\n")
+    for ask in (client.call("retrieve", "q"), client.collect("answer_stream", "q")):
+        with pytest.raises(Unauthenticated, match="bearer token"):
+            await ask
+    mine.write_text("new-token\n")
+    assert await client.call("retrieve", "q") == engine.whole
+    assert (await client.collect("answer_stream", "q"))[0] == engine.whole
+
+
+async def test_one_client_asks_on_behalf_of_several(
+    start: fakes.Start, engine: fakes.FakeEngine, connect: Any, tmp_path: Path
+) -> None:
+    service = await start(engine, callers_file=fakes.CallersFile(tmp_path / "callers.yaml").add("ada").path)
+    client = connect(service.address, token="nobody")
+    for name in ("retrieve", "answer"):
+        assert await client.call(name, "q", token="ada-token")
+        with pytest.raises(Unauthenticated):
+            await client.call(name, "q")
+    assert (await client.call("describe", token="ada-token")) == engine.info
+
+
+def test_a_token_file_that_is_gone_for_a_moment_keeps_its_last_token(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text(" one \n")
+    held = TokenFile(path)
+    path.unlink()
+    assert held.token() == "one"
+    path.write_text("")
+    assert held.token() == "one"
+    path.write_text("another")
+    assert held.token() == "another"
+
+
+def test_a_replaced_file_is_seen_whatever_its_time_and_size(tmp_path: Path) -> None:
+    path, other = tmp_path / "token", tmp_path / "other"
+    path.write_text("one")
+    held = TokenFile(path)
+    other.write_text("two")
+    stat = path.stat()
+    os.utime(other, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    other.rename(path)  # as Kubernetes and careful programs do
+    assert held.token() == "two"
+
+
+@pytest.mark.parametrize(("content", "words"), [(b"", "is empty"), (b"\xff\xfe", "is no text"), (b"a\nb", "one line")])
+def test_tokens_that_cannot_be_sent(tmp_path: Path, content: bytes, words: str) -> None:
+    path = tmp_path / "token"
+    path.write_bytes(content)
+    for options, said in (
+        ({"token_file": path}, words),
+        ({"token_file": tmp_path / "missing"}, "cannot be read: No such file"),
+        ({"token_file": path, "token": "a"}, "either token or token_file"),
+        ({"token": "a\r\nx-other: b"}, "one line of ASCII"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            ClientOptions(**options)
+    with pytest.raises(ConfigError, match="one line of ASCII"):
+        CallArguments(ClientOptions()).of({"token": "Schlüssel"})
+    assert "sesame" not in repr(ClientOptions(token="open-sesame"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -16,78 +17,44 @@ from tests.client.conftest import both_clients
 from tests.service import fakes
 
 
-class End(asyncio.Protocol):
-    """One end of a connection through the cable: what comes goes to the other end."""
-
-    def __init__(self, cable: Cable) -> None:
-        self._cable = cable
-        self._waiting: list[bytes] = []  # for the other end to be there
-        self._other: asyncio.Transport | None = None
-        self.lost = asyncio.Event()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
-        self._cable.ends.append(self)
-
-    def join(self, other: asyncio.Transport) -> None:
-        self._other = other
-        for data in self._waiting:
-            other.write(data)
-
-    def data_received(self, data: bytes) -> None:
-        if self._cable.is_cut:
-            return
-        if self._other is None:
-            self._waiting.append(data)
-        else:
-            self._other.write(data)
-
-    def connection_lost(self, error: Exception | None) -> None:
-        if self._other is not None:
-            self._other.close()
-        self.lost.set()
-
-
 class Cable:
     """A connection to a service that can be pulled."""
 
     def __init__(self, target: str) -> None:
-        host, _, port = target.rpartition(":")
-        self._target = (host, int(port))
-        self._joining: set[asyncio.Task[None]] = set()
-        self.ends: list[End] = []
-        self.is_cut = False
+        self._target = target.split(":")
+        self._carrying: list[asyncio.Task[Any]] = []
+        self._ends: list[asyncio.StreamWriter] = []
+        self._is_cut = False
         self.address = ""
 
     async def plug_in(self) -> None:
-        self._server = await asyncio.get_running_loop().create_server(self._enter, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._join, "127.0.0.1", 0)
         self.address = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
-    def _enter(self) -> End:
-        near = End(self)
-        self._joining.add(asyncio.create_task(self._join(near)))
-        return near
+    async def _join(self, reader: asyncio.StreamReader, near: asyncio.StreamWriter) -> None:
+        far_reader, far = await asyncio.open_connection(*self._target)
+        self._ends += [near, far]
+        self._carrying += [asyncio.create_task(self._carry(*each)) for each in ((reader, far), (far_reader, near))]
 
-    async def _join(self, near: End) -> None:
-        transport, far = await asyncio.get_running_loop().create_connection(lambda: End(self), *self._target)
-        far.join(near.transport)
-        near.join(transport)
+    async def _carry(self, source: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await source.read(65_536):
+                if not self._is_cut:
+                    to.write(data)
+        to.close()
 
     def cut(self) -> None:
         """Drop all traffic without closing either end."""
-        self.is_cut = True
+        self._is_cut = True
 
     def pull(self) -> None:
-        for end in self.ends:
+        for end in self._ends:
             end.transport.abort()
 
     async def put_away(self) -> None:
         self._server.close()
-        await asyncio.gather(*self._joining)
         self.pull()
-        for end in self.ends:
-            await end.lost.wait()
+        await asyncio.gather(*self._carrying)
 
 
 @pytest.fixture

@@ -13,13 +13,17 @@ from langchain_tests.integration_tests import RetrieversIntegrationTests
 from pydantic import ValidationError
 
 import hirag_dist as hd
-from hirag_dist.client import AsyncHiragClient, HiragClient
+from hirag_dist.client import AsyncHiragClient, CallOptions, HiragClient
 from hirag_dist.integrations.langchain import HiragRetriever
+from hirag_dist.integrations.source import RetrievalSource, RetrieverSettings
+from hirag_dist.types import Query
 from tests.service import fakes
 
 
-class Standard(RetrieversIntegrationTests):
-    source: Any
+class TestStandardOfAnIndex(RetrieversIntegrationTests):
+    @pytest.fixture(autouse=True)
+    def _source(self, index: hd.Index) -> None:
+        self.source = index
 
     @property
     def retriever_constructor(self) -> type[BaseRetriever]:
@@ -32,18 +36,6 @@ class Standard(RetrieversIntegrationTests):
     @property
     def retriever_query_example(self) -> str:
         return "What did Captain Reyes do in Lisbon?"
-
-
-class TestStandardOfAnIndex(Standard):
-    @pytest.fixture(autouse=True)
-    def _source(self, index: hd.Index) -> None:
-        self.source = index
-
-
-class TestStandardOfAService(Standard):
-    @pytest.fixture(autouse=True)
-    def _source(self, address: str) -> None:
-        self.source = address
 
 
 async def test_metadata_of_chunks(start: fakes.Start, engine: fakes.FakeEngine) -> None:
@@ -148,3 +140,25 @@ def test_without_the_extra_one_line_says_what_to_install(monkeypatch: pytest.Mon
     monkeypatch.delitem(sys.modules, "hirag_dist.integrations.langchain")
     with pytest.raises(ImportError, match=r"needs langchain-core; pip install 'hirag-dist\[langchain\]'"):
         import hirag_dist.integrations.langchain  # noqa: F401
+
+
+def test_the_arguments_of_a_call_to_a_service() -> None:
+    service = RetrievalSource("127.0.0.1:1", {})
+    settings = RetrieverSettings(index="letters", token="secret", timeout_s=3)
+    assert settings.arguments(service) == {
+        "omit_context": True,
+        "omit_source_text": False,
+        "index": "letters",
+        "token": "secret",
+        "timeout_s": 3,
+    }
+    assert {"index", "token", "timeout_s"} <= CallOptions.__annotations__.keys()
+    assert RetrieverSettings(levels=("local",)).arguments(service) == {"omit_context": True, "omit_source_text": True}
+    assert "secret" not in repr(settings)
+
+
+def test_every_field_of_a_query_is_a_setting() -> None:
+    values = {"mode": "flat", "top_n": 1, "top_m": 2, "top_c": 3, "community_level": "leaf", "context_tokens": 4}
+    values |= {"labels": ("a",), "filter": "year > 1", "as_of": "2020", "vector": (0.5,), "reach": frozenset({"b"})}
+    assert RetrieverSettings().merged(values).query("q") == Query("q", **values)
+    assert {"question", *values} == set(Query.__slots__)

@@ -9,17 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hirag_dist.errors import BudgetReached, ModelUnavailable, RateLimited, RequestRejected
+from hirag_dist.errors import BudgetReached, ModelUnavailable, RequestRejected
 from hirag_dist.llm.call import CallContext
 from hirag_dist.llm.embedding import Embedded, LedgerEmbedder, PricedEmbedder, TextsRefused, vector_key
-from hirag_dist.llm.limits.adaptive import EndpointLimits
-from hirag_dist.llm.limits.coordinator import QuotaCoordinator
-from hirag_dist.llm.limits.rate_limiter import RateLimiter
 from hirag_dist.llm.reply_store import Ledger
-from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from hirag_dist.llm.usage import ModelUsage, UsageMeter
 from hirag_dist.storage.store import Store
 from hirag_dist.types import FloatMatrix
+from tests.llm.calls import calls
 
 Act = Callable[[list[str]], Awaitable[object] | None]
 
@@ -70,16 +67,9 @@ class Hold:
         return self.go_on.wait()
 
 
-def embedder(
-    store: Store | None,
-    inner: Lengths,
-    patience: RetryPolicy = RetryPolicy(3, 0.3),  # noqa: B008 - it is frozen
-    max_usd: float | None = None,
-    at_a_time: int = 8,
-) -> LedgerEmbedder:
-    coordinator = QuotaCoordinator({"e": EndpointLimits(None, None, at_a_time)}, max_usd=max_usd)
-    caller = RetriedCalls(RateLimiter(coordinator, spending=max_usd is not None), patience)
-    return LedgerEmbedder(PricedEmbedder("e", inner, 1e6), Ledger(store) if store else None, caller)
+def embedder(store: Store | None, inner: Lengths, **limits: Any) -> LedgerEmbedder:
+    """An embedder that costs a dollar a token; keywords are those of `calls`."""
+    return LedgerEmbedder(PricedEmbedder("e", inner, 1e6), Ledger(store) if store else None, calls(**limits))
 
 
 async def metered(embedding: LedgerEmbedder, texts: Sequence[str]) -> ModelUsage:
@@ -160,10 +150,11 @@ async def test_a_spending_limit_goes_by_what_the_endpoint_says_that_it_used(stor
     await limited.embed(["de"])
     with pytest.raises(BudgetReached, match=r"\$50"):
         await limited.embed(["ghi"])  # 3 by our count, 30 as the endpoint counts
-    assert inner.calls == [["abc"], ["de"]]
+    assert (await limited.embed(["abc", "f"]))[:, 0].tolist() == [3, 1], "what is in the ledger costs nothing"
+    assert inner.calls == [["abc"], ["de"], ["f"]]
 
 
-async def test_what_was_sent_is_on_the_bill_of_a_task_that_gave_up(store: Store) -> None:
+async def test_a_call_that_was_sent_is_stored_and_billed_although_its_task_gave_up(store: Store) -> None:
     hold = Hold()
     meter = UsageMeter()
     metered = embedder(store, Lengths(hold, used=lambda texts: 7)).with_context(CallContext(meter))
@@ -175,16 +166,13 @@ async def test_what_was_sent_is_on_the_bill_of_a_task_that_gave_up(store: Store)
     with pytest.raises(asyncio.CancelledError):
         await embedding
     assert meter.spent() == (7, 7.0)
+    again = Lengths()
+    assert (await embedder(store, again).embed(["abc"]))[0, 0] == 3
+    assert again.calls == []
 
 
-async def test_a_retryable_fault_is_waited_out(store: Store) -> None:
-    def fail_twice(texts: list[str]) -> None:
-        if len(inner.calls) < 3:
-            raise RateLimited("slow down", retry_after_s=0.005)
-
-    inner = Lengths(fail_twice)
-    assert (await embedder(store, inner).embed(["abc"]))[0, 0] == 3
-    assert inner.calls == [["abc"]] * 3
+async def at_once(seconds: float) -> None:
+    await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("error", [ModelUnavailable("gone"), RequestRejected("wrong key", fatal=True)])
@@ -194,7 +182,7 @@ async def test_what_cannot_be_waited_out_rises(store: Store, error: Exception) -
 
     inner = Lengths(fail)
     with pytest.raises(type(error)) as caught:
-        await embedder(store, inner, RetryPolicy(3, 0.0)).embed(["a", "b"])
+        await embedder(store, inner, outage_timeout_s=0.0, sleep=at_once).embed(["a", "b"])
     assert str(caught.value) == str(error), "no text is to blame for it"
     assert len(inner.calls) == 1
 
@@ -258,30 +246,6 @@ async def test_a_text_of_several_callers_is_on_every_bill_and_sent_once(store: S
     assert sorted(inner.calls) == [["abc", "d"], ["ee"]]
     assert [(use.input_tokens, use.cost_usd) for use in uses] == [(4, 4.0), (5, 5.0)]
     assert sum(use.sent_tokens for use in uses) == 6
-
-
-async def test_a_call_that_was_sent_is_stored_although_its_task_gave_up(store: Store) -> None:
-    hold = Hold()
-    embedding = asyncio.ensure_future(embedder(store, Lengths(hold)).embed(["abc"]))
-    await hold.arrived.wait()
-    embedding.cancel()
-    await asyncio.sleep(0)
-    hold.go_on.set()
-    with pytest.raises(asyncio.CancelledError):
-        await embedding
-    again = Lengths()
-    assert (await embedder(store, again).embed(["abc"]))[0, 0] == 3
-    assert again.calls == []
-
-
-async def test_no_call_passes_the_spending_limit(store: Store) -> None:
-    inner = Lengths()
-    limited = embedder(store, inner, max_usd=4.0)  # a dollar a character here
-    await limited.embed(["abc"])
-    with pytest.raises(BudgetReached):
-        await limited.embed(["de"])
-    assert (await limited.embed(["abc", "f"]))[:, 0].tolist() == [3, 1], "what is in the ledger costs nothing"
-    assert inner.calls == [["abc"], ["f"]]
 
 
 async def test_vectors_are_used_bit_for_bit_as_they_are_stored(store: Store) -> None:

@@ -14,13 +14,11 @@ from hirag_dist.llm.call import PricedModel
 from hirag_dist.llm.chat import EndpointPool
 from hirag_dist.llm.embedding import Embedded, LedgerEmbedder, PricedEmbedder
 from hirag_dist.llm.key_locks import KeyLocks, KeyLockTable, LockReply
-from hirag_dist.llm.limits.adaptive import EndpointLimits
-from hirag_dist.llm.limits.coordinator import QuotaCoordinator
-from hirag_dist.llm.limits.rate_limiter import RateLimiter
 from hirag_dist.llm.reply_store import Ledger
-from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
+from hirag_dist.llm.retry import RetriedCalls
 from hirag_dist.storage.store import Store
-from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected
+from hirag_dist.types import ChatReply, ChatRequest, Rejected
+from tests.llm.calls import Model, calls, question, text_of
 
 
 class Table:
@@ -40,31 +38,22 @@ class Table:
         return self.table.lock(worker, n_refreshed, keys)._replace(pause_s=0.0)
 
 
-class Varying:
+class Varying(Model):
     """Its replies differ each time; they wait for `go_on`."""
 
-    name = "varying"
-    rate_limits = None
-
     def __init__(self) -> None:
-        self.requests: list[str] = []
+        super().__init__(lambda request, n: ChatReply(f"reply {n}", input_tokens=1, output_tokens=1))
         self.go_on = asyncio.Event()
         self.go_on.set()
         self.refuses = 0
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        self.requests.append(request.messages[-1].content)
-        number = len(self.requests)
+        reply = await super().complete(request)
+        refused = len(self.requests) <= self.refuses
         await self.go_on.wait()
-        if number <= self.refuses:
+        if refused:
             raise RequestRejected("not this one")
-        return ChatReply(f"reply {number}", input_tokens=1, output_tokens=1)
-
-    async def stream(self, request: ChatRequest):  # type: ignore[no-untyped-def]
-        yield ""
-
-    async def close(self) -> None:
-        pass
+        return reply
 
 
 class VaryingVectors:
@@ -111,17 +100,7 @@ class Workers:
     def _parts(self, name: str) -> tuple[Ledger, RetriedCalls]:
         ledger = Ledger(self.store)
         self.locks[name] = KeyLocks(self.table, name, ledger.refresh)
-        return ledger, RetriedCalls(
-            RateLimiter(QuotaCoordinator({"e": EndpointLimits(None, None, 8)})), RetryPolicy(2, 0.3)
-        )
-
-
-def question(number: int) -> ChatRequest:
-    return ChatRequest("extract", (Message("user", f"question {number}"),), unit="u")
-
-
-def text_of(reply: ChatReply) -> str:
-    return reply.text
+        return ledger, calls(attempts=2)
 
 
 @pytest.fixture
@@ -144,7 +123,8 @@ async def test_of_equal_requests_of_workers_one_is_sent_and_all_use_its_reply(wo
     first, second = workers.pool("0"), workers.pool("1")
     asked = [each.ask(question(number), text_of) for number in range(6) for each in (first, second, first)]
     replies = await asyncio.gather(*asked)
-    assert sorted(workers.model.requests) == [f"question {number}" for number in range(6)]
+    sent = [request.messages[-1].content for request in workers.model.requests]
+    assert sorted(sent) == [f"question {number}" for number in range(6)]
     assert all(len(set(replies[at : at + 3])) == 1 for at in range(0, 18, 3))
     assert len(set(replies)) == 6
     assert [await workers.pool("2").ask(question(number), text_of) for number in range(6)] == replies[::3]

@@ -16,9 +16,14 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from hirag_dist.mcp import run
+from hirag_dist.api.index import AsyncIndex
+from hirag_dist.errors import ConfigError, SnapshotNotFound
+from hirag_dist.llm.usage import UsageMeter
+from hirag_dist.mcp import Caller, IndexBackend, run
+from hirag_dist.mcp.run import HttpOptions
+from hirag_dist.mcp.tools import ServerSettings, make_server
 from hirag_dist.service.hot_swap import SnapshotSwapper
-from tests.leaky_builds import HIDDEN, QUESTIONS, Indexes, corpus
+from tests.leaky_builds import HIDDEN, NOBODY, QUESTIONS, Indexes, corpus
 from tests.service import fakes
 
 ACCEPT = {"Accept": "application/json, text/event-stream"}
@@ -218,3 +223,108 @@ async def test_stdio(start: fakes.Start) -> None:
         assert process.returncode == 0
         assert all(json.loads(line)["jsonrpc"] == "2.0" for line in rest.splitlines())
         assert b"Traceback" not in said
+
+
+def backend_of(made: Indexes, reach: frozenset[str] | None) -> IndexBackend:
+    opening: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    opening.set_result(AsyncIndex(made(corpus(1)), "index", UsageMeter()))
+    return IndexBackend(opening, reach)
+
+
+async def replies(backend: IndexBackend) -> dict[str, Any]:
+    """Return the replies of all tools."""
+    found: dict[str, Any] = {}
+    async with Client(make_server(backend, ServerSettings())) as client:
+
+        async def call(name: str, **arguments: Any) -> Any:
+            found[name] = await client.call_tool(name, arguments)
+            assert not found[name].is_error, found[name].content
+            return found[name].structured_content
+
+        assert "list_indexes" not in {tool.name for tool in (await client.list_tools()).tools}
+        searched = await call("search", question="wordaa wordbb", top_n=40)
+        await call("answer", question="wordaa wordbb")
+        await call("describe_index")
+        entity = await call("entity", entity="wordaa", context_tokens=8000)
+
+        def of_kind(kind: str, reply: Any = entity) -> list[str]:
+            return [each["id"] for each in reply["references"] if each["kind"] == kind]
+
+        await call("path_between", source="wordaa", target=of_kind("entity")[1])
+        await call("document", document_id=of_kind("chunk", searched)[0])
+        if of_kind("community"):
+            await call("report", community_id=of_kind("community")[0])
+        found["hidden"] = await client.call_tool("entity", {"entity": f"{HIDDEN}aa"})
+        found["index"] = await client.call_tool("describe_index", {"index": "other"})
+    return found
+
+
+async def test_tools_read_the_index_within_a_reach(made: Indexes) -> None:
+    owner, visitor = await replies(backend_of(made, None)), await replies(backend_of(made, NOBODY))
+    assert "report" in owner
+    assert HIDDEN in str({name: one for name, one in owner.items() if name != "hidden"})
+    assert HIDDEN not in str({name: one for name, one in visitor.items() if name != "hidden"})
+    assert (owner["hidden"].is_error, visitor["hidden"].is_error) == (False, True)
+    assert owner["describe_index"].structured_content["counts"]["documents"] == 30
+    assert visitor["describe_index"].structured_content["counts"]["documents"] == 20
+    assert visitor["index"].meta["hirag-dist/reason"] == "INVALID_QUERY"
+
+
+async def test_calls_wait_for_an_index_that_is_being_opened() -> None:
+    opening: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    backend = IndexBackend(opening)
+    with pytest.raises(TimeoutError):
+        await backend.describe(Caller(timeout_s=0.01))
+    assert not opening.done()
+    await backend.close()
+    assert opening.cancelled()
+
+
+async def test_an_index_that_cannot_be_opened() -> None:
+    opening: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    opening.set_exception(SnapshotNotFound("holds no index"))
+    backend = IndexBackend(opening)
+    async with Client(make_server(backend, ServerSettings())) as client:
+        result = await client.call_tool("describe_index", {})
+    assert (result.is_error, result.content[0].text) == (True, "holds no index")
+    await backend.close()
+
+
+TLS = {"tls_cert": "a.pem", "tls_key": "b.pem"}
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1:0", "localhost:8765", "[::1]:1", "127.8.8.8:1"])
+def test_loopback_needs_nothing(listen: str) -> None:
+    assert not HttpOptions(listen).is_open
+    assert HttpOptions(listen, ("mcp.example.org",), identifies=True).is_open, "through a proxy"
+
+
+@pytest.mark.parametrize(
+    ("listen", "given", "message"),
+    [
+        ("8765", {}, "must be HOST:PORT"),
+        ("127.0.0.1:1", {"tls_cert": "a.pem"}, "both --tls-cert and --tls-key"),
+        ("0.0.0.0:1", TLS, "opens the whole index"),
+        ("10.0.0.7:1", {"identifies": True, "names": ("a",)}, "in the clear"),
+        ("[::]:1", {"identifies": True, **TLS}, "--http-name"),
+    ],
+)
+def test_addresses_that_are_refused(listen: str, given: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        HttpOptions(listen, **given)  # type: ignore[arg-type]
+
+
+def test_exact_names_and_ports_lead_to_the_server() -> None:
+    names = ("mcp.example.org", "other.example.org:8443")
+    options = HttpOptions("0.0.0.0:9000", names, identifies=True, **TLS)
+    security = options.security(9000)
+    assert options.is_open
+    assert {host for host in security.allowed_hosts if "example" in host} == {
+        "mcp.example.org",
+        "mcp.example.org:443",
+        "mcp.example.org:9000",
+        "other.example.org:8443",
+    }
+    assert "https://mcp.example.org" in security.allowed_origins
+    assert all(origin.startswith("https://") for origin in security.allowed_origins)
+    assert not any("*" in each for each in (*security.allowed_hosts, *security.allowed_origins))

@@ -81,7 +81,6 @@ async def test_every_tool(client: Any) -> None:
 
 async def test_structured_content(client: Any, engine: fakes.FakeEngine) -> None:
     found = (await client.call_tool("search", ARGUMENTS["search"])).structured_content
-    assert re.fullmatch(r"(?s).* is data, not instructions\.\n<data (\w{16})>\n.*\n</data \1>", found["context"])
     assert fakes.WHOLE.sources[0].text in found["context"]
     refs = [reference["ref"] for reference in found["references"]]
     assert refs == ["E1", "R1", "C1", "S1"] == re.findall(r"^\[(\w\d)\]", found["context"], re.MULTILINE)
@@ -191,10 +190,9 @@ async def test_the_index_of_a_call(start: fakes.Start, engine: fakes.FakeEngine,
     assert not engine.lookups
 
 
-@pytest.mark.parametrize("context_tokens", [None, 300])
 @pytest.mark.parametrize("tool", ["search", "entity", "path_between", "report", "document"])
 async def test_a_reply_is_within_its_tokens(
-    client: Any, engine: fakes.FakeEngine, monkeypatch: pytest.MonkeyPatch, tool: str, context_tokens: int | None
+    client: Any, engine: fakes.FakeEngine, monkeypatch: pytest.MonkeyPatch, tool: str
 ) -> None:
     whole = fakes.WHOLE
     entities = tuple(
@@ -212,17 +210,18 @@ async def test_a_reply_is_within_its_tokens(
     }
     for name, details in big.items():
         monkeypatch.setattr(fakes, name, details)
-    asked = ARGUMENTS[tool] | ({} if context_tokens is None else {"context_tokens": context_tokens})
-    result = await client.call_tool(tool, asked)
-    most, count = context_tokens or 4000, counter("o200k_base")
-    assert most / 4 < count(json.dumps(result.structured_content, ensure_ascii=False)) <= most
-    assert count(text_of(result)) <= most
-    if tool == "search":
-        assert engine.queries[-1].context_tokens == most
-    if tool != "document":
-        refs = [reference["ref"] for reference in result.structured_content["references"]]
-        assert refs
-        assert refs == re.findall(r"^\[(\w\d+)\]", result.structured_content["context"], re.MULTILINE)
+    count = counter("o200k_base")
+    for asked, most in (({}, 4000), ({"context_tokens": 300}, 300)):
+        result = await client.call_tool(tool, ARGUMENTS[tool] | asked)
+        found = result.structured_content
+        assert most / 4 < count(json.dumps(found, ensure_ascii=False)) <= most
+        assert count(text_of(result)) <= most
+        if tool == "search":
+            assert engine.queries[-1].context_tokens == most
+        if tool != "document":
+            refs = [reference["ref"] for reference in found["references"]]
+            assert refs
+            assert refs == re.findall(r"^\[(\w\d+)\]", found["context"], re.MULTILINE)
 
 
 def test_tokens_of_requests() -> None:

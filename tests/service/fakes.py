@@ -6,7 +6,8 @@ import asyncio
 import datetime
 import hashlib
 import ipaddress
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import grpc
 import yaml
 
+from hirag_dist.client.common import service_stub
 from hirag_dist.service.hot_swap import SingleIndex, SnapshotSwapper
 from hirag_dist.service.options import ServerOptions
 from hirag_dist.service.server import QueryServer
@@ -299,3 +301,10 @@ def token(name: str) -> tuple[tuple[str, str], ...]:
 def channel(service: Service) -> grpc.aio.Channel:
     """A plain channel, with gRPC's own retries off."""
     return grpc.aio.insecure_channel(service.address, options=[("grpc.enable_retries", 0)])
+
+
+@asynccontextmanager
+async def stub(service: Service) -> AsyncIterator[Any]:
+    """A stub on a channel of its own."""
+    async with channel(service) as own:
+        yield service_stub(own)

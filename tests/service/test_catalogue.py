@@ -5,20 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hirag_dist.client import AsyncHiragClient, IndexNotFound, Overloaded
+from hirag_dist.client import IndexNotFound, Overloaded
 from hirag_dist.errors import InvalidQuery, SnapshotCorrupt, StoreError
 from hirag_dist.service.callers import Caller
 from hirag_dist.service.catalogue import CatalogueLimits, IndexCatalogue, IndexDefinition
 from hirag_dist.service.engine import EngineRunner
-from hirag_dist.service.hot_swap import SnapshotSwapper
-from hirag_dist.service.options import ServerOptions
-from hirag_dist.service.server import QueryServer
+from hirag_dist.service.hot_swap import SnapshotSwapper, index_page
 from hirag_dist.types import IndexEntry
+from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire.error_status import IndexUnavailable
 from tests.service import fakes
 
@@ -265,40 +263,31 @@ async def test_requests_without_a_name(
     await catalogue.close()
 
 
-async def test_callers_see_their_own_indexes_only(folders: Folders, tmp_path: Path) -> None:
-    callers = fakes.CallersFile(tmp_path / "callers.yaml")
-    callers.add("one", indexes=["ac*"]).add("two", indexes=["gamma"]).add("none").add("all", indexes="all")
-    folders.definitions["beta"] = replace(folders.definitions["beta"], title="Beta")
-    catalogue = folders.catalogue()
-    server = QueryServer(catalogue, ServerOptions(listen="127.0.0.1:0", callers_file=callers.path))
-    address = await server.start()
-    await catalogue.start()
-    await server.set_serving()
-    seen = {"one": ["acme"], "two": ["gamma"], "none": [], "all": ["acme", "beta", "gamma"]}
-    try:
-        async with AsyncHiragClient(address, retries=False) as client:
-            for caller, names in seen.items():
-                token = f"{caller}-token"
-                found = await client.list_indexes(token=token)
-                assert [entry.name for entry in found] == names
-                for name in (*folders.current, "absent"):
-                    options: Any = {"token": token, "index": name}
-                    if name in names:
-                        assert (await client.retrieve("Who?", **options)).context == f"of {name}"
-                        assert (await client.describe(**options)).snapshot_id == f"{name}-s1"
-                        continue
-                    for method, argument in (("retrieve", ["Who?"]), ("answer", ["Who?"]), ("describe", [])):
-                        with pytest.raises(IndexNotFound) as caught:
-                            await getattr(client, method)(*argument, **options)
-                        assert str(caught.value).replace(name, "absent") == str(_absent(catalogue))
-            assert IndexEntry("beta", "Beta") in await client.list_indexes(token="all-token")
-    finally:
-        await server.stop(0)
-        await catalogue.close()
-    assert [query.question for query in folders.engines["acme"][0].queries] == ["Who?", "Who?"]
+ENTRIES = [IndexEntry(f"index-{number:04}", title=f"Index {number}") for number in range(250)]
 
 
-def _absent(catalogue: IndexCatalogue) -> IndexNotFound:
-    with pytest.raises(IndexNotFound) as caught:
-        catalogue.find("absent", ALL)
-    return caught.value
+def pages(size: int, entries: list[IndexEntry] = ENTRIES) -> list[list[tuple[str, str]]]:
+    """Names and titles on each page."""
+    found, token = [], ""
+    while True:
+        page = index_page(entries, pb.ListIndexesRequest(page_size=size, page_token=token))
+        found.append([(entry.name, entry.title) for entry in page.indexes])
+        token = page.next_page_token
+        if not token:
+            return found
+
+
+@pytest.mark.parametrize("size", [0, 1, 99, 250, 2**31 - 1])
+def test_pages_hold_every_index_once(size: int) -> None:
+    found = pages(size)
+    assert [each for page in found for each in page] == [(entry.name, entry.title) for entry in ENTRIES]
+    assert max(map(len, found)) == min(size or 100, 1000, 250)
+    assert len(found) == -(-250 // (size or 100)) or size > 250
+    assert pages(size, []) == [[]]
+
+
+def test_an_index_that_comes_or_goes_between_two_pages_moves_no_other() -> None:
+    first = index_page(ENTRIES, pb.ListIndexesRequest(page_size=100))
+    later = [IndexEntry("a-new-one"), *ENTRIES[1:99], *ENTRIES[100:]]
+    second = index_page(later, pb.ListIndexesRequest(page_size=100, page_token=first.next_page_token))
+    assert [entry.name for entry in second.indexes] == [entry.name for entry in ENTRIES[100:200]]

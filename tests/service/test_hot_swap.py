@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import subprocess
+import sys
+import threading
 from typing import Any
 
 import pytest
 
 from hirag_dist.errors import SnapshotCorrupt, SnapshotNotFound, StoreError
-from hirag_dist.service.hot_swap import SnapshotSwapper
+from hirag_dist.service.hot_swap import SnapshotSwapper, in_daemon_thread
 from tests.service import fakes
 
 
@@ -163,3 +166,47 @@ async def test_an_engine_is_not_closed_under_a_request_that_is_cut_off() -> None
     await closing
     assert engine.closed.is_set()
     assert asking.cancelled()
+
+
+async def test_cancelled_it_does_not_wait_and_discards_what_comes_too_late() -> None:
+    may_go_on, begun, discarded = threading.Event(), asyncio.Event(), asyncio.Event()
+    loop, found = asyncio.get_running_loop(), []
+
+    def slow() -> str:
+        loop.call_soon_threadsafe(begun.set)
+        may_go_on.wait()
+        return "engine"
+
+    def discard(made: str) -> None:
+        found.append(made)
+        loop.call_soon_threadsafe(discarded.set)
+
+    task = asyncio.create_task(in_daemon_thread(slow, discard))
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not found
+    may_go_on.set()
+    await discarded.wait()
+    assert found == ["engine"]
+
+
+@pytest.mark.integration
+def test_a_process_ends_while_something_is_opened() -> None:
+    code = """
+import asyncio, threading
+from hirag_dist.service.hot_swap import in_daemon_thread
+async def main():
+    begun = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    def never():
+        loop.call_soon_threadsafe(begun.set)
+        threading.Event().wait()
+    task = asyncio.create_task(in_daemon_thread(never, print))
+    await begun.wait()
+    task.cancel()
+    await asyncio.wait({task})
+asyncio.run(main())
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -33,31 +34,6 @@ QUERY = pb.Query(question="Who lit the lamp?")
 REQUEST = pb.RetrieveRequest(query=QUERY)
 
 
-def example(**changed: Any) -> RequestRecord:
-    fields = {
-        "method": "Answer",
-        "peer": "ipv4:127.0.0.1:9",
-        "request_id": "r1",
-        "caller": "web",
-        "kind": "token",
-        "labels": 2,
-        "mode": "hirag",
-        "snapshot": "s1",
-        "partial": ("bridge",),
-        "items": 7,
-        "queued_s": 0.5,
-        "timings_ms": {"embed": 1.0, "search": 2.0, "total": 10.0},
-        "first_text_s": 0.75,
-        "input_tokens": 100,
-        "output_tokens": 7,
-        "model": "extractive",
-        "question": "Who?",
-        "seconds": 1.0,
-        "began_ns": 10**18,
-    }
-    return RequestRecord(**(fields | changed))
-
-
 def lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
     return [record.fields for record in caplog.records if record.name == "hirag_dist.service.access_log"]  # type: ignore[attr-defined]
 
@@ -66,11 +42,12 @@ def test_rejections_under_overload_are_logged_ten_a_second_and_counted(caplog: p
     caplog.set_level(logging.INFO, "hirag_dist.service.access_log")
     now = 7.0
     log = AccessLog(clock=lambda: now)
-    shed = example(code="RESOURCE_EXHAUSTED", reason="queue")
+    asked = RequestRecord("Retrieve", "", "")
+    shed = replace(asked, code="RESOURCE_EXHAUSTED", reason="queue")
     for _ in range(13):
         log.write(shed)
-    log.write(example(code="RESOURCE_EXHAUSTED", reason="quota"))  # of one caller
-    log.write(example())
+    log.write(replace(asked, code="RESOURCE_EXHAUSTED", reason="quota"))  # of one caller
+    log.write(asked)
     now = 8.0
     log.write(shed)
     reasons = [(read.get("reason"), read.get("unlogged")) for read in lines(caplog)]
@@ -83,8 +60,7 @@ async def test_the_line_of_a_request(
     caplog.set_level(logging.INFO, "hirag_dist.service.access_log")
     callers.add("few", quota_per_day=1, labels=["public"])
     service = await start(engine, callers_file=callers.path)
-    async with fakes.channel(service) as channel:
-        stub = service_stub(channel)
+    async with fakes.stub(service) as stub:
         _ = [part async for part in stub.Answer(pb.AnswerRequest(query=QUERY), metadata=fakes.token("few"))]
         with pytest.raises(grpc.aio.AioRpcError):
             await stub.Retrieve(REQUEST, metadata=fakes.token("few"))
@@ -94,10 +70,10 @@ async def test_the_line_of_a_request(
     assert "lamp" not in caplog.text  # nothing of the question
 
 
-def samples(text: str) -> dict[str, float]:
+def read_metrics(address: str) -> dict[str, float]:
     """`name{label=value,…}` → value."""
     found = {}
-    for family in text_string_to_metric_families(text):
+    for family in text_string_to_metric_families(urllib.request.urlopen(f"http://{address}/metrics").read().decode()):
         for sample in family.samples:
             labels = ",".join(f"{name}={value}" for name, value in sorted(sample.labels.items()))
             found[f"{sample.name}{{{labels}}}"] = sample.value
@@ -106,7 +82,7 @@ def samples(text: str) -> dict[str, float]:
 
 def page(registry: CollectorRegistry) -> dict[str, float]:
     with serve_metrics("127.0.0.1:0", registry, lambda: True) as address:
-        return samples(urllib.request.urlopen(f"http://{address}/metrics").read().decode())
+        return read_metrics(address)
 
 
 def readiness(address: str) -> int:
@@ -114,34 +90,6 @@ def readiness(address: str) -> int:
         return int(urllib.request.urlopen(f"http://{address}/ready").status)
     except urllib.error.HTTPError as error:
         return error.code
-
-
-async def test_not_ready_before_the_first_snapshot_and_once_asked_to_stop(
-    engine: fakes.FakeEngine, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO, "hirag_dist.service.metrics_server")
-    may_open, stop, ready = asyncio.Event(), asyncio.Event(), asyncio.get_running_loop().create_future()
-
-    async def open_engine() -> Any:
-        await may_open.wait()
-        return engine
-
-    options = ServerOptions(listen="127.0.0.1:0", metrics_listen="127.0.0.1:0", drain_delay_s=60.0)
-    swapper = SnapshotSwapper(open_engine, lambda: "s1", poll_s=3600)
-    serving = asyncio.create_task(serve(SingleIndex(swapper), options, ready.set_result, stop))
-    while not (found := [record for record in caplog.records if "metrics on" in record.getMessage()]):
-        await asyncio.sleep(0)
-    address = found[0].getMessage().split()[-1].split("/")[2]
-    assert await asyncio.to_thread(readiness, address) == 503
-    may_open.set()
-    await ready
-    assert await asyncio.to_thread(readiness, address) == 200
-    stop.set()
-    while await asyncio.to_thread(readiness, address) != 503:  # and it goes on answering for a minute
-        await asyncio.sleep(0)
-    serving.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await serving
 
 
 COUNT = """
@@ -188,26 +136,44 @@ def test_processes_are_added_up(tmp_path: Path) -> None:
 async def test_metrics_of_a_running_service(
     engine: fakes.FakeEngine, callers: fakes.CallersFile, certificates: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
+    """It is not ready before the first snapshot and once it was asked to stop."""
     caplog.set_level(logging.INFO, "hirag_dist.service.metrics_server")
     expires = (datetime.now(UTC) + timedelta(days=3)).replace(microsecond=0)
     callers.add("new", expires=expires)
-    stop, ready = asyncio.Event(), asyncio.get_running_loop().create_future()
+    may_open, stop, ready = asyncio.Event(), asyncio.Event(), asyncio.get_running_loop().create_future()
+
+    async def open_engine() -> Any:
+        await may_open.wait()
+        return engine
+
     options = ServerOptions(
         listen="127.0.0.1:0",
         callers_file=callers.path,
         tls_cert=certificates["server.pem"],
         tls_key=certificates["server.key"],
         metrics_listen="127.0.0.1:0",
+        drain_delay_s=60.0,
     )
-    serving = asyncio.create_task(serve(SingleIndex(fakes.swapper_of(engine)), options, ready.set_result, stop))
-    root = grpc.ssl_channel_credentials(Path(certificates["ca.pem"]).read_bytes())
-    async with grpc.aio.secure_channel(await ready, root) as channel:
-        await service_stub(channel).Retrieve(REQUEST, metadata=fakes.token("new"))
-    (address,) = (record.getMessage().split()[-1] for record in caplog.records if "metrics on" in record.getMessage())
-    read = await asyncio.to_thread(lambda: urllib.request.urlopen(address).read().decode())
-    stop.set()
-    await serving
-    found = samples(read)
+    swapper = SnapshotSwapper(open_engine, lambda: "s1", poll_s=3600)
+    serving = asyncio.create_task(serve(SingleIndex(swapper), options, ready.set_result, stop))
+    try:
+        while not (said := [record for record in caplog.records if "metrics on" in record.getMessage()]):
+            await asyncio.sleep(0)
+        address = said[0].getMessage().split()[-1].split("/")[2]
+        assert await asyncio.to_thread(readiness, address) == 503
+        may_open.set()
+        root = grpc.ssl_channel_credentials(Path(certificates["ca.pem"]).read_bytes())
+        async with grpc.aio.secure_channel(await ready, root) as channel:
+            await service_stub(channel).Retrieve(REQUEST, metadata=fakes.token("new"))
+        assert await asyncio.to_thread(readiness, address) == 200
+        found = await asyncio.to_thread(read_metrics, address)
+        stop.set()
+        while await asyncio.to_thread(readiness, address) != 503:  # and it goes on answering for a minute
+            await asyncio.sleep(0)
+    finally:
+        serving.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await serving
     assert found["hirag_service_requests_total{caller=token,code=OK,method=Retrieve}"] == 1
     assert found["hirag_snapshot_info{snapshot=s1}"] == 1
     assert found["hirag_service_token_expiry_timestamp_seconds{}"] == expires.timestamp()

@@ -36,8 +36,7 @@ async def test_a_place_is_not_kept_while_a_model_answers_or_a_stream_is_read(
 ) -> None:
     engine = fakes.FakeEngine()
     service = await start(engine, max_concurrent_retrievals=1)
-    async with fakes.channel(service) as channel:
-        stub = service_stub(channel)
+    async with fakes.stub(service) as stub:
         engine.gate = asyncio.Event()
         answers = [stub.Answer(pb.AnswerRequest(query=QUERY)) for _ in range(3)]
         for answer in answers:  # each has its retrieval, and waits for its model
@@ -54,8 +53,7 @@ async def test_a_place_is_not_kept_while_a_model_answers_or_a_stream_is_read(
 async def test_a_caller_has_a_quota(start: fakes.Start, engine: fakes.FakeEngine, callers: fakes.CallersFile) -> None:
     callers.add("few", quota_per_day=2)
     service = await start(engine, callers_file=callers.path)
-    async with fakes.channel(service) as channel:
-        stub = service_stub(channel)
+    async with fakes.stub(service) as stub:
         for _ in range(2):
             await stub.Retrieve(REQUEST, metadata=fakes.token("few"))
         call = stub.Retrieve(REQUEST, metadata=fakes.token("few"))
@@ -76,8 +74,7 @@ async def test_who_asks_again_at_once_does_not_take_the_time_of_all(
     start: fakes.Start, engine: fakes.FakeEngine
 ) -> None:
     service = await start(engine, max_concurrent_requests=1)
-    async with fakes.channel(service) as channel:
-        stub = service_stub(channel)
+    async with fakes.stub(service) as stub:
         engine.gate = asyncio.Event()
         first = asyncio.ensure_future(stub.Retrieve(REQUEST))
         await engine.started.wait()
@@ -108,8 +105,7 @@ async def test_a_stream_that_is_not_read_is_dropped_and_holds_up_nobody(start: f
 
 async def test_a_question_has_a_longest_length(start: fakes.Start, engine: fakes.FakeEngine) -> None:
     service = await start(engine)
-    async with fakes.channel(service) as channel:
-        stub = service_stub(channel)
+    async with fakes.stub(service) as stub:
         call = stub.Retrieve(pb.RetrieveRequest(query=pb.Query(question="q" * 40_000)))
         with pytest.raises(grpc.aio.AioRpcError, match="at most 32768 characters, got 40000") as caught:
             await call
@@ -125,8 +121,7 @@ async def test_nothing_of_a_strangers_request_is_read(
     read: list[bytes] = []
     monkeypatch.setattr(request_gate, "read_request", lambda method, raw: read.append(raw) or REQUEST)
     service = await start(engine, callers_file=callers.path)
-    async with fakes.channel(service) as channel:
-        stub = service_stub(channel)
+    async with fakes.stub(service) as stub:
         assert await stub.Retrieve(REQUEST).code() is grpc.StatusCode.UNAUTHENTICATED
         assert not read
         assert (await stub.Retrieve(REQUEST, metadata=fakes.token("web"))).retrieval.local
@@ -138,8 +133,7 @@ async def test_a_worker_without_a_snapshot_charges_nobody(
 ) -> None:
     callers.add("few", quota_per_day=1)
     service = await start(engine, load=False, callers_file=callers.path)
-    async with fakes.channel(service) as channel:
-        stub = service_stub(channel)
+    async with fakes.stub(service) as stub:
         for _ in range(3):
             code = await stub.Retrieve(REQUEST, metadata=fakes.token("few")).code()
             assert code is grpc.StatusCode.UNAVAILABLE

@@ -62,36 +62,6 @@ async def test_reflection_is_a_switch(start: fakes.Start, engine: fakes.FakeEngi
             assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
-async def test_what_is_at_work_finishes_before_the_end(start: fakes.Start, engine: fakes.FakeEngine) -> None:
-    service = await start(engine)
-    engine.gate = asyncio.Event()
-    async with fakes.channel(service) as channel, fakes.channel(service) as other:
-        stub = service_stub(channel)
-        unary = asyncio.ensure_future(stub.Retrieve(REQUEST))
-        stream = aiter(stub.Answer(pb.AnswerRequest(query=REQUEST.query)))
-        assert (await anext(stream)).retrieval.local
-        await engine.started.wait()
-        stopping = asyncio.create_task(service.server.stop(30))
-        await _refused(service_stub(other))
-        assert not stopping.done()
-        engine.gate.set()
-        assert (await unary).retrieval.local
-        assert [part.WhichOneof("part") async for part in stream] == ["text", "text", "answer"]
-        await stopping
-
-
-async def _refused(stub: Any) -> None:
-    """Ask until the service takes no more."""
-
-    async def ask() -> None:
-        while True:
-            await stub.DescribeIndex(pb.DescribeIndexRequest())
-
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await ask()
-    assert caught.value.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
-
-
 async def test_the_drain_has_an_end(start: fakes.Start, engine: fakes.FakeEngine) -> None:
     service = await start(engine)
     engine.gate = asyncio.Event()
@@ -118,19 +88,37 @@ class Running:
         return await self._ready
 
 
+async def _refused(stub: Any) -> None:
+    """Ask until the service takes no more."""
+
+    async def ask() -> None:
+        while True:
+            await stub.DescribeIndex(pb.DescribeIndexRequest())
+
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await ask()
+    assert caught.value.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+
+
 async def test_a_signal_drains_and_ends(engine: fakes.FakeEngine) -> None:
     running = Running(fakes.swapper_of(engine), ServerOptions(listen="127.0.0.1:0"))
     engine.gate = asyncio.Event()
-    async with grpc.aio.insecure_channel(await running.address()) as channel:
-        unary = asyncio.ensure_future(service_stub(channel).Retrieve(REQUEST))
+    address = await running.address()
+    async with grpc.aio.insecure_channel(address) as channel, grpc.aio.insecure_channel(address) as other:
+        stub = service_stub(channel)
+        unary = asyncio.ensure_future(stub.Retrieve(REQUEST))
+        stream = aiter(stub.Answer(pb.AnswerRequest(query=REQUEST.query)))
+        assert (await anext(stream)).retrieval.local
         await engine.started.wait()
         watch = aiter(health_pb2_grpc.HealthStub(channel).Watch(asked("")))
         assert (await anext(watch)).status == SERVING
         os.kill(os.getpid(), signal.SIGTERM)
         assert (await anext(watch)).status == NOT_SERVING
+        await _refused(service_stub(other))
         assert not running.done.done()
         engine.gate.set()
         assert (await unary).retrieval.local
+        assert [part.WhichOneof("part") async for part in stream] == ["text", "text", "answer"]
         await running.done
     assert engine.closed.is_set()
 

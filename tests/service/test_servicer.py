@@ -9,7 +9,6 @@ import grpc
 import pytest
 
 from hirag_dist import errors
-from hirag_dist.client.common import service_stub
 from hirag_dist.retrieval.search import MODES
 from hirag_dist.types import MAP_REDUCE, Retrieval
 from hirag_dist.wire import convert as convert
@@ -32,8 +31,8 @@ async def service(start: fakes.Start, engine: fakes.FakeEngine) -> Any:
 
 @pytest.fixture
 async def stub(service: fakes.Service) -> Any:
-    async with fakes.channel(service) as channel:
-        yield service_stub(channel)
+    async with fakes.stub(service) as stub:
+        yield stub
 
 
 async def test_a_stream_sends_each_level_before_the_next_is_ready(stub: Any, engine: fakes.FakeEngine) -> None:
@@ -49,32 +48,22 @@ async def test_a_stream_sends_each_level_before_the_next_is_ready(stub: Any, eng
     assert record_of(Retrieval, rest[-1].retrieval) == engine.whole
 
 
-async def test_answers_that_cost_a_call_for_each_part_are_given_where_that_is_allowed(
-    start: fakes.Start, engine: fakes.FakeEngine
-) -> None:
-    request = pb.AnswerRequest(query=pb.Query(question="Who lit the lamp?", mode=pb.MODE_GRAPHRAG_GLOBAL))
-    for allowed in (False, True):
-        service = await start(engine, map_reduce=allowed)
-        async with fakes.channel(service) as channel:
-            call = service_stub(channel).Answer(request)
-            if allowed:
-                assert [part async for part in call][-1].HasField("answer")
-                continue
-            with pytest.raises(grpc.aio.AioRpcError, match=r"service\.map_reduce") as caught:
-                await finish(call)
-            assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-            assert engine.queries == []
-    assert [query.mode for query in engine.queries] == ["graphrag-global"]
-
-
 @pytest.mark.parametrize("allowed", [False, True])
-async def test_the_modes_that_the_service_accepts_are_told(
+async def test_answers_that_cost_a_call_for_each_part_are_given_and_told_where_that_is_allowed(
     start: fakes.Start, engine: fakes.FakeEngine, allowed: bool
 ) -> None:
     service = await start(engine, map_reduce=allowed)
-    async with fakes.channel(service) as channel:
-        described = await service_stub(channel).DescribeIndex(pb.DescribeIndexRequest())
-    assert {MODE_NAMES[mode] for mode in described.modes} == {*MODES, *(MAP_REDUCE if allowed else ())}
+    async with fakes.stub(service) as stub:
+        described = await stub.DescribeIndex(pb.DescribeIndexRequest())
+        assert {MODE_NAMES[mode] for mode in described.modes} == {*MODES, *(MAP_REDUCE if allowed else ())}
+        call = stub.Answer(pb.AnswerRequest(query=pb.Query(question="q", mode=pb.MODE_GRAPHRAG_GLOBAL)))
+        if allowed:
+            assert (await finish(call))[-1].HasField("answer")
+        else:
+            with pytest.raises(grpc.aio.AioRpcError, match=r"service\.map_reduce") as caught:
+                await finish(call)
+            assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert [query.mode for query in engine.queries] == (["graphrag-global"] if allowed else [])
 
 
 LOOKUPS = {
@@ -102,8 +91,7 @@ async def test_look_ups_pass_the_same_checks_as_retrievals(
 ) -> None:
     callers.add("reader", labels=["a"], quota_per_day=2)
     service = await start(engine, callers_file=callers.path)
-    async with fakes.channel(service) as channel:
-        stub = service_stub(channel)
+    async with fakes.stub(service) as stub:
 
         async def code(caller: str = "web", request: Any = LOOKUPS[method], **options: Any) -> str:
             try:

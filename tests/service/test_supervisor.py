@@ -8,14 +8,20 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmarks.generated import generate
+from benchmarks.served import served
+from hirag_dist.client import AsyncHiragClient
 from hirag_dist.errors import ConfigError, HiragError, ServiceError
 from hirag_dist.service.supervisor import Supervisor, WorkerJob, finished_before, reserve, stop_signals
+from hirag_dist.storage.snapshot.reader import open_snapshot
+from hirag_dist.storage.store import Store
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
@@ -30,13 +36,6 @@ async def test_the_first_signal_stops_and_the_second_hurries(number: signal.Sign
         os.kill(os.getpid(), number)
         await asyncio.wait_for(hurry.wait(), 10)
     assert signal.signal(number, before) == default
-
-
-async def test_a_task_that_ends_before_the_event() -> None:
-    async def work() -> None:
-        await asyncio.sleep(0)
-
-    assert await finished_before(asyncio.Event(), asyncio.create_task(work()))
 
 
 @pytest.mark.parametrize("cancel", [True, False])
@@ -210,3 +209,40 @@ def alive(starts: Path) -> list[int]:
     """Processes of workers that are still there."""
     found = [int(line.split()[1]) for line in starts.read_text().splitlines()]
     return [process for process in found if Path(f"/proc/{process}").exists()]
+
+
+STUCK = """
+import threading
+from hirag_dist.service.supervisor import exit_within
+exit_within(0.2)
+threading.Thread(target=threading.Event().wait).start()  # as a call that never returns: Python waits for its thread
+"""
+
+
+@pytest.mark.integration
+def test_a_process_that_does_not_end_is_ended() -> None:
+    done = subprocess.run([sys.executable, "-c", STUCK], capture_output=True, timeout=120, check=False)
+    assert done.returncode == 1
+    assert b"has not ended within 0.2 s" in done.stderr
+
+
+@pytest.mark.integration
+async def test_sigterm_ends_a_service_whose_endpoint_never_answers(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    generate(store, 1000)
+    manifest = open_snapshot(store).manifest
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # connections are accepted, nothing is ever sent
+        at = f"llm.endpoints.far={{kind: openai, base_url: 'http://127.0.0.1:{silent.getsockname()[1]}/v1', "
+        at += f"model: {manifest.embedder}, dim: {manifest.dim}}}"
+        settings = ["service.drain_s=1", at, "llm.roles.embed=far"]
+        with served(str(tmp_path), settings=settings) as service:
+            async with AsyncHiragClient(service.address, timeout_s=300, retries=False) as client:
+                asking = asyncio.create_task(client.answer("Who was it?"))
+                connection, _ = await asyncio.to_thread(silent.accept)
+                began = time.monotonic()
+                service.process.send_signal(signal.SIGTERM)
+                with pytest.raises(ServiceError):
+                    await asking
+            assert await asyncio.to_thread(service.process.wait, 60) == 0
+            assert time.monotonic() - began < 20  # drain 1 s, closing some more on a loaded machine
+            connection.close()

@@ -1,13 +1,23 @@
-"""An HTTP server on loopback whose only handler is a function of the test."""
+"""An HTTP server on loopback whose only handler is a function of the test, and clients of OpenAI's API that ask it."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
 
 from aiohttp import web
 
+from hirag_dist.llm.endpoints.openai_chat import OpenAiChat
+from hirag_dist.llm.endpoints.openai_client import EndpointSettings
+from hirag_dist.llm.endpoints.openai_embeddings import OpenAiEmbedder
+
+KEY = "sk-secret-0123456789"
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Script = Callable[[dict[str, Any]], web.StreamResponse | Awaitable[web.StreamResponse]]
 
 
 @asynccontextmanager
@@ -22,3 +32,89 @@ async def loopback(handle: Handler) -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{runner.addresses[0][1]}"
     finally:
         await runner.cleanup()
+
+
+def settings(url: str, **changes: Any) -> EndpointSettings:
+    return replace(EndpointSettings("mine", url, KEY, "model-1", first_token_timeout_s=5.0), **changes)
+
+
+def count_words(text: str) -> int:
+    return len(text.split())
+
+
+def first_words(text: str, n_words: int) -> str:
+    return " ".join(text.split()[:n_words])
+
+
+class Stub:
+    """An endpoint that answers what a function of the body says, and remembers what it was sent."""
+
+    def __init__(self, script: Script) -> None:
+        self.bodies: list[dict[str, Any]] = []
+        self.requests: list[web.Request] = []
+        self._script = script
+        self.url = ""
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        self.bodies.append(await request.json())
+        self.requests.append(request)
+        reply = self._script(self.bodies[-1])
+        return reply if isinstance(reply, web.StreamResponse) else await reply
+
+
+@asynccontextmanager
+async def serving(script: Script) -> AsyncIterator[Stub]:
+    stub = Stub(script)
+    async with loopback(stub.answer) as url:
+        stub.url = f"{url}/v1"
+        yield stub
+
+
+@asynccontextmanager
+async def chatting(script: Script, **changes: Any) -> AsyncIterator[tuple[OpenAiChat, Stub]]:
+    async with serving(script) as stub:
+        chat = OpenAiChat(settings(stub.url, **changes), count_words)
+        try:
+            yield chat, stub
+        finally:
+            await chat.close()
+
+
+@asynccontextmanager
+async def embedding(script: Script, dim: int, **changes: Any) -> AsyncIterator[tuple[OpenAiEmbedder, Stub]]:
+    async with serving(script) as stub:
+        embedder = OpenAiEmbedder(settings(stub.url, **changes), dim, count_words, first_words)
+        try:
+            yield embedder, stub
+        finally:
+            await embedder.close()
+
+
+def completion(content: object = "fine", finish_reason: str | None = "stop", **more: Any) -> web.Response:
+    message = {"role": "assistant", "content": content} | more.pop("message", {})
+    return web.json_response({"choices": [{"message": message, "finish_reason": finish_reason}]} | more)
+
+
+def failure(status: int, message: str = "no", headers: Mapping[str, str] | None = None, **detail: Any) -> web.Response:
+    return web.json_response({"error": {"message": message} | detail}, status=status, headers=headers)
+
+
+def event(content: object, reason: str | None = None, **delta: Any) -> bytes:
+    """A piece of a streamed reply."""
+    return json.dumps({"choices": [{"delta": {"content": content} | delta, "finish_reason": reason}]}).encode()
+
+
+class Events(web.StreamResponse):
+    """A streamed reply; before its last event it waits for `pause`."""
+
+    def __init__(self, *events: bytes, pause: asyncio.Event | None = None) -> None:
+        super().__init__(headers={"Content-Type": "text/event-stream"})
+        self._events, self._pause = events, pause
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        for at, each in enumerate(self._events, start=1):
+            if self._pause is not None and at == len(self._events):
+                await self._pause.wait()
+            await self.write(b"data: " + each + b"\n\n")
+            await asyncio.sleep(0)
+        await super().write_eof(data)

@@ -2,39 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from hirag_dist.llm.endpoints.hashing import HashingEmbedder
-
-TEXTS = [
-    "honey bee colony",
-    "",
-    "孙悟空大闹天宫",
-    "   ",
-    "A queen cell is built by the workers.",
-    "!?",
-    "пчелиная матка",
-]
 
 
 def similarity(embedder: HashingEmbedder, one: str, other: str) -> float:
     first, second = embedder.embed_now([one, other])
     return float(first @ second)
-
-
-async def test_rows_are_of_unit_length_or_zero() -> None:
-    rows = await HashingEmbedder(dim=64).embed(TEXTS)
-    assert rows.dtype == np.float32
-    assert rows.shape == (7, 64)
-    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), [1, 0, 1, 0, 1, 0, 1], atol=1e-6)
-
-
-async def test_a_text_has_the_same_bits_in_any_company() -> None:
-    many = [f"{text} number{number}" for number in range(40) for text in TEXTS]
-    together = await HashingEmbedder().embed(many)
-    apart = HashingEmbedder()
-    for row, text in zip(together[::-1], many[::-1], strict=True):
-        assert (await apart.embed([text]))[0].tobytes() == row.tobytes()
 
 
 def test_is_pinned() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import resource
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import product
@@ -21,12 +21,10 @@ from hirag_dist.llm.endpoints.openai_client import EndpointSettings
 from hirag_dist.llm.endpoints.openai_connection import HttpGuards
 from hirag_dist.llm.endpoints.openai_embeddings import OpenAiEmbedder
 from hirag_dist.types import ChatRequest, Message
-from tests.llm.endpoints.loopback import loopback
+from tests.llm.endpoints.loopback import KEY, Events, Handler, count_words, loopback, settings
 
-KEY = "sk-secret-0123456789"
 PROMPT = "a private document"
 REQUEST = ChatRequest("extract", (Message("user", PROMPT),), "u1")
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @dataclass
@@ -53,18 +51,14 @@ async def hosting(answer: Handler) -> AsyncIterator[Host]:
         yield host
 
 
-def settings(url: str) -> EndpointSettings:
-    return EndpointSettings("mine", f"{url}/v1", KEY, "model-1", first_token_timeout_s=20.0)
-
-
-def words(text: str) -> int:
-    return len(text.split())
+def at(url: str) -> EndpointSettings:
+    return settings(f"{url}/v1", first_token_timeout_s=20.0)
 
 
 async def asked(url: str) -> list[HiragError | None]:
     """Every kind of call at an endpoint: what each raises."""
-    chat = OpenAiChat(settings(url), words)
-    embedder = OpenAiEmbedder(settings(url), 2, words, lambda text, limit: text)
+    chat = OpenAiChat(at(url), count_words)
+    embedder = OpenAiEmbedder(at(url), 2, count_words, lambda text, limit: text)
     outcomes: list[HiragError | None] = []
 
     async def stream() -> None:
@@ -114,7 +108,7 @@ async def test_a_redirect_on_the_same_host_is_followed_with_its_body_and_key() -
         return await complete(request)
 
     async with hosting(move) as home:
-        chat = OpenAiChat(settings(home.url), words)
+        chat = OpenAiChat(at(home.url), count_words)
         assert (await chat.complete(REQUEST)).text == "fine"
         await chat.close()
     (_, first, _), (path, second, headers) = home.got
@@ -193,14 +187,10 @@ async def test_odd_events_of_a_stream_end_in_an_error_of_ours() -> None:
     said: list[Any] = []
 
     async def answer(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        await response.prepare(request)
-        await response.write(b"data: " + json.dumps(said[-1]).encode() + b"\n\ndata: [DONE]\n\n")
-        await response.write_eof()
-        return response
+        return Events(json.dumps(said[-1]).encode(), b"[DONE]")
 
     async with hosting(answer) as home:
-        chat = OpenAiChat(settings(home.url), words)
+        chat = OpenAiChat(at(home.url), count_words)
         for event in ODD_EVENTS:
             said.append(event)
             with pytest.raises(ModelUnavailable):
@@ -225,7 +215,10 @@ async def test_odd_bodies_end_in_an_error_of_ours() -> None:
         return web.Response(status=status, body=body, content_type="application/json")
 
     async with hosting(answer) as home:
-        chat, embedding = OpenAiChat(settings(home.url), words), OpenAiEmbedder(settings(home.url), 2, words, max)
+        chat, embedding = (
+            OpenAiChat(at(home.url), count_words),
+            OpenAiEmbedder(at(home.url), 2, count_words, max),
+        )
         for status, body in product((200, 400, 429, 500), ODD_BODIES):
             said.append((status, body))
             for call in (chat.complete(REQUEST), embedding.request(["a"])):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from hirag_dist.composition.models import limited_embedder, limited_reranker, make_coordinator
-from hirag_dist.config.model import Config, LlmConfig
+from hirag_dist.config.model import Config
 from hirag_dist.errors import BackendUnavailable, ConfigError
 from hirag_dist.llm.embedding import PaidEmbedder, embedder_identity
 from hirag_dist.llm.endpoints import onnx_models
@@ -17,10 +18,40 @@ from hirag_dist.llm.endpoints.factory import make_embedder
 from hirag_dist.llm.endpoints.onnx_models import FORMER_NAME, NAME, MiniLmEmbedder, OnnxEmbedder, OnnxReranker
 from hirag_dist.llm.limits.rate_limiter import RateLimiter
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
-from tests.llm.onnx_files import VOCABULARY, write_model
 
 pytest.importorskip("onnxruntime")
 pytest.importorskip("tokenizers")
+
+# Two small models, made with the package `onnx` 1.23: one looks tokens up in a table, Gather(table, input_ids); the
+# other adds their numbers, ReduceSum(input_ids · attention_mask).
+VOCABULARY = ["unknown", "apple", "tree", "query"]
+
+_LOOKS_UP = (
+    "CAg62wEKIgoFdGFibGUKCWlucHV0X2lkcxIGc3RhdGVzIgZHYXRoZXISAWcqTwgECAQQAUIFdGFibGVKQAAAgD8AAIA/AAAAAAAA"
+    "AIAAAABAAACAPwAAAAAAAIC/AABAQAAAgD8AAAAAAAAAwAAAgEAAAIA/AAAAAAAAQMBaHQoJaW5wdXRfaWRzEhAKDggHEgoKAxIB"
+    "YgoDEgFzWiIKDmF0dGVudGlvbl9tYXNrEhAKDggHEgoKAxIBYgoDEgFzYh4KBnN0YXRlcxIUChIIARIOCgMSAWIKAxIBcwoCCARC"
+    "BAoAEBE="
+)
+_ADDS = (
+    "CAg65AEKIwoJaW5wdXRfaWRzCg5hdHRlbnRpb25fbWFzaxIBbSIDTXVsChcKAW0SAWYiBENhc3QqCQoCdG8YAaABAgotCgFmCgRh"
+    "eGVzEgZsb2dpdHMiCVJlZHVjZVN1bSoPCghrZWVwZGltcxgBoAECEgFnKhQIARAHQgRheGVzSggBAAAAAAAAAFodCglpbnB1dF9p"
+    "ZHMSEAoOCAcSCgoDEgFiCgMSAXNaIgoOYXR0ZW50aW9uX21hc2sSEAoOCAcSCgoDEgFiCgMSAXNiGQoGbG9naXRzEg8KDQgBEgkK"
+    "AxIBYgoCCAFCBAoAEBE="
+)
+
+
+def write_model(folder: Path, *, judges: bool = False) -> Path:
+    """Write the weights and a tokenizer of whole words to a folder; return the path of the weights."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    folder.mkdir(exist_ok=True)
+    words = {word: number for number, word in enumerate(VOCABULARY)}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="unknown"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    path = folder / "model.onnx"
+    path.write_bytes(base64.b64decode(_ADDS if judges else _LOOKS_UP))
+    return path
 
 
 def unit(*words: str) -> np.ndarray:
@@ -119,13 +150,6 @@ def test_an_endpoint_reads_the_prefix_of_its_texts() -> None:
     assert (passages.fitted("one")[0], queries.fitted("one")[0]) == ("passage: one", "query: one")
     assert passages.name == queries.name == "e5"
     assert passages.identity != queries.identity
-    plain = make_embedder(config.model_copy(update={"llm": without_prefixes(config)}))
-    assert embedder_identity(plain) == "e5"
-
-
-def without_prefixes(config: Config) -> LlmConfig:
-    own = config.llm.endpoints["own"].model_copy(update={"prefixes": {}})
-    return config.llm.model_copy(update={"endpoints": {**config.llm.endpoints, "own": own}})
 
 
 REFERENCE = [

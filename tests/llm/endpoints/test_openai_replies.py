@@ -59,7 +59,7 @@ bodies = st.fixed_dictionaries(
 @given(bodies)
 @example({"choices": [{"message": {"content": f"a{LONE}"}}], "usage": {"prompt_tokens": 2**64 - 1}})
 @example({"choices": [{"message": {"content": "a"}}], "usage": {"completion_tokens": -(10**9)}})
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_whatever_a_completion_holds_the_tables_and_the_ledger_hold(body: dict[str, Any]) -> None:
     try:
         found = parse_completion(body, 40)

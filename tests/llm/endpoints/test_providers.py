@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -151,17 +149,6 @@ def configured(provider: Provider, host: str, monkeypatch: pytest.MonkeyPatch, t
     return load_config(str(path), dict.fromkeys(re.findall(r"\$\{(\w+)\}", found[1]), KEY)).config
 
 
-@asynccontextmanager
-async def serving(answer: Callable[[web.Request, dict[str, Any]], Any]) -> AsyncIterator[str]:
-    """Serve an answer to every request; yield scheme and host."""
-
-    async def handle(request: web.Request) -> web.StreamResponse:
-        return await answer(request, await request.json())
-
-    async with loopback(handle) as url:
-        yield url
-
-
 @pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.heading.replace(" ", "-"))
 async def test_a_recipe_speaks_the_wire_of_its_provider(
     provider: Provider, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -169,7 +156,8 @@ async def test_a_recipe_speaks_the_wire_of_its_provider(
     seen: list[tuple[str, dict[str, Any]]] = []
     refusal: list[tuple[int, Any]] = []
 
-    async def answer(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        body = await request.json()
         seen.append((request.path, body))
         assert request.query_string == provider.query
         given = request.headers.get(provider.header, "")
@@ -190,7 +178,7 @@ async def test_a_recipe_speaks_the_wire_of_its_provider(
         reply["choices"] = [{"index": 0, "message": provider.message, "finish_reason": "stop", "logprobs": None}]
         return web.json_response(reply | ({} if provider.usage is None else {"usage": provider.usage}))
 
-    async with serving(answer) as host:
+    async with loopback(answer) as host:
         config = configured(provider, host, monkeypatch, tmp_path)
         chat = make_chat_model("main", config)
         try:

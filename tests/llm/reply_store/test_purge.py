@@ -14,12 +14,7 @@ from hirag_dist.llm.reply_store.reader import LedgerReader
 from hirag_dist.llm.reply_store.segment import write_segment
 from hirag_dist.storage.store import Store
 from tests.ledger_sizes import ledger_size
-from tests.llm.reply_store.test_compaction import TINY, key, names, put_log, record
-
-
-class Killed(BaseException):
-    pass
-
+from tests.llm.reply_store.test_compaction import TINY, Killed, everything, key, names, put_log, record
 
 GONE = {record(n).key for n in range(0, 300, 7)}
 LEFT = [n for n in range(300) if n % 7]
@@ -30,10 +25,7 @@ def keep(one: Record) -> bool:
 
 
 def found(store: Store) -> list[int]:
-    view = LedgerReader(store)
-    view.refresh()
-    records = view.find([record(n).key for n in range(300)])
-    return [n for n in range(300) if records.get(record(n).key) == record(n)]
+    return everything(store, range(300))
 
 
 @pytest.fixture

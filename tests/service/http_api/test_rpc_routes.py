@@ -10,12 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from google.rpc import error_details_pb2
 
 from hirag_dist.errors import BackendUnavailable, InvalidQuery, ModelUnavailable
-from hirag_dist.service.request_gate import SERVICE_NAME
-from hirag_dist.wire.error_status import QuotaExceeded
+from hirag_dist.service.request_gate import SERVICE, SERVICE_NAME
+from hirag_dist.wire.error_status import Overloaded, QuotaExceeded
 from tests.service import fakes
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -27,8 +28,7 @@ def url(served: Any, method: str) -> str:
     return f"{served.url}{SERVICE_NAME}/{method}"
 
 
-async def test_retrieve_as_json(serve: Serve, http: Any) -> None:
-    served = await serve()
+async def test_retrieve_as_json(served: Any, http: Any) -> None:
     asked = {"query": {"question": "Who?", "mode": "MODE_BRIDGE", "topN": 3, "top_m": 4, "labels": ["a"]}}
     headers = {"X-Request-Id": "mine-1", "Connect-Timeout-Ms": "2000"}
     async with http.post(url(served, "Retrieve"), json=asked, headers=headers) as response:
@@ -62,8 +62,8 @@ async def test_retrieve_as_json(serve: Serve, http: Any) -> None:
         ("GetDocument", {"documentId": "d1", "maxChars": "100"}, "text"),
     ],
 )
-async def test_look_ups_as_json(serve: Serve, http: Any, method: str, body: Any, field: str) -> None:
-    async with http.post(url(await serve(), method), json=body) as response:
+async def test_look_ups_as_json(served: Any, http: Any, method: str, body: Any, field: str) -> None:
+    async with http.post(url(served, method), json=body) as response:
         found = await response.json()
         assert response.status == 200, found
     assert found[field]
@@ -83,10 +83,10 @@ async def test_look_ups_as_json(serve: Serve, http: Any, method: str, body: Any,
     ],
 )
 async def test_a_request_that_is_none_names_the_field_in_one_line(
-    serve: Serve, http: Any, body: bytes, message: str
+    served: Any, http: Any, body: bytes, message: str
 ) -> None:
     headers = {"Content-Type": "application/json"}
-    async with http.post(url(await serve(), "Retrieve"), data=body, headers=headers) as response:
+    async with http.post(url(served, "Retrieve"), data=body, headers=headers) as response:
         assert response.status == 400
         said = (await response.json())["message"]
     assert said.startswith(f"Invalid RetrieveRequest: {message}")
@@ -102,8 +102,8 @@ def events_of(text: str) -> list[tuple[str, Any]]:
     return found
 
 
-async def test_an_answer_in_events(serve: Serve, http: Any) -> None:
-    async with http.post(url(await serve(), "Answer"), json=ASK) as response:
+async def test_an_answer_in_events(served: Any, http: Any) -> None:
+    async with http.post(url(served, "Answer"), json=ASK) as response:
         assert response.content_type == "text/event-stream"
         kinds, events = zip(*events_of(await response.text()), strict=True)
     assert set(kinds) == {"message"}
@@ -120,8 +120,7 @@ async def test_an_answer_in_events(serve: Serve, http: Any) -> None:
         (BackendUnavailable("no Milvus"), 503, "unavailable", None),
     ],
 )
-async def test_errors(serve: Serve, http: Any, error: Any, status: int, code: str, after: str | None) -> None:
-    served = await serve()
+async def test_errors(served: Any, http: Any, error: Any, status: int, code: str, after: str | None) -> None:
     served.engine.error = error
     async with http.post(url(served, "Retrieve"), json=ASK) as response:
         assert response.status == status
@@ -135,8 +134,7 @@ async def test_errors(serve: Serve, http: Any, error: Any, status: int, code: st
     assert len(served.engine.queries) == 1, "the client decides whether to ask again"
 
 
-async def test_an_error_after_the_first_event_is_the_last_event(serve: Serve, http: Any) -> None:
-    served = await serve()
+async def test_an_error_after_the_first_event_is_the_last_event(served: Any, http: Any) -> None:
     served.engine.error = ModelUnavailable("out")
     async with http.post(url(served, "Answer"), json=ASK) as response:
         assert response.status == 200
@@ -148,8 +146,7 @@ async def test_an_error_after_the_first_event_is_the_last_event(serve: Serve, ht
         assert (await response.json())["code"] == "invalid_argument"
 
 
-async def test_requests_of_another_form(serve: Serve, http: Any) -> None:
-    served = await serve()
+async def test_requests_of_another_form(served: Any, http: Any) -> None:
     for method, name, headers, status in (
         ("GET", "Retrieve", {}, 405),
         ("POST", "Nothing", {}, 404),
@@ -192,22 +189,39 @@ async def test_a_large_or_a_slow_body(serve: Serve, http: Any) -> None:
             await response.json()
 
 
-@pytest.mark.parametrize("method", ["Retrieve", "Answer"])
-async def test_a_client_that_disconnects_stops_the_work(serve: Serve, http: Any, method: str) -> None:
-    served = await serve()
-    served.engine.gate = asyncio.Event()
-    asking = asyncio.create_task(http.post(url(served, method), json=ASK))
-    await served.engine.started.wait()
-    if method == "Retrieve":
-        asking.cancel()
-    else:
-        (await asking).close()
-    await asyncio.wait_for(served.engine.cancelled.wait(), 10)
+CHAT = {"model": "hirag", "messages": [{"role": "user", "content": "Who lit the lamp?"}]}
 
 
 @pytest.mark.parametrize(
-    ("headers", "anonymous", "known"),
+    ("path", "body", "streams"),
     [
+        (f"{SERVICE_NAME}/Retrieve", ASK, False),
+        (f"{SERVICE_NAME}/Answer", ASK, True),
+        ("v1/chat/completions", CHAT, False),
+        ("v1/chat/completions", CHAT | {"stream": True}, True),
+    ],
+)
+async def test_a_client_that_disconnects_stops_the_work(
+    serve: Serve, http: Any, path: str, body: Any, streams: bool
+) -> None:
+    served = await serve()
+    served.engine.gate = asyncio.Event()
+    asking = asyncio.create_task(http.post(f"{served.url}{path}", json=body))
+    await served.engine.started.wait()
+    if streams:
+        (await asking).close()
+    else:
+        asking.cancel()
+    await asyncio.wait_for(served.engine.cancelled.wait(), 10)
+
+
+async def test_requests_that_a_foreign_page_could_make(serve: Serve, http: Any, tmp_path: Path) -> None:
+    callers = fakes.CallersFile(tmp_path / "callers.yaml").add("ada")
+    page = {"origins": ("https://chat.example",)}
+    token = {"Authorization": "Bearer ada-token"}
+    open_to_all = await serve(page=page)
+    with_callers = await serve(callers_file=callers.path, page=page | {"callers": True})
+    for headers, anonymous, known in (
         ({}, 200, 200),
         ({"Host": "evil.example"}, 421, 200),  # a browser has no token of another site's
         ({"Origin": "http://evil.example"}, 403, 403),
@@ -216,23 +230,14 @@ async def test_a_client_that_disconnects_stops_the_work(serve: Serve, http: Any,
         ({"Origin": "https://chat.example"}, 200, 200),
         ({"Origin": "https://chat.example", "Sec-Fetch-Site": "cross-site"}, 200, 200),
         ({"Sec-Fetch-Site": "cross-site"}, 403, 403),
-    ],
-)
-async def test_requests_that_a_foreign_page_could_make(
-    serve: Serve, http: Any, tmp_path: Path, headers: Any, anonymous: int, known: int
-) -> None:
-    callers = fakes.CallersFile(tmp_path / "callers.yaml").add("ada")
-    page = {"origins": ("https://chat.example",)}
-    token = {"Authorization": "Bearer ada-token"}
-    for served, wanted in (
-        (await serve(page=page), anonymous),
-        (await serve(callers_file=callers.path, page=page | {"callers": True}), known),
     ):
-        async with http.post(url(served, "Retrieve"), json=ASK, headers=token | headers) as response:
-            assert response.status == wanted
-            allowed = response.headers.get("Access-Control-Allow-Origin")
-            assert allowed == ("https://chat.example" if "chat" in headers.get("Origin", "") else None)
-            assert len(served.engine.queries) == (wanted == 200)
+        for served, wanted in ((open_to_all, anonymous), (with_callers, known)):
+            served.engine.queries.clear()
+            async with http.post(url(served, "Retrieve"), json=ASK, headers=token | headers) as response:
+                assert response.status == wanted, headers
+                allowed = response.headers.get("Access-Control-Allow-Origin")
+                assert allowed == ("https://chat.example" if "chat" in headers.get("Origin", "") else None)
+                assert len(served.engine.queries) == (wanted == 200)
 
 
 async def test_a_preflight(serve: Serve, http: Any) -> None:
@@ -257,3 +262,59 @@ async def test_the_apis_are_served_without_the_page(serve: Serve, http: Any) -> 
         assert response.status == 404
     async with http.post(url(served, "Retrieve"), json=ASK) as response:
         assert response.status == 200
+
+
+def schema(document: dict[str, Any], name: str) -> jsonschema.Draft202012Validator:
+    return jsonschema.Draft202012Validator(
+        {"$ref": f"#/components/schemas/{name}", "components": document["components"]}
+    )
+
+
+async def test_the_document_describes_what_is_sent(served: Any, http: Any) -> None:
+    async with http.get(f"{served.url}openapi.json") as response:
+        document = await response.json()
+    assert document["openapi"] == "3.1.0"
+    for name in document["components"]["schemas"]:
+        jsonschema.Draft202012Validator.check_schema(document["components"]["schemas"][name])
+    assert {f"/{SERVICE_NAME}/{method.name}" for method in SERVICE.methods} <= document["paths"].keys()
+    described = [field["description"] for field in document["components"]["schemas"]["Query"]["properties"].values()]
+    assert all(described), "comments of the .proto file"
+
+    async def reply(path: str, body: Any) -> str:
+        method = "GET" if body is None else "POST"
+        async with http.request(method, f"{served.url}{path.lstrip('/')}", json=body) as response:
+            return await response.text()
+
+    rpc = f"/{SERVICE_NAME}"
+    schema(document, "RetrieveRequest").validate(ASK)
+    schema(document, "RetrieveResponse").validate(json.loads(await reply(f"{rpc}/Retrieve", ASK)))
+    schema(document, "DescribeIndexResponse").validate(json.loads(await reply(f"{rpc}/DescribeIndex", {})))
+    for event in (await reply(f"{rpc}/Answer", ASK)).split("\n\n")[:-1]:
+        schema(document, "AnswerResponse").validate(json.loads(event.removeprefix("data: ")))
+    schema(document, "Error").validate(json.loads(await reply(f"{rpc}/Retrieve", {})))
+    schema(document, "ModelList").validate(json.loads(await reply("/v1/models", None)))
+    chat = CHAT | {"hirag": {"topN": 3, "history": False}}
+    schema(document, "ChatCompletionRequest").validate(chat)
+    schema(document, "ChatCompletion").validate(json.loads(await reply("/v1/chat/completions", chat)))
+    schema(document, "ResponsesRequest").validate({"model": "hirag", "input": "q"})
+    schema(document, "Response").validate(json.loads(await reply("/v1/responses", {"model": "hirag", "input": "q"})))
+    served.engine.error = Overloaded("busy")
+    schema(document, "OpenAiError").validate(json.loads(await reply("/v1/chat/completions", chat)))
+    served.engine.error = None
+    for name, wrong in (
+        ("Retrieve", {}),
+        ("Retrieve", {"query": {"question": "q", "top_k": 3}}),
+        ("Retrieve", {"query": {"question": ""}}),
+        ("Retrieve", {"query": {"question": "q", "topN": 0}}),
+        ("GetEntity", {}),
+        ("GetDocument", {}),
+    ):
+        with pytest.raises(jsonschema.ValidationError):
+            schema(document, f"{name}Request").validate(wrong)
+        schema(document, "Error").validate(json.loads(await reply(f"{rpc}/{name}", wrong)))
+
+
+async def test_probes(served: Any, http: Any) -> None:
+    for path, text in (("healthz", "alive"), ("readyz", "ready")):
+        async with http.get(f"{served.url}{path}", headers={"Host": "10.0.0.7:8080"}) as response:
+            assert (response.status, await response.text()) == (200, text)

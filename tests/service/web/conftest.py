@@ -7,6 +7,7 @@ import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import aiohttp
@@ -32,23 +33,37 @@ class Served:
     page: Page
 
 
+async def _serve(
+    stack: AsyncExitStack, engine: fakes.FakeEngine | None = None, page: dict[str, Any] | None = None, **options: Any
+) -> Served:
+    engine = fakes.FakeEngine() if engine is None else engine
+    services = fakes.Services()
+    stack.push_async_callback(services.stop)
+    address = (await services.start(engine, **options)).address
+    chosen = PageOptions(**({"listen": "127.0.0.1:0"} | (page or {})))
+    served = await stack.enter_async_context(Page(chosen, address))
+    return Served(served.url, engine, served)
+
+
 @pytest_asyncio.fixture(loop_scope="module")
 async def serve() -> AsyncIterator[Callable[..., Awaitable[Served]]]:
     """Starts a service around an engine, and a page with the options `page`; other keywords are `ServerOptions`."""
     async with AsyncExitStack() as stack:
+        yield partial(_serve, stack)
 
-        async def serve(
-            engine: fakes.FakeEngine | None = None, page: dict[str, Any] | None = None, **options: Any
-        ) -> Served:
-            engine = fakes.FakeEngine() if engine is None else engine
-            services = fakes.Services()
-            stack.push_async_callback(services.stop)
-            address = (await services.start(engine, **options)).address
-            chosen = PageOptions(**({"listen": "127.0.0.1:0"} | (page or {})))
-            served = await stack.enter_async_context(Page(chosen, address))
-            return Served(served.url, engine, served)
 
-        yield serve
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared() -> AsyncIterator[Served]:
+    async with AsyncExitStack() as stack:
+        yield await _serve(stack)
+
+
+@pytest.fixture
+def served(shared: Served) -> Served:
+    """A service with the usual options that the tests of a file share; its engine is as it was at first."""
+    vars(shared.engine).clear()
+    shared.engine.__init__()  # type: ignore[misc]
+    return shared
 
 
 @pytest_asyncio.fixture(loop_scope="module")
