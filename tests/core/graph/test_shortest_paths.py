@@ -50,6 +50,23 @@ def test_random_graphs_agree_with_brute_force_in_both_directions(share: float, n
             assert not finder._work.seen.any()
 
 
+@pytest.mark.parametrize("shape", ["grid", "hypercube", "layers"])
+def test_graphs_with_many_equal_paths_agree_with_brute_force(shape: str) -> None:
+    graph = {
+        "grid": lambda: nx.convert_node_labels_to_integers(nx.grid_2d_graph(5, 6)),
+        "hypercube": lambda: nx.convert_node_labels_to_integers(nx.hypercube_graph(4)),
+        "layers": lambda: nx.complete_multipartite_graph(3, 4, 3, 4),
+    }[shape]()
+    rng = np.random.default_rng(7)
+    rename = rng.permutation(len(graph))  # rows in no natural order
+    edges = [(int(rename[a]), int(rename[b]), float(rng.integers(1, 4))) for a, b in graph.edges]
+    finder = PathFinder(csr_of(len(graph), edges))
+    for _ in range(40):
+        source, target = (int(row) for row in rng.integers(0, len(graph), 2))
+        assert finder.path(source, target) == brute_force(len(graph), edges, source, target)
+    assert not finder._work.seen.any()
+
+
 def test_the_neighbours_of_a_hub_are_found_by_the_other_end() -> None:
     """Too many to look through: the lowest is taken of the few nodes two hops from the target, 2, 5, 3, 4 in turn.
 
