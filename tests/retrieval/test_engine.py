@@ -217,14 +217,6 @@ async def test_triples_near_the_question_come_first_or_follow_the_paths(bench: B
     }
 
 
-async def test_a_path_goes_through_what_lies_between(bench: Bench) -> None:
-    found = await bench.ask("a?", top_n=4, top_m=1)
-    assert ids(found.key_entities) == ["a", "c"]
-    (path,) = found.paths
-    assert (path.entity_ids, path.entity_names) == (("a", "b", "c"), ("A", "B", "C"))
-    assert set(ids(found.triples, "relation_id")) == {"a-b", "a-b again", "b-c"}
-
-
 async def test_the_bridge_joins_the_entities_that_a_question_names_first(bench: Bench, snapshot: Snapshot) -> None:
     asked = {"question": "How is D connected to A?", "vector": np.array(AXES["e"], np.float32), "top_n": 2, "top_m": 1}
     for mode in ("hirag", "bridge"):

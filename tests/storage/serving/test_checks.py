@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from hirag_dist.errors import SnapshotCorrupt
 from hirag_dist.retrieval.view.filtered_index import AccessControlledIndex
 from hirag_dist.retrieval.view.index import MappedIndex
+from hirag_dist.storage.serving.mmap_files import map_array
 from hirag_dist.storage.serving.text_columns import TextColumns
 from hirag_dist.storage.snapshot.reader import HashCheck, Snapshot, open_snapshot
 from tests.filtered_builds import build_records, records
@@ -156,13 +157,20 @@ def strings(offsets: list[int], data: bytes) -> pa.RecordBatch:
         arrow(strings([0, 1, 2], b"ab" * 100), compression="lz4"),
         arrow(pa.record_batch([pa.array([1, 2])], ["name"])),
         arrow(strings([0, 1, 2], b"ab"))[:-40],
+        b"",
     ],
-    ids=["falling", "negative", "compressed", "numbers", "cut"],
+    ids=["falling", "negative", "compressed", "numbers", "cut", "empty"],
 )
 def test_texts_that_lie_outside_of_their_file(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "names.arrow").write_bytes(data)
     with pytest.raises(SnapshotCorrupt, match=r"names\.arrow is damaged"):
         TextColumns(tmp_path / "names.arrow")
+
+
+def test_a_file_that_is_no_array(tmp_path: Path) -> None:
+    (tmp_path / "a.npy").write_bytes(b"no array")
+    with pytest.raises(SnapshotCorrupt, match=r"a\.npy is damaged"):
+        map_array(tmp_path / "a.npy")
 
 
 def test_texts_with_another_number_of_rows(snapshot: Snapshot) -> None:
