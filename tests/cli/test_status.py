@@ -116,7 +116,7 @@ def indexed_files(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Callable
         corpus.mkdir()
         for name, content in files.items():
             (corpus / name).write_bytes(content.encode() if isinstance(content, str) else content)
-        given = [*map(str, sorted(corpus.iterdir())), "--config", str(config)]
+        given = [str(corpus), "--config", str(config)]
         assert run(["plan", *given]) == 0
         planned = capfd.readouterr().out
         assert run(["index", *given, "--index", str(index)]) == 3

@@ -13,8 +13,7 @@ import yaml
 from hirag_dist.cli._command_line import add_command
 from hirag_dist.composition.serving import server_options
 from hirag_dist.config.loader import load_config
-from tests.deploy.charts import ROOT, Chart, Values, merged, only, pod_templates
-from tests.deploy.rendered import INLINE, RAY, config_of, pod, ports
+from tests.deploy.charts import INLINE, RAY, ROOT, Chart, Values, config_of, merged, only, pod, pod_templates, ports
 
 
 @pytest.mark.parametrize(
