@@ -50,7 +50,8 @@ def tables(n_parts: int, rng: np.random.Generator) -> list[pa.Table]:
 
 @pytest.mark.parametrize("by", [("layer", "name"), ("name",), ()])
 @pytest.mark.parametrize(
-    ("piece_bytes", "small_bytes"), [(1 << 30, 0), (200, 0), (1, 0), (200, 1_000), (1, 1_000), (1, 1 << 30)]
+    ("piece_bytes", "small_bytes"),
+    [(1 << 30, 0), (1 << 30, 1_000), (200, 0), (1, 0), (200, 1_000), (1, 1_000), (1, 1 << 30)],
 )
 def test_a_table_comes_as_if_sorted_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: tuple[str, ...], piece_bytes: int, small_bytes: int
