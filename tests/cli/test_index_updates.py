@@ -78,6 +78,16 @@ def test_the_documents_of_a_former_snapshot_are_served_by_it_again_also_where_th
     assert bench.snapshot().manifest.snapshot_id == second
 
 
+def test_to_write_a_damaged_snapshot_again_is_not_called_nothing(bench: CommandBench) -> None:
+    bench.write("patient.txt", PATIENT)
+    bench.run("index", bench.corpus)
+    second = bench.snapshot().manifest.snapshot_id
+    (Path(bench.index) / "snapshots" / second / "chunks.parquet").unlink()
+    code, said = bench.run("index", bench.corpus)
+    assert (code, bench.snapshot().manifest.snapshot_id) == (0, second)
+    assert f". Snapshot {second} was written again, and is whole." in said
+
+
 def test_add_keeps_what_the_index_has_and_replaces_what_has_the_same_path(bench: CommandBench) -> None:
     more = bench.write("patient.txt", PATIENT, "more")
     bench.write("loom.txt", "Joseph Jacquard built a loom in Paris.", "more")
