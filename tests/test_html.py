@@ -40,15 +40,23 @@ def test_the_axes_of_curves_reach_their_last_values(values: tuple[float, ...], f
     assert reaches(marks(svg, "soft mid", "x"), 0, 22)
 
 
-@pytest.mark.parametrize("values", [(0.4, 2.3), (12.0, 47.0), (-3.2, 1.1), (10.0, 5.0)])
-def test_the_axis_of_bars_reaches_the_longest(values: tuple[float, float]) -> None:
-    svg = draw_bars(Bars("t", {"": [("a", values[0]), ("b", values[1])]}, form=".2f", whole=None))
-    assert reaches(marks(svg, "soft mid", "x"), min(0.0, *values), max(values))
-
-
-def test_the_axis_of_bars_reaches_the_end_of_an_interval() -> None:
-    svg = draw_bars(Bars("t", {"": [("a", Interval(0.021, 0.011, 0.037))]}, whole=None))
-    assert reaches(marks(svg, "soft mid", "x"), 0.0, 0.037)
+@pytest.mark.parametrize(
+    ("bars", "low", "high"),
+    [
+        ([0.4, 2.3], 0.0, 2.3),
+        ([12.0, 47.0], 0.0, 47.0),
+        ([-3.2, 1.1], -3.2, 1.1),
+        ([10.0, 5.0], 0.0, 10.0),
+        ([Interval(0.021, 0.011, 0.037)], 0.0, 0.037),
+    ],
+)
+def test_the_axis_of_bars_reaches_the_longest_and_the_end_of_its_interval(
+    bars: list[float | Interval], low: float, high: float
+) -> None:
+    svg = draw_bars(Bars("t", {"": [(str(at), bar) for at, bar in enumerate(bars)]}, form=".2f", whole=None))
+    assert reaches(marks(svg, "soft mid", "x"), low, high)
+    shares = draw_bars(Bars("t", {"": [("a", 0.25)]}))
+    assert marks(shares, "soft mid", "x")[-1][1] == 1.0, "a chart of shares ends at all of them"
 
 
 @pytest.mark.parametrize("most", [1.0, 2.0, 9.0, 10.0, 237.0, 5001.0, 12_345.0])
@@ -57,8 +65,3 @@ def test_a_logarithmic_axis_reaches_the_longest_bar(most: float) -> None:
     axis = marks(svg, "soft mid", "x")
     assert reaches(axis, 0.0, most)
     assert len({value for _, value in axis}) == len(axis)
-
-
-def test_a_chart_of_shares_ends_at_all_of_them() -> None:
-    svg = draw_bars(Bars("t", {"": [("a", 0.25)]}))
-    assert marks(svg, "soft mid", "x")[-1][1] == 1.0

@@ -149,24 +149,6 @@ def test_ctrl_c_and_sigterm_during_imports(slow: str, number: int, code: int) ->
     assert (out, err) == ("", f"hirag-dist: {main.INTERRUPTED_MESSAGE}\n")
 
 
-def test_an_interrupt_that_a_library_turned_into_another_error(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def add(app: typer.Typer, arguments: Sequence[str]) -> None:
-        @app.command("work")
-        def work() -> None:
-            try:
-                os.kill(os.getpid(), signal.SIGINT)
-            except KeyboardInterrupt:
-                raise ImportError("no module") from None
-
-        app.command("other")(lambda: None)
-
-    monkeypatch.setattr(_command_line, "add_commands", add)
-    assert _command_line.run(["work"]) == 130
-    assert capsys.readouterr().err == f"hirag-dist: {main.INTERRUPTED_MESSAGE}\n"
-
-
 @pytest.mark.parametrize("is_ignored", [False, True])
 def test_sigterm_is_ctrl_c_with_a_code_of_its_own(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], is_ignored: bool

@@ -1,13 +1,18 @@
-"""`init` and `config`, as a user runs them."""
+"""`init`, `config` and `doctor`, as a user runs them."""
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 from pathlib import Path
 
 import pytest
 
 from hirag_dist.cli._command_line import run
+from hirag_dist.cli.doctor import examine
+from hirag_dist.config.model import Config, ExecutionConfig, VectorsConfig
+from hirag_dist.testing.simulator import SimulatorOptions
+from tests.simulator_thread import SimulatorThread
 
 SECRET = "sk-very-secret"
 
@@ -40,3 +45,43 @@ def test_show_names_the_origin_of_a_value_and_masks_secrets(
     assert SECRET not in json.dumps(found)
     assert found["origins"]["seed"] == "environment HIRAG__SEED"
     assert found["origins"]["llm.endpoints.main.model"] == str(file)
+
+
+def test_the_extra_milvus_is_a_fault_only_where_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def finding(**vectors: str) -> tuple[str, str]:
+        config = Config(execution=ExecutionConfig(executor="inline"), vectors=VectorsConfig.model_validate(vectors))
+        found = next(one for one in examine(config, None) if one.subject == "Milvus packages")
+        return found.state, found.fix
+
+    def version(name: str) -> str:
+        if name == "milvus-lite":
+            raise importlib.metadata.PackageNotFoundError(name)
+        return "1"
+
+    assert finding() == ("ok", "")
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    assert finding() == ("ok", "")
+    assert finding(backend="milvus-lite") == ("fault", "pip install 'hirag-dist[milvus-lite]'")
+
+
+@pytest.mark.integration
+def test_each_endpoint_is_asked_once_and_a_fault_names_what_is_wrong() -> None:
+    def findings(chat_url: str, vectors_url: str, dim: int) -> dict[str, tuple[str, str]]:
+        chat = {"base_url": chat_url, "model": "extractive"}
+        vectors = {"base_url": vectors_url, "model": "hashing", "dim": dim}
+        roles = dict.fromkeys(("extract", "summarise", "report", "answer", "judge"), "chat") | {"embed": "vectors"}
+        llm = {"endpoints": {"chat": chat, "vectors": vectors}, "roles": roles}
+        config = Config.model_validate({"llm": llm, "execution": {"executor": "inline"}})
+        return {one.subject: (one.state, one.seen) for one in examine(config, None)}
+
+    thread = SimulatorThread(SimulatorOptions(listen="127.0.0.1:0", dim=64))
+    with thread as url:
+        found = findings(url, url, 64)
+        assert found["endpoint chat"][0] == found["embedder vectors"][0] == "ok"
+        assert "structured outputs on" in found["endpoint chat"][1]
+        assert "64 dimensions" in found["embedder vectors"][1]
+        assert thread.stats()["endpoints"]["/v1/embeddings"]["calls"] == 1
+        state, seen = findings(url, url, 32)["embedder vectors"]
+        assert (state, "64" in seen, "32" in seen) == ("fault", True, True)
+    state, seen = findings(url, url, 64)["endpoint chat"]
+    assert (state, url.partition("//")[2].partition("/")[0] in seen) == ("fault", True)

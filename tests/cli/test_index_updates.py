@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -80,20 +79,13 @@ def test_the_documents_of_a_former_snapshot_are_served_by_it_again_also_where_th
 
 
 def test_to_write_a_damaged_snapshot_again_is_not_called_nothing(bench: CommandBench) -> None:
-    def damage() -> str:
-        current = bench.snapshot().manifest.snapshot_id
-        (Path(bench.index) / "snapshots" / current / "chunks.parquet").unlink()
-        return current
-
     bench.write("patient.txt", PATIENT)
     bench.run("index", bench.corpus)
-    second = damage()
+    second = bench.snapshot().manifest.snapshot_id
+    (Path(bench.index) / "snapshots" / second / "chunks.parquet").unlink()
     code, said = bench.run("index", bench.corpus)
     assert (code, bench.snapshot().manifest.snapshot_id) == (0, second)
     assert f". Snapshot {second} was written again, and is whole." in said
-    shutil.rmtree(Path(bench.index) / "work")
-    damage()
-    assert f". Snapshot {second} was written again: 3 documents, " in bench.run("index", bench.corpus)[1]
 
 
 def test_add_keeps_what_the_index_has_and_replaces_what_has_the_same_path(bench: CommandBench) -> None:

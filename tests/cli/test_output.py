@@ -1,16 +1,27 @@
-"""Printed output: tables that fit, and stdout with one JSON object only."""
+"""Printed output: one JSON object only, progress on a terminal, and files that are whole or as they were."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import resource
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from hirag_dist.cli._output import replacing
+from hirag_dist.cli._progress import ProgressBars
+from hirag_dist.cli.export import export
+from hirag_dist.errors import StoreError
+from hirag_dist.execution.events import CallsExpected, CallsProgress, StageFinished, StageStarted
+from hirag_dist.llm.limits.protocol import CallTotals
+from tests.built_in_builds import build, write_corpus
 
 NOISE = """
 import os, sys
@@ -43,20 +54,6 @@ def test_stdout_holds_the_json_object_alone(argv: list[str], code: int, said: st
     assert said in done.stderr
 
 
-def test_a_file_is_replaced_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
-    file = tmp_path / "graph.graphml"
-    file.write_text("before")
-    with pytest.raises(UnicodeEncodeError), replacing(file) as new:
-        new.write_text("the first half \ud800")
-    assert file.read_text() == "before"
-    assert list(tmp_path.iterdir()) == [file]
-    with replacing(file) as new:
-        new.write_text("after")
-        assert file.read_text() == "before"
-    assert file.read_text() == "after"
-    assert list(tmp_path.iterdir()) == [file]
-
-
 def test_what_is_no_file_is_written_to_and_not_replaced(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -64,3 +61,64 @@ def test_what_is_no_file_is_written_to_and_not_replaced(tmp_path: Path) -> None:
         assert new == pipe
     assert pipe.is_fifo()
     assert list(tmp_path.iterdir()) == [pipe]
+
+
+CALLS = CallTotals(answered=40, tokens=45_600, usd=0.5, limited=3, in_flight=8, pause_s=20.0, timeouts=1, refused=2)
+EXPECTED = {"extract": 100, "reports": 20}
+
+
+def test_a_terminal_shows_every_phase_and_the_calls_of_the_one_that_runs() -> None:
+    now = [0.0]
+    bars = ProgressBars(True, Console(width=80, force_terminal=True, file=io.StringIO()), lambda: now[0])
+    bars(StageStarted("documents", 1, 0, 3))
+    bars(StageFinished("documents", False, 3, 0, 0.1))
+    bars(CallsExpected(EXPECTED))
+    bars(StageStarted("extract", 4, 1, 64, 16))
+    now[0] = 60.0
+    bars(CallsProgress("extract", CALLS))
+    shown = io.StringIO()
+    Console(width=80, file=shown).print(bars)
+    assert shown.getvalue().splitlines() == [
+        "read         done in 0.0 s",
+        "extract      16 of 64 units, 16 kept, about 37 calls left in this stage, 1 min",
+        "hierarchy",
+        "communities",
+        "publish",
+        "             8 calls in flight, 760 tokens/s, the endpoint asks to wait 20 s",
+        "             40 replies, 2 refused, 1 timed out, 3 × 429, 45.6k tokens, $0.5000",
+        "             in all about 57 calls left, about 1 min at the present rate",
+    ]
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("exported")
+    build(write_corpus(folder / "corpus", 3), folder / "index")
+    return folder / "index"
+
+
+@contextmanager
+def files_of_at_most(n_bytes: int) -> Iterator[None]:
+    """Let writes fail as on a full disk, beyond some bytes of a file."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize(("name", "n_bytes"), [("graph.graphml", 1000), ("tables", 6000)])
+def test_an_export_that_fails_leaves_nothing_of_itself_and_the_former_one(
+    index: Path, tmp_path: Path, name: str, n_bytes: int
+) -> None:
+    with pytest.raises(StoreError, match="cannot write"), files_of_at_most(n_bytes):
+        export(str(index), str(tmp_path / name))
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+    if name == "graph.graphml":
+        file = tmp_path / name
+        export(str(index), str(file))
+        before = file.read_bytes()
+        with pytest.raises(StoreError, match="cannot write"), files_of_at_most(n_bytes):
+            export(str(index), str(file))
+        assert file.read_bytes() == before

@@ -1,4 +1,4 @@
-"""`hirag-dist remove`: what it selects, shows, removes and forgets."""
+"""`remove`, `remove --verify` and `prune`: what they select, show, remove and forget."""
 
 from __future__ import annotations
 
@@ -6,25 +6,28 @@ import json
 import re
 import time
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+import yaml
 from pymilvus import MilvusClient
 from typer.testing import CliRunner
 
-from hirag_dist.cli._command_line import add_command
-from hirag_dist.config.model import VectorsConfig
+from hirag_dist.application.forget import run_forget
+from hirag_dist.cli._command_line import add_command, run
+from hirag_dist.config.model import Config, VectorsConfig
 from hirag_dist.errors import IndexBusy
 from hirag_dist.retrieval.vector_index.milvus import collection_name, open_milvus_lite
 from hirag_dist.retrieval.vector_index.milvus.collection import resolved
-from hirag_dist.storage.layout import BUILD, HISTORY
+from hirag_dist.storage.layout import BUILD, FORGET, HISTORY
 from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
-from tests.cli.update_commands import CommandBench, indexed_bench
-from tests.removal_builds import KEPT, REMOVED
+from tests.cli.update_commands import SETTINGS, CommandBench, indexed_bench
+from tests.removal_builds import KEPT, REMOVED, RemovalBench
 from tests.storage import snapshots
 
 app = typer.Typer()
@@ -48,7 +51,7 @@ def ids(store: Store) -> list[str]:
     return made
 
 
-def run(store: Store, *options: str) -> dict[str, Any]:
+def pruned(store: Store, *options: str) -> dict[str, Any]:
     result = CliRunner().invoke(app, ["--index", store.root, "--json", "--keep", "0", *options])
     if result.exception is not None:
         raise result.exception
@@ -58,18 +61,18 @@ def run(store: Store, *options: str) -> dict[str, Any]:
 def test_snapshots_and_their_collections_in_lite_go(store: Store, ids: list[str]) -> None:
     for own_id in ids:
         open_milvus_lite(open_snapshot(store, own_id), VectorsConfig()).close()
-    said = run(store, "--dry-run")
+    said = pruned(store, "--dry-run")
     assert said["dry_run"]
     assert [one["snapshot"] for one in said["removed"]] == [ids[0]]
     assert said["removed"][0]["retired_at"] == "2023-11-14T22:13:22+00:00"
     assert said["collections"] == [collection_name(ids[0])]
     assert store.names("snapshots") == sorted(ids)
-    assert run(store) == said | {"dry_run": False}
+    assert pruned(store) == said | {"dry_run": False}
     assert store.names("snapshots") == [ids[1]]
     held = MilvusClient(str(Path(store.root) / "milvus" / "milvus.db"))
     assert held.list_collections() == [resolved(held, collection_name(ids[1]))]
     held.close()
-    assert run(store)["removed"] == run(store)["collections"] == []
+    assert pruned(store)["removed"] == pruned(store)["collections"] == []
 
 
 def test_snapshots_that_stay_say_why(store: Store, ids: list[str]) -> None:
@@ -94,7 +97,7 @@ def test_not_while_a_build_runs(store: Store, ids: list[str]) -> None:
         held = store.read_json("run.lock")
         store.write_json("run.lock", held | {"host": "another"})
         with pytest.raises(IndexBusy):
-            run(store)
+            pruned(store)
     assert store.names("snapshots") == sorted(ids)
 
 
@@ -183,3 +186,78 @@ def test_wrong_selections_are_usage_errors(bench: CommandBench, arguments: tuple
     code, said = bench.run("remove", *arguments)
     assert code == 2
     assert message in said
+
+
+@pytest.fixture(scope="module")
+def forgetting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RemovalBench]:
+    """Built with the built-in model, so that no reply is stored."""
+    made = RemovalBench(tmp_path_factory.mktemp("index"), Config.model_validate(SETTINGS))
+    made.build(KEPT | REMOVED)
+    made.build(KEPT)
+    return made
+
+
+def command(forgetting: RemovalBench, capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    config = forgetting.folder / "hirag.yaml"
+    config.write_text(yaml.safe_dump(SETTINGS))
+    options = ["--index", forgetting.store.root] + (["--config", str(config)] if arguments[0] != "status" else [])
+    code = run([*arguments, *options])
+    return code, capfd.readouterr().out
+
+
+def test_what_is_left_is_a_table_and_an_exit_code_of_its_own(
+    forgetting: RemovalBench, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code, said = command(forgetting, capfd, "remove", "--verify", "patient.txt")
+    assert code == 6
+    assert "documents.uri" in said
+    table, more, _ = said.partition(" more; --json lists all.")
+    assert more
+    assert len(re.findall(r"  \d+  \S", table)) == 20, "rows, by their counts"
+    assert f"`hirag-dist remove ID… --forget --index {forgetting.store.uri}`" in said
+    assert f"`hirag-dist prune --index {forgetting.store.uri}`" in said
+    code, said = command(forgetting, capfd, "remove", "--verify", "patient.txt", "--snapshot-only")
+    assert (code, said) == (0, "Nothing in the current snapshot derives from 1 document.\n")
+
+
+def test_an_id_that_no_snapshot_knows_is_searched_for_and_proves_no_more(
+    forgetting: RemovalBench, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code, said = command(forgetting, capfd, "remove", "--verify", "nothing")
+    assert code == 6
+    assert "Not searched: the texts, names and vectors of nothing: no snapshot" in said
+    assert "give it with --input FILE" in said
+    assert f"Nothing in {forgetting.store.uri} that was searched has the id nothing.\n" in said
+    forgetting.store.write_json("work/left.json", {"document": "nothing"})
+    code, said = command(forgetting, capfd, "remove", "--verify", "nothing")
+    forgetting.store.delete("work/left.json")
+    assert code == 6
+    assert "work/left.json" in said
+    assert "that was searched has the id" not in said
+
+
+def test_status_shows_an_unfinished_forgetting_and_prune_continues_it(
+    forgetting: RemovalBench, capfd: pytest.CaptureFixture[str]
+) -> None:
+    done = run_forget(forgetting.store.uri, forgetting.config, ["patient.txt"])
+    assert len(done.waiting) == 1
+    assert (
+        f"`hirag-dist remove --forget --index {forgetting.store.uri}`"
+        in command(forgetting, capfd, "remove", "--verify", "patient.txt")[1]
+    )
+    code, said = command(forgetting, capfd, "status")
+    assert code == 0
+    assert "1 removed document is still to be forgotten" in said
+    assert "1 old snapshot with them to be removed by `prune`" in " ".join(said.split())
+    assert "still to be forgotten" in command(forgetting, capfd, "prune")[1]
+    history = forgetting.store.read_json(HISTORY)
+    history["history"] = [[own, since - 90_000] for own, since in history["history"]]
+    forgetting.store.write_json(HISTORY, history)
+    assert "1 removed document: forgotten." in command(forgetting, capfd, "prune")[1]
+    assert not forgetting.store.exists(FORGET)
+    (forgetting.folder / "patient.txt").write_text(REMOVED["patient.txt"])
+    given = ("--input", str(forgetting.folder / "patient.txt"))
+    assert command(forgetting, capfd, "remove", "--verify", *given) == (
+        0,
+        f"Nothing in {forgetting.store.uri} derives from 1 document.\n",
+    )

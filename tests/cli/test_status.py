@@ -1,18 +1,21 @@
-"""Output of `status` about stages, updates and documents."""
+"""Output of `status` about stages, updates and documents, and of `inspect --drift`."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Mapping
 from itertools import count
 from pathlib import Path
+from typing import Any
 
+import pyarrow.compute as pc
 import pytest
 
 from hirag_dist.cli._command_line import run
 from hirag_dist.composition.build_records import BuildArguments, BuildRecord
 from hirag_dist.config.model import Config
-from hirag_dist.execution.events import CallsProgress, StageFinished, StageStarted, UsageRecorded
+from hirag_dist.execution.events import CallsProgress, StageStarted, UsageRecorded
 from hirag_dist.llm.limits.protocol import CallTotals
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.schemas import REPORT_INPUTS, SUMMARIES
@@ -24,7 +27,7 @@ from hirag_dist.types import ChatRequest
 from tests.altered_snapshots import altered
 from tests.cli.update_commands import CommandBench, indexed_bench
 from tests.scripted_endpoint import run_command
-from tests.toy_builds import Bench, between, task_of
+from tests.toy_builds import LONG, Bench, between, task_of
 
 
 @pytest.fixture
@@ -103,21 +106,39 @@ def test_letters_are_grouped_by_reason_with_document_place_and_reply(
     assert (letter["place"]["position"], letter["place"]["start"]) == (0, 0)
 
 
-def test_a_record_that_cannot_be_read_has_one_number_and_a_corrected_file_helps(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+@pytest.fixture
+def indexed_files(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Callable[..., tuple[str, str, str]]:
+    """Plans and indexes files of which some cannot be read; returns the index and what the two commands said."""
+
+    def run_on(files: Mapping[str, str | bytes]) -> tuple[str, str, str]:
+        index, config, corpus = tmp_path / "index", tmp_path / "hirag.yaml", tmp_path / "corpus"
+        config.write_text("execution: {executor: inline}")
+        corpus.mkdir()
+        for name, content in files.items():
+            (corpus / name).write_bytes(content.encode() if isinstance(content, str) else content)
+        given = [str(corpus), "--config", str(config)]
+        assert run(["plan", *given]) == 0
+        planned = capfd.readouterr().out
+        assert run(["index", *given, "--index", str(index)]) == 3
+        return str(index), planned, capfd.readouterr().out
+
+    return run_on
+
+
+def test_a_record_that_cannot_be_read_has_one_number_and_a_whole_file_has_none(
+    indexed_files: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Record 2 of the CSV file, whose header is not counted, has no text."""
-    (tmp_path / "rows.csv").write_text(
-        "id,text\n1,James Watt met Matthew Boulton in Soho.\n2,\n3,Soho lies near Birmingham.\n"
-    )
-    config = tmp_path / "hirag.yaml"
-    config.write_text("execution: {executor: inline}")
-    index, given = str(tmp_path / "index"), [str(tmp_path / "rows.csv"), "--config", str(config)]
-    assert run(["plan", *given]) == 0
-    assert "rows.csv, record 2:" in " ".join(capfd.readouterr().out.split())
-    assert run(["index", *given, "--index", index]) == 3
-    said = " ".join(capfd.readouterr().out.split())
-    assert "(read 1). To change: correct the file, or the option that the reason names, and run the same" in said
+    files = {
+        "rows.csv": "id,text\n1,James Watt met Matthew Boulton in Soho.\n2,\n3,Soho lies near Birmingham.\n",
+        "rows.jsonl": '{broken\n{"text": "James Watt met Matthew Boulton in Soho."}\n',
+        "list.json": "{broken",
+    }
+    index, planned, said = (" ".join(each.split()) for each in indexed_files(files))
+    assert "rows.csv, record 2:" in planned
+    assert "rows.jsonl, record 1: line 1 is not valid JSON" in planned
+    assert "list.json: not valid JSON" in planned
+    assert "To change: correct the file, or the option that the reason names, and run the same" in said
     assert f"`hirag-dist retry --drop --index {index}` accepts the loss." in said
     assert "asks again" not in said
     assert run(["status", "--letters", "--documents", "--index", index]) == 0
@@ -125,19 +146,17 @@ def test_a_record_that_cannot_be_read_has_one_number_and_a_corrected_file_helps(
     assert "rows.csv, record 1 " in listed
     assert "rows.csv, record 3 " in listed
     assert run(["status", "--letters", "--index", index]) == 0
-    assert "  read: rows.csv, record 2, 1 try" in capfd.readouterr().out
+    letters = capfd.readouterr().out
+    for name in ("rows.csv, record 2", "rows.jsonl, record 1", "list.json"):
+        assert f"  read: {name}, 1 try" in letters
 
 
-def test_a_build_says_how_many_dead_letters_it_does_not_list(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    corpus = tmp_path / "corpus"
-    corpus.mkdir()
-    (corpus / "watt.txt").write_text("James Watt met Matthew Boulton in Soho.")
-    for name in ("a.json", "b.jsonl", "c.doc", "d.xls", "e.ppt", "f.gz", "g.csv", "h.md"):
-        (corpus / name).write_bytes(b"{broken" if name != "h.md" else bytes(range(256)) * 8)
-    config, index = tmp_path / "hirag.yaml", str(tmp_path / "index")
-    config.write_text("execution: {executor: inline}")
-    assert run(["index", str(corpus), "--config", str(config), "--index", index]) == 3
-    said = capfd.readouterr().out
+def test_a_build_says_how_many_dead_letters_it_does_not_list(
+    indexed_files: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    broken = dict.fromkeys(("a.json", "b.jsonl", "c.doc", "d.xls", "e.ppt", "f.gz", "g.csv"), "{broken")
+    binary = {"h.md": bytes(range(256)) * 8}
+    index, _, said = indexed_files({"watt.txt": "James Watt met Matthew Boulton in Soho."} | broken | binary)
     n_letters = int(re.findall(r"Incomplete: (\d+) dead letters", said)[0])
     shown = [int(count) for count in re.findall(r"^  (\d+) × ", said, re.MULTILINE)]
     n_more, n_reasons = map(int, re.findall(r"  and (\d+) more, for (\d+) other reasons?; `hirag-dist status", said)[0])
@@ -145,27 +164,6 @@ def test_a_build_says_how_many_dead_letters_it_does_not_list(tmp_path: Path, cap
     assert sum(shown) + n_more == n_letters
     assert run(["status", "--index", index]) == 0
     assert len(re.findall(r"^\d+ × ", capfd.readouterr().out, re.MULTILINE)) == len(shown) + n_reasons
-
-
-def test_the_first_record_of_a_file_has_its_number_and_a_whole_file_has_none(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "rows.jsonl").write_text('{broken\n{"text": "James Watt met Matthew Boulton in Soho."}\n')
-    (tmp_path / "list.json").write_text("{broken")
-    config = tmp_path / "hirag.yaml"
-    config.write_text("execution: {executor: inline}")
-    index = str(tmp_path / "index")
-    given = [*(str(tmp_path / name) for name in ("rows.jsonl", "list.json")), "--config", str(config)]
-    assert run(["plan", *given]) == 0
-    said = " ".join(capfd.readouterr().out.split())
-    assert "rows.jsonl, record 1: line 1 is not valid JSON" in said
-    assert "list.json: not valid JSON" in said
-    assert run(["index", *given, "--index", index]) == 3
-    capfd.readouterr()
-    assert run(["status", "--letters", "--index", index]) == 0
-    said = capfd.readouterr().out
-    assert "  read: rows.jsonl, record 1, 1 try" in said
-    assert "  read: list.json, 1 try" in said
 
 
 def test_a_snapshot_is_chosen_for_documents_or_a_bill(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -190,12 +188,6 @@ def test_the_bill_of_a_first_build_that_was_interrupted(
     assert (code, report["snapshot"], [row["calls"] for row in report["usage"]]) == (0, None, [7])
 
 
-def test_the_bill_of_a_run_and_that_of_the_index_have_headings_of_their_own(bench: CommandBench) -> None:
-    snapshot = current_id(Store(bench.index))
-    assert f"Bill of the run that made snapshot {snapshot}: " in run_in(bench, "status")[1]
-    assert run_in(bench, "status", "--cost")[1].startswith("Bill since the index was built from nothing: ")
-
-
 def test_a_killed_build_shows_its_replies_and_the_last_one_that_finished(
     bench: CommandBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -212,19 +204,6 @@ def test_a_killed_build_shows_its_replies_and_the_last_one_that_finished(
     assert "Last finished build: index" in said
     _, report = run_command(["status", "--index", bench.index], monkeypatch, bench.capfd)
     assert [report[name]["state"] for name in ("build", "last_finished")] == ["killed", "done"]
-
-
-def test_a_stage_with_a_first_pass_by_key_is_one_line(bench: CommandBench) -> None:
-    record = BuildRecord(Store(bench.index), "index", BuildArguments.index(["corpus"], Config()), Config(), {}, {})
-    record(StageFinished("unique documents: by key", False, 2100, 0, 1.5, folder="work/unique/shuffle"))
-    record(StageStarted("unique documents", 2, 1, 2100, 1000, "work/unique"))
-    record.close("interrupted")
-    assert run_in(bench, "status")[1].count("unique documents") == 1
-    record(StageFinished("unique documents", False, 2100, 0, 2.25, folder="work/unique"))
-    record.close("done")
-    said = run_in(bench, "status")[1]
-    assert said.count("unique documents") == 1
-    assert "unique documents 2,100 0 – – – 3.75 s" in said
 
 
 def test_snapshots_are_listed_newest_first_and_a_damaged_current_one_says_how_to_go_back(
@@ -247,3 +226,22 @@ def test_snapshots_are_listed_newest_first_and_a_damaged_current_one_says_how_to
     assert code == 3
     assert f"Snapshot {ids[2]} cannot be read, and {ids[1]} is used in its place." in said
     assert f"write its id into {store.uri}/current" in said
+
+
+def test_drift_of_a_fresh_index_passes_and_a_failing_gate_is_code_6_with_check_only(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fresh = Bench(tmp_path).build([LONG])
+    chosen = ["inspect", "--drift", "--index", fresh.store.root]
+    assert run([*chosen, "--check"]) == 0
+    said = capsys.readouterr().out
+    assert "compactness ratio" in said
+    assert "fails" not in said
+    assert "level 0" in said
+    clusters = fresh.table("clusters").filter(pc.greater(fresh.table("clusters")["layer"], 0))
+    chosen += ["--snapshot", altered(fresh, {"clusters": clusters}).manifest.snapshot_id]
+    assert run(chosen) == 0
+    said = capsys.readouterr().out
+    assert "fails" in said
+    assert "index INPUT --rebuild" in said
+    assert run([*chosen, "--check"]) == 6

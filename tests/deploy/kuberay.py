@@ -35,17 +35,18 @@ _PARAMS = {"type": "object", "additionalProperties": {"type": "string"}}
 _POD = {"type": "object", "required": ["spec"]}
 
 
-def _exact(required: list[str], **properties: Any) -> dict[str, Any]:
+def exact(required: list[str], **properties: Any) -> dict[str, Any]:
+    """Return the schema of an object with these properties and no others."""
     return {"type": "object", "additionalProperties": False, "required": required, "properties": properties}
 
 
-_HEAD = _exact(
+_HEAD = exact(
     ["rayStartParams", "template"],
     serviceType={"enum": ["ClusterIP", "NodePort", "LoadBalancer"]},
     rayStartParams=_PARAMS,
     template=_POD,
 )
-_GROUP = _exact(
+_GROUP = exact(
     ["groupName", "minReplicas", "maxReplicas", "rayStartParams", "template"],
     groupName={"type": "string", "pattern": "^[a-z]([-a-z0-9]*[a-z0-9])?$"},
     replicas=_COUNT,
@@ -55,7 +56,7 @@ _GROUP = _exact(
     rayStartParams=_PARAMS,
     template=_POD,
 )
-_AUTOSCALER = _exact(
+_AUTOSCALER = exact(
     [],
     resources={"type": "object"},
     image={"type": "string"},
@@ -66,10 +67,10 @@ _AUTOSCALER = _exact(
     idleTimeoutSeconds=_COUNT,
     upscalingMode={"enum": ["Default", "Aggressive", "Conservative"]},
 )
-_AUTH = _exact(
+_AUTH = exact(
     ["mode"], mode={"enum": ["disabled", "token"]}, secretName={"type": "string", "minLength": 1}
 )  # since 1.6
-_CLUSTER = _exact(
+_CLUSTER = exact(
     ["headGroupSpec"],
     rayVersion={"type": "string"},
     authOptions=_AUTH,
@@ -78,7 +79,7 @@ _CLUSTER = _exact(
     headGroupSpec=_HEAD,
     workerGroupSpecs={"type": "array", "items": _GROUP},
 )
-_JOB = _exact(
+_JOB = exact(
     ["entrypoint", "rayClusterSpec"],
     entrypoint={"type": "string"},
     submissionMode={"enum": ["K8sJobMode", "HTTPMode", "InteractiveMode"]},
@@ -89,11 +90,11 @@ _JOB = _exact(
     preRunningDeadlineSeconds={"type": "integer", "minimum": 1},  # since 1.6
     shutdownAfterJobFinishes={"type": "boolean"},
     ttlSecondsAfterFinished=_COUNT,
-    submitterConfig=_exact([], backoffLimit=_COUNT),
+    submitterConfig=exact([], backoffLimit=_COUNT),
     submitterPodTemplate=_POD,
     rayClusterSpec=_CLUSTER,
 )
-RAY_JOB = _exact(
+RAY_JOB = exact(
     ["apiVersion", "kind", "metadata", "spec"],
     apiVersion={"const": "ray.io/v1"},
     kind={"const": "RayJob"},

@@ -10,9 +10,9 @@ import yaml
 from hirag_dist.composition.serving import server_options
 from hirag_dist.config.loader import load_config
 from tests.deploy.charts import SOURCE, Chart, Object
-from tests.deploy.choices import Choice, covering, everything, values_of
 from tests.deploy.policies import release_faults
 from tests.deploy.schemas import VERSIONS, faults
+from tests.deploy.switches import Choice, covering, everything, values_of
 
 ENVIRON = {"LLM_KEY": "k", "MILVUS": "t", "MILVUS_PASSWORD": "p"}
 

@@ -1,4 +1,4 @@
-"""Values of the chart and of its configuration: all are known, shown and checked by the schema."""
+"""Values of the chart and of its configuration: all are known, shown, and checked by the schema or refused."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from hirag_dist.composition.models import BUILD_ROLES, check_prices
 from hirag_dist.config.loader import load_config
 from hirag_dist.config.model import Config
 from tests.deploy.charts import ROOT, SOURCE, Chart, Values, merged, only
+from tests.deploy.switches import GATEWAYS
 from tools.chart import OWN_KEYS
 
 SCHEMA = json.loads((SOURCE / "values.schema.json").read_text(encoding="utf-8"))
@@ -64,22 +65,25 @@ def test_every_key_of_the_configuration_is_known() -> None:
 @pytest.mark.parametrize(
     ("dotted", "value"),
     [
-        ("chunk_tokens", 8),  # below its bound
-        ("stop", "papre"),
-        ("service.processes", 0),  # would count the cores of the node
-        ("service.drain_s", "${D}"),  # the grace period follows from it
-        ("prompts", "/p"),  # the chart's own
-        ("execution.ray_address", "auto"),
-        ("llm.endpoints.main.max_conccurent", 3),
-        ("llm.roles.extract", [{"endpoint": "a", "wieght": 1}]),
+        ("config.chunk_tokens", 8),  # below its bound
+        ("config.stop", "papre"),
+        ("config.service.processes", 0),  # would count the cores of the node
+        ("config.service.drain_s", "${D}"),  # the grace period follows from it
+        ("config.prompts", "/p"),  # the chart's own
+        ("config.execution.ray_address", "auto"),
+        ("config.llm.endpoints.main.max_conccurent", 3),
+        ("config.llm.roles.extract", [{"endpoint": "a", "wieght": 1}]),
+        ("query.replcas", 2),
+        ("query.cache.size", "20 GB"),
+        ("fullnameOverride", "x" * 33),
+        ("index.uri", "file:///data/i"),
+        ("build.ray.cpu.maxReplicas", 0),
     ],
 )
-def test_wrong_values_of_the_configuration(chart: Chart, dotted: str, value: Any) -> None:
-    last = dotted.rsplit(".", 1)[-1]
-    said = chart.refusal(set_in({}, f"config.{dotted}", value))
+def test_wrong_values(chart: Chart, dotted: str, value: Any) -> None:
+    said = chart.refusal(set_in({}, dotted, value))
     assert "values don't meet the specifications of the schema" in said
-    assert "config" in said
-    assert last.split(".")[0] in said or "endpoints" in said
+    assert dotted.rsplit(".", 1)[-1] in said or "endpoints" in said
 
 
 def test_variables_stand_for_numbers(chart: Chart, tmp_path: Path) -> None:
@@ -93,21 +97,6 @@ def test_variables_stand_for_numbers(chart: Chart, tmp_path: Path) -> None:
     config = load_config(str(written), {"RPM": "500", "DEEP": "2"}).config
     made = config.llm.endpoints["main"]
     assert (made.rpm, made.max_concurrent, config.max_layers) == (500.0, 8, 2)
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"query": {"replcas": 2}},
-        {"query": {"cache": {"size": "20 GB"}}},
-        {"fullnameOverride": "x" * 33},
-        {"index": {"uri": "file:///data/i"}},
-        {"build": {"ray": {"cpu": {"maxReplicas": 0}}}},
-    ],
-    ids=lambda values: next(iter(values)),
-)
-def test_wrong_values_of_its_own(chart: Chart, values: Values) -> None:
-    assert "values don't meet the specifications of the schema" in chart.refusal(values)
 
 
 def shown_in_the_docs() -> Iterator[tuple[str, Values]]:
@@ -133,3 +122,69 @@ def test_the_examples_of_the_docs(chart: Chart, tmp_path: Path) -> None:
                 (tmp_path / "hirag.yaml").write_text(each["data"]["hirag.yaml"], encoding="utf-8")
                 config = load_config(str(tmp_path / "hirag.yaml"), {"LLM_KEY": "k"}).config
                 check_prices(config, (*BUILD_ROLES, "embed"), whole["build"]["maxUsd"])
+
+
+BUILD: Values = {"build": {"once": True, "inputs": ["s3://bucket/docs"]}}
+
+
+MAIN: Values = {"base_url": "https://m/v1", "model": "m"}
+
+REFUSED: dict[str, tuple[Values, str]] = {
+    "a folder without a volume": ({"index": {"uri": "/data/i"}}, "set storage.existingClaim"),
+    "credentials in a URI": ({"index": {"uri": "s3://id:secret@bucket/i"}}, "must hold no credentials"),
+    "a key in values": (
+        {"config": {"llm": {"endpoints": {"main": MAIN | {"api_key": "sk-1"}}}}},
+        "config.llm.endpoints.main.api_key: write ${NAME}",
+    ),
+    "Milvus Lite": ({"config": {"vectors": {"backend": "milvus-lite"}}}, "belongs to one process"),
+    "a variable that is set": (
+        {"secretEnv": [{"name": "HOME", "secretName": "s", "secretKey": "k"}]},
+        "secretEnv and build.inline.pod.env must leave out HOME",
+    ),
+    "credentials in an endpoint": (
+        {"config": {"llm": {"endpoints": {"main": MAIN | {"base_url": "https://id:pw@m/v1"}}}}},
+        "config.llm.endpoints.main.base_url must hold no credentials",
+    ),
+    "an Ingress that nothing passes": (
+        {"query": {"ingress": {"enabled": True, "hosts": ["a.example"]}}},
+        "say where the pods are that serve query.ingress",
+    ),
+    "certificates that end before the pods": (
+        merged(
+            GATEWAYS,
+            {
+                "query": {"ingress": {"enabled": True, "hosts": ["a.example"]}},
+                "tls": {"existingSecret": "t", "clientCa": {"existingSecret": "c"}},
+            },
+        ),
+        "do not reach them: use query.service.type LoadBalancer",
+    ),
+    "a page in the clear": ({"query": {"page": {"enabled": True}}}, "a page beyond loopback needs TLS"),
+    "nothing to build": ({"build": {"once": True}}, "build.inputs: say what is indexed"),
+    "a budget spent twice": (
+        merged(BUILD, {"build": {"maxUsd": 5, "backoffLimit": 1}}),
+        "another would spend as much again",
+    ),
+    "a limit without a price": (
+        merged(
+            BUILD,
+            {"build": {"maxUsd": 5}, "config": {"llm": {"endpoints": {"main": MAIN}, "roles": {"report": "main"}}}},
+        ),
+        "give config.llm.endpoints.main.price.input and .output",
+    ),
+    "kernels without Ray": (
+        merged(BUILD, {"config": {"kernels": "gpu", "execution": {"executor": "inline"}}}),
+        "needs config.execution.executor: ray",
+    ),
+    "workers that never come": (
+        merged(BUILD, {"build": {"ray": {"autoscaling": {"enabled": False}}}}),
+        "set minReplicas of its workers",
+    ),
+    "a question from nobody": ({"test": {"question": "Who?"}}, "nobody may ask unknown"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused_with_a_reason(chart: Chart, case: str) -> None:
+    values, said = REFUSED[case]
+    assert said in chart.refusal(values)

@@ -1,4 +1,4 @@
-"""Helpers: write a file below tmp_path and read it as a user's input."""
+"""A file below tmp_path, read as a user's input."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ import pytest
 
 from hirag_dist.readers import Document, ReadOptions, Unreadable, find_inputs, read_source
 
-ReadFile = Callable[..., list[Document | Unreadable]]
-
 
 @pytest.fixture
-def read(tmp_path: Path) -> ReadFile:
+def read(tmp_path: Path) -> Callable[..., list[Document | Unreadable]]:
     """A function (name, content, **options) → what the file yields."""
 
     def read_file(name: str, content: bytes | str, **options: object) -> list[Document | Unreadable]:

@@ -1,10 +1,19 @@
+"""Encodings that are found, named by the user or declared, and characters that are no text."""
+
 from __future__ import annotations
 
 import io
+import json
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from hirag_dist.readers.encoding import NotText, decode_text, text_lines
+from hirag_dist.readers import clean_text
+from hirag_dist.readers.encoding import NotText, cleaned_offsets, decode_text, text_lines
 from hirag_dist.readers.model import InputTooLarge
 
 CHINESE = "孙悟空大闹天宫，玉皇大帝请如来佛祖。"
@@ -85,3 +94,93 @@ def test_a_line_beyond_the_limit() -> None:
     assert next(stream) == "short"
     with pytest.raises(InputTooLarge, match="longer than 50"):
         next(stream)
+
+
+CODEC = "cp852"
+TEXT = "Zażółć gęślą jaźń"
+BYTES = TEXT.encode(CODEC)
+PAGE = b"<html><body><p>" + BYTES + b"</p></body></html>"
+MAIL = b"From: a@example.org\r\nSubject: Hello\r\n\r\n" + BYTES
+
+
+def table(values: list[bytes]) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"text": pa.array(values, pa.binary())}), sink)
+    return sink.getvalue()
+
+
+FILES = [
+    ("a.txt", BYTES),
+    ("a.md", BYTES),
+    ("a.html", PAGE),
+    ("a.json", b'[{"text": "' + BYTES + b'"}]'),
+    ("a.jsonl", b'{"text": "' + BYTES + b'"}\n'),
+    ("a.csv", b"text,n\n" + BYTES + b",1\n"),
+    pytest.param("a.eml", MAIL, marks=pytest.mark.integration),
+    pytest.param("a.parquet", table([BYTES]), marks=pytest.mark.integration),
+]
+
+
+@pytest.mark.parametrize(("name", "data"), FILES)
+def test_it_is_used_in_place_of_a_guess(read: Any, name: str, data: bytes) -> None:
+    (guessed,) = read(name, data)
+    assert TEXT not in guessed.text
+    (found,) = read(name, data, encoding=CODEC)
+    assert TEXT in found.text
+
+
+@pytest.mark.parametrize(("name", "data"), FILES)
+def test_what_is_not_in_it_is_refused_with_the_reason(read: Any, name: str, data: bytes) -> None:
+    (found,) = read(name, data, encoding="utf-8")
+    assert "not utf-8, which reading.encoding (--encoding) names: it has the byte 0x" in found.reason
+
+
+@pytest.mark.parametrize("data", [TEXT.encode(), TEXT.encode("utf-16"), json.dumps(TEXT).encode()])
+def test_what_is_unicode_by_its_bytes_stays_so(read: Any, data: bytes) -> None:
+    assert read("a.txt", data, encoding=CODEC) == read("a.txt", data)
+
+
+def test_a_charset_that_the_file_declares_goes_before(read: Any) -> None:
+    page = b'<html><head><meta charset="windows-1250"></head><p>' + TEXT.encode("cp1250")
+    assert read("a.html", page, encoding=CODEC)[0].text == TEXT
+
+
+@pytest.mark.integration
+def test_a_charset_that_a_mail_declares_goes_before(read: Any) -> None:
+    header = (
+        b"Subject: Hello\r\nContent-Type: text/plain; charset=windows-1250\r\nContent-Transfer-Encoding: 8bit\r\n\r\n"
+    )
+    assert TEXT in read("a.eml", header + TEXT.encode("cp1250"), encoding=CODEC)[0].text
+
+
+def test_records_before_a_damaged_batch_are_kept(read: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hirag_dist.readers.encoding._BATCH_SIZE", 20)
+    kept, lost = read("a.jsonl", b'{"text": "a good one"}\n{"text": "\x81"}\n', encoding="windows-1252")
+    assert (kept.text, lost.record) == ("a good one", 1)
+    assert "0x81 where windows-1252 has no such character" in lost.reason
+
+
+@pytest.mark.parametrize(
+    ("dirty", "clean"),
+    [
+        ("\ufeffAlice", "Alice"),
+        ("a\r\nb\rc\nd", "a\nb\nc\nd"),
+        ("page\x0cpage\x0bline\x85end", "page\npage\nline\nend"),
+        ("A\x00l\x01i\x1bc\x7fe\x9f\tBob", "Alice\tBob"),
+        ("\ud800x\udfff", "\ufffdx\ufffd"),
+        ("e\u0301 \u00e9 \u200bzero \ufeffinside \u202erl \U0001f469\u200d\U0001f467 \ufb01 \u2028", None),
+    ],
+)
+def test_only_what_is_no_text_goes(dirty: str, clean: str | None) -> None:
+    assert clean_text(dirty) == (dirty if clean is None else clean)
+
+
+@given(st.text(alphabet="a\ufeff\r\n\x00\x85\ud800é", max_size=12), st.integers(0, 12))
+def test_offsets_in_the_cleaned_text(text: str, offset: int) -> None:
+    """A character that stays is where its offset leads, and what is before it is what is before it there."""
+    at = cleaned_offsets(text)
+    assert at(0) == 0
+    assert at(len(text)) == len(clean_text(text))
+    if offset < len(text) and text[offset] == "a":
+        assert clean_text(text)[at(offset)] == "a"
+        assert clean_text(text)[: at(offset)].count("a") == text[:offset].count("a")

@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from hirag_dist.readers.html import parse_page
-
-Read = Callable[..., list[Any]]
 
 PAGE = """<!DOCTYPE html><html><head><title>Stave  One</title><style>p{}</style>
 <script>var x = "<p>no</p>";</script>
@@ -20,7 +17,7 @@ PAGE = """<!DOCTYPE html><html><head><title>Stave  One</title><style>p{}</style>
     as is</pre><template><p>no</p></template><p hidden>no</p><noscript>no</noscript>last</body></html>"""
 
 
-def test_blocks_are_on_lines_of_their_own(read: Read) -> None:
+def test_blocks_are_on_lines_of_their_own(read: Any) -> None:
     (found,) = read("page.html", PAGE)
     assert found.title == "Stave One"
     assert found.text == (
@@ -30,18 +27,18 @@ def test_blocks_are_on_lines_of_their_own(read: Read) -> None:
 
 
 @pytest.mark.parametrize("declaration", ['<meta charset="{}">', '<?xml version="1.0" encoding="{}"?>'])
-def test_the_declared_charset_is_honoured(read: Read, declaration: str) -> None:
+def test_the_declared_charset_is_honoured(read: Any, declaration: str) -> None:
     page = declaration.format("koi8-r").encode() + "<p>Привет".encode("koi8-r")
     (found,) = read("page.htm", page)
     assert found.text == "Привет"
 
 
 @pytest.mark.parametrize("page", ["", "<script>x</script>"])
-def test_pages_without_text(read: Read, page: str) -> None:
+def test_pages_without_text(read: Any, page: str) -> None:
     assert [each.reason for each in read("page.html", page)] == ["the text is empty"]
 
 
-def test_places_are_sections_with_the_anchors_before_them(read: Read) -> None:
+def test_places_are_sections_with_the_anchors_before_them(read: Any) -> None:
     page = (
         "<body><p>Before.</p><h1 id='top'>The <i>Guide</i></h1><p>One.</p><div id='two'>Two <b id='in'>words</b>.</div>"
         "<h2><span id='deep'></span>Install &amp; run</h2><p>Three.\x00</p><a name='old'></a><pre>four\r\n</pre>"

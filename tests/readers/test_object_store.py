@@ -10,24 +10,23 @@ from pyarrow import fs
 
 from hirag_dist.errors import InputError
 from hirag_dist.readers import Document, ReadOptions, check_inputs, find_inputs, read_source
-
-moto_server = pytest.importorskip("moto.server")
+from tests.storage.s3_server import s3_server
 
 
 @pytest.fixture(scope="module")
 def query() -> Iterator[str]:
     """The query of URIs on the server, whose bucket holds five files."""
-    server = moto_server.ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-    server.start()
-    _, port = server.get_host_and_port()
-    options = f"endpoint_override=127.0.0.1:{port}&scheme=http&region=us-east-1&allow_bucket_creation=true"
-    store, _ = fs.FileSystem.from_uri(f"s3://key:secret@bucket/?{options}")
-    store.create_dir("bucket")
-    for name in ("docs/a.txt", "docs/ü b.md", "docs/sub/c.txt", "docs/.hidden.txt", "docs/pic.png"):
-        with store.open_output_stream(f"bucket/{name}") as stream:
-            stream.write(b"Alice met Bob.")
-    yield options
-    server.stop()
+    with s3_server() as (_, uri):
+        query = uri.partition("?")[2]
+        for name in ("docs/a.txt", "docs/ü b.md", "docs/sub/c.txt", "docs/.hidden.txt", "docs/pic.png"):
+            write(query, name)
+        yield query
+
+
+def write(query: str, name: str, content: bytes = b"Alice met Bob.") -> None:
+    store, _ = fs.FileSystem.from_uri(f"s3://key:secret@bucket/?{query}")
+    with store.open_output_stream(f"bucket/{name}") as stream:
+        stream.write(content)
 
 
 def shown(name: str, query: str) -> list[str]:
@@ -68,21 +67,17 @@ def test_what_is_there_is_not_refused(query: str) -> None:
 
 
 def test_an_index_below_its_input_is_left_out(query: str) -> None:
-    store, _ = fs.FileSystem.from_uri(f"s3://key:secret@bucket/?{query}")
     for name in ("own/a.txt", "own/index/current", "own/index/snapshots/s/manifest.json", "own/index/notes.txt"):
-        with store.open_output_stream(f"bucket/{name}") as stream:
-            stream.write(b"Alice met Bob.")
+        write(query, name)
     assert shown("own", query) == ["s3://bucket/own/a.txt"]
 
 
 def test_objects_have_the_etag_of_their_content(query: str) -> None:
     """It tells two writes of one size within a second apart; the time that S3 gives does not."""
-    store, _ = fs.FileSystem.from_uri(f"s3://key:secret@bucket/?{query}")
     tags = []
     for content in (b"Alice met Bob.", b"Alice met Ann.", b"Alice met Bob."):
         for name in ("tags/ü 1.txt", "tags/sub/2%20.txt"):
-            with store.open_output_stream(f"bucket/{name}") as stream:
-                stream.write(content)
+            write(query, name, content)
         found = find_inputs([f"s3://key:secret@bucket/tags?{query}"])
         tags.append([file.etag for file in found])
         (single,) = find_inputs([f"s3://key:secret@bucket/tags/sub/2%2520.txt?{query}"])

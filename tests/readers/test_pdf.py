@@ -8,8 +8,6 @@ import pytest
 
 from hirag_dist.readers.pdf import join_pages
 
-Read = Callable[..., list[Any]]
-
 
 def starts_a_process(test: Callable[..., None]) -> Callable[..., None]:
     """Mark a test that starts the process that reads PDFs; it runs with the unit tests all the same."""
@@ -45,14 +43,14 @@ def make_pdf(pages: list[list[str]], title: str = "", extra: str = "") -> bytes:
 
 
 @starts_a_process
-def test_the_text_layer_is_read(read: Read) -> None:
+def test_the_text_layer_is_read(read: Any) -> None:
     (found,) = read("a.pdf", make_pdf([["Alice met Bob."], ["Bob left."]], title="Report"))
     assert (found.title, found.text) == ("Report", "Alice met Bob.\n\nBob left.")
     assert read("a.pdf", make_pdf([["Alice"]]))[0].title == "a"
 
 
 @starts_a_process
-def test_each_line_has_its_page_and_its_box(read: Read) -> None:
+def test_each_line_has_its_page_and_its_box(read: Any) -> None:
     (found,) = read("a.pdf", make_pdf([["Alice met Bob.", "They spoke."], [], ["Bob left."]]))
     assert [(place.kind, place.page, found.text[place.start : place.end]) for place in found.places] == [
         ("page", 1, "Alice met Bob."),
@@ -68,7 +66,7 @@ def test_each_line_has_its_page_and_its_box(read: Read) -> None:
 
 
 @starts_a_process
-def test_pdfs_that_cannot_be_read(read: Read) -> None:
+def test_pdfs_that_cannot_be_read(read: Any) -> None:
     good = make_pdf([["Alice met Bob."]])
     locked = make_pdf(
         [["Alice"]],

@@ -1,14 +1,18 @@
+"""Pages, front matter, metadata of every format, and compressed files."""
+
 from __future__ import annotations
 
 import bz2
 import gzip
 import io
 import itertools
+import json
 import lzma
 import os
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +20,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from hirag_dist.core.metadata.fields import FieldSource
 from hirag_dist.readers import Document, ReadOptions, Unreadable, find_inputs, read_source
+from hirag_dist.types import MetadataField
+from tests.readers.test_pdf import make_pdf
 
-Read = Callable[..., list[Any]]
 
-
-def test_front_matter_gives_title_and_labels_and_goes(read: Read) -> None:
+def test_front_matter_gives_title_and_labels_and_goes(read: Any) -> None:
     (found,) = read(
         "a.md", "---\r\ntitle: Stave One\r\nlabels: [staff, hr]\r\n---\r\n\r\n# Ghost\n\n*Marley* was dead.\n"
     )
@@ -37,7 +42,7 @@ def test_front_matter_gives_title_and_labels_and_goes(read: Read) -> None:
         ("#hashtag\n", "a"),
     ],
 )
-def test_the_first_heading_is_the_title(read: Read, text: str, title: str) -> None:
+def test_the_first_heading_is_the_title(read: Any, text: str, title: str) -> None:
     (found,) = read("a.md", text)
     assert (found.title, found.text) == (title, text)
 
@@ -51,19 +56,13 @@ def test_the_first_heading_is_the_title(read: Read, text: str, title: str) -> No
         "---\n- 'acl' : x\n  - y\nlabels : x\n...\ntext",
     ],
 )
-def test_damaged_front_matter_that_names_labels_makes_no_public_document(read: Read, text: str) -> None:
+def test_damaged_front_matter_that_names_labels_makes_no_public_document(read: Any, text: str) -> None:
     (found,) = read("a.md", text)
     assert isinstance(found, Unreadable)
     assert found.reason == "its front matter names labels and is not valid YAML between two lines of ---"
 
 
-def test_labels_that_are_none_make_the_file_unreadable(read: Read) -> None:
-    (found,) = read("a.md", "---\nacl: {a: b}\n---\ntext")
-    assert isinstance(found, Unreadable)
-    assert found.reason == "the labels are neither a string nor a list of strings"
-
-
-def test_places_are_sections_with_anchors(read: Read) -> None:
+def test_places_are_sections_with_anchors(read: Any) -> None:
     text = (
         "---\ntitle: T\n---\nIntro.\n\n# The `Guide` to [Widgets](x.html)!\r\n\nOne.\n```\n# no heading\n```\n"
         "## Set-up\n\nTwo.\n\n### Set-up ###\nThree.\n"
@@ -76,9 +75,6 @@ def test_places_are_sections_with_anchors(read: Read) -> None:
     ]
     assert [found.text[place.start : place.end].split()[-1] for place in found.places] == ["```", "Two.", "Three."]
     assert found.text.endswith(found.text[found.places[-1].start : found.places[-1].end])
-
-
-Read = Callable[..., list[Any]]
 
 
 def arrow(codec: str) -> Callable[[bytes], bytes]:
@@ -123,7 +119,7 @@ def contents() -> dict[str, bytes]:
     ],
 )
 @pytest.mark.parametrize("compression", ["", ".gz", ".zst"])
-def test_every_format_in_every_compression(read: Read, extension: str, compression: str) -> None:
+def test_every_format_in_every_compression(read: Any, extension: str, compression: str) -> None:
     data = contents()[extension]
     (found,) = read(f"d{extension}{compression}", COMPRESS[compression](data) if compression else data)
     assert isinstance(found, Document)
@@ -132,7 +128,7 @@ def test_every_format_in_every_compression(read: Read, extension: str, compressi
 
 
 @pytest.mark.parametrize("compression", [".gz", ".bz2", ".zst"])
-def test_damaged_compression_keeps_what_came_before(read: Read, compression: str) -> None:
+def test_damaged_compression_keeps_what_came_before(read: Any, compression: str) -> None:
     lines = b"".join(b'{"text": "%s"}\n' % os.urandom(5000).hex().encode() for _ in range(300))
     data = COMPRESS[compression](lines)
     found = read(f"d.jsonl{compression}", data[: int(len(data) * 0.9)])
@@ -150,39 +146,25 @@ def test_damaged_compression_keeps_what_came_before(read: Read, compression: str
         (b" \t\r\n \n\x0c\n", "the text is empty"),
         (bytes(3000), "the content is binary, not text"),
         (b"\x89PNG\r\n\x1a\n" + bytes(range(256)), "the content is binary, not text"),
-        (b"x" * 4001, "the text is longer than 4000 bytes: split it"),
     ],
 )
-def test_texts_that_cannot_be_read(read: Read, data: bytes, reason: str) -> None:
-    (found,) = read("a.txt", data, max_document_bytes=4000)
+def test_texts_that_cannot_be_read(read: Any, data: bytes, reason: str) -> None:
+    (found,) = read("a.txt", data)
     assert (found.record, found.reason) == (0, reason)
 
 
-def test_a_file_that_went_or_may_not_be_read(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    path.write_text("x")
-    (source,) = find_inputs([str(path)])
-    path.unlink()
-    assert [each.reason for each in read_source(source, ReadOptions()) if isinstance(each, Unreadable)] == [
-        "the file is not there any more"
-    ]
-    path.mkdir()
-    (found,) = read_source(source, ReadOptions())
-    assert isinstance(found, Unreadable)
-    assert str(tmp_path) not in found.reason or "cannot be read" in found.reason
-
-
-def test_reading_is_lazy_and_bounded(tmp_path: Path) -> None:
+def test_reading_is_lazy_and_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hirag_dist.readers.encoding._BATCH_SIZE", 1 << 16)
     path = tmp_path / "big.jsonl"
     line = '{"text": "' + "Alice met Bob. " * 100 + '"}\n'
-    path.write_text(line * 3_000)  # 4.5 MB
+    path.write_text(line * 1_000)  # 1.5 MB
     (source,) = find_inputs([str(path)])
     tracemalloc.start()
     count = sum(isinstance(each, Document) for each in read_source(source, ReadOptions()))
     _, peak_bytes = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert count == 3_000
-    assert peak_bytes < 4 << 20
+    assert count == 1_000
+    assert peak_bytes < 1 << 20
     first = read_source(source, ReadOptions())
     assert len(list(itertools.islice(first, 2))) == 2
     first.close()  # type: ignore[attr-defined]
@@ -195,3 +177,82 @@ def test_whatever_a_reader_raises_is_a_dead_letter(tmp_path: Path) -> None:
     (found,) = read_source(replace(source, format="no such reader"), ReadOptions())
     assert isinstance(found, Unreadable)
     assert found.reason == "the file cannot be read: KeyError: 'no such reader'"
+    path.unlink()
+    path.mkdir()
+    (found,) = read_source(source, ReadOptions())
+    assert isinstance(found, Unreadable)
+    assert "cannot be read" in found.reason
+
+
+OPTIONS = ReadOptions(
+    metadata=(
+        FieldSource(
+            MetadataField("published", "date"), ("published", "meta.date", "article:published_time", "CreationDate")
+        ),
+        FieldSource(MetadataField("tags", "string", list=True), ("tags", "keywords"), separator=","),
+        FieldSource(MetadataField("folder", "string"), (), path="^([^/]+)/"),
+    )
+)
+
+
+def found(folder: Path, name: str, data: str | bytes) -> list[Document]:
+    path = folder / "in" / "wiki" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data if isinstance(data, bytes) else data.encode())
+    documents = [each for source in find_inputs([str(folder / "in")]) for each in read_source(source, OPTIONS)]
+    assert all(isinstance(each, Document) for each in documents)
+    return [each for each in documents if isinstance(each, Document)]
+
+
+WANTED = {"published": "2024-01-31", "tags": ["tax", "law"], "folder": "wiki"}
+PAGE = """<html><head><meta property="article:published_time" content="2024-01-31T00:00:00Z">
+<meta name="Keywords" content="tax, law"></head><body><p>words</p></body></html>"""
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("a.jsonl", json.dumps({"text": "words", "meta": {"Date": "2024-01-31"}, "tags": ["tax", "law"]})),
+        ("a.json", json.dumps([{"text": "words", "published": "2024-01-31", "tags": "tax,law"}])),
+        ("a.csv", 'text,published,tags\nwords,2024-01-31,"[""tax"", ""law""]"\n'),
+        ("a.md", "---\npublished: 2024-01-31\ntags: [tax, law]\n---\nwords\n"),
+        ("a.html", PAGE),
+        ("a.html", PAGE.replace("meta name", "META itemprop")),
+    ],
+)
+def test_fields_come_from_what_each_format_has(tmp_path: Path, name: str, data: str) -> None:
+    (document,) = found(tmp_path, name, data)
+    assert (document.metadata, document.faults) == (WANTED, ())
+
+
+@pytest.mark.integration  # it starts the process that reads Parquet
+def test_a_table_brings_its_columns(tmp_path: Path) -> None:
+    columns: dict[str, Any] = {
+        "text": ["words"],
+        "meta": [{"date": date(2024, 1, 31), "other": 1}],
+        "tags": [["tax", "law"]],
+        "unused": [1],
+    }
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table(columns), sink)
+    (document,) = found(tmp_path, "a.parquet", sink.getvalue().to_pybytes())
+    assert document.metadata == WANTED
+
+
+@pytest.mark.integration  # it starts the process that reads PDFs
+def test_a_pdf_has_its_properties(tmp_path: Path) -> None:
+    title = "Report) /Keywords (tax, law) /CreationDate (D:20240131000000Z"
+    (document,) = found(tmp_path, "a.pdf", make_pdf([["words"]], title=title))
+    assert (document.title, document.metadata) == ("Report", WANTED)
+
+
+def test_a_text_has_its_path(tmp_path: Path) -> None:
+    (document,) = found(tmp_path, "a.txt", "words")
+    assert document.metadata == {"folder": "wiki"}
+
+
+def test_a_wrong_value_costs_the_field_and_not_the_document(tmp_path: Path) -> None:
+    (document,) = found(tmp_path, "a.jsonl", json.dumps({"text": "words", "published": "next\nweek", "tags": ["tax"]}))
+    assert document.metadata == {"tags": ["tax"], "folder": "wiki"}
+    (fault,) = document.faults
+    assert fault.startswith("metadata field published: 'next\\nweek' is no date")

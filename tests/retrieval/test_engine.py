@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,8 @@ from hirag_dist.retrieval.vector_index.memory import MemoryVectors
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.snapshot.writer import write_snapshot
 from hirag_dist.storage.store import Store
-from hirag_dist.types import ChatRequest, FloatMatrix, Query
+from hirag_dist.types import BY_NAME, BY_VECTOR, ChatRequest, FloatMatrix, Query
+from tests.leaky_builds import HIDDEN, NOBODY, Indexes, corpus
 from tests.scripted_model import ScriptedModel
 from tests.table_rows import filled_table
 
@@ -39,6 +41,7 @@ AXES = {
     "S": (0, 0, 0, 0, 1.0),
 }
 COMMUNITIES = {"left": ["a", "b", "S"], "right": ["c", "d"], "lone": ["e"]}
+PAPER = RetrievalConfig(fidelity="paper", community_level="leaf")
 CHUNKS = {"k0": "ab", "k1": "cd", "k2": "e"}
 
 
@@ -209,20 +212,12 @@ async def test_triples_near_the_question_come_first_or_follow_the_paths(bench: B
     assert ids(found.key_entities) == ["d", "c", "a", "b", "e"]
     assert ids(found.triples, "relation_id") == ["c-d", "a-b", "b-c", "a-b again"]
     assert [triple.score for triple in found.triples] == pytest.approx([0.5, 0.0, 0.0, 0.0])  # d is c-d's nearer end
-    plain = Bench(snapshot, RetrievalConfig(fidelity="paper", community_level="leaf"))
+    plain = Bench(snapshot, PAPER)
     walked = await plain.ask(**asked)  # d – c, c – b – a, a – b
     assert ids(walked.triples, "relation_id") == ["c-d", "b-c", "a-b", "a-b again"]
     assert {one.relation_id: one.score for one in walked.triples} == {
         one.relation_id: one.score for one in found.triples
     }
-
-
-async def test_a_path_goes_through_what_lies_between(bench: Bench) -> None:
-    found = await bench.ask("a?", top_n=4, top_m=1)
-    assert ids(found.key_entities) == ["a", "c"]
-    (path,) = found.paths
-    assert (path.entity_ids, path.entity_names) == (("a", "b", "c"), ("A", "B", "C"))
-    assert set(ids(found.triples, "relation_id")) == {"a-b", "a-b again", "b-c"}
 
 
 async def test_the_bridge_joins_the_entities_that_a_question_names_first(bench: Bench, snapshot: Snapshot) -> None:
@@ -233,7 +228,7 @@ async def test_the_bridge_joins_the_entities_that_a_question_names_first(bench: 
         assert [path.entity_names for path in found.paths] == [("D", "C", "B", "A"), ()]
         assert ids(found.triples, "relation_id") == ["c-d", "b-c", "a-b", "a-b again"], "along the path"
         assert [item.score for item in found.key_entities] == pytest.approx([0, 0, 1])
-    plain = Bench(snapshot, RetrievalConfig(fidelity="paper", community_level="leaf"))
+    plain = Bench(snapshot, PAPER)
     assert ids((await plain.ask(**asked)).key_entities) == ["e", "a"]
     one = await bench.ask(**asked | {"question": "What of D?"})
     assert ids(one.key_entities) == ["e", "a"], "one name has no path"
@@ -483,3 +478,54 @@ async def test_a_deadline_ends_the_wait_for_the_reranker(snapshot: Snapshot) -> 
     found = await bench.engine.retrieve(Query("a?", "hirag"), deadline_s=0.5)
     assert ids(found.sources, "chunk_id") == ids(expected.sources, "chunk_id")
     assert found.note == "the sources are not reranked: the deadline passed"
+
+
+async def asked(bench: Bench, question: str, mode: str = "hirag", **more: Any) -> Any:
+    return await bench.ask(question, mode, **{"vector": np.array(AXES["e"], np.float32), "top_n": 8} | more)
+
+
+@pytest.mark.parametrize("mode", ["hirag", "local", "nobridge"])
+async def test_named_entities_come_first_in_the_order_of_the_question(snapshot: Snapshot, mode: str) -> None:
+    found = await asked(Bench(snapshot), "How do D, S and B differ?", mode)
+    assert ids(found.local) == ["d", "b", "e", "a", "c", "S"]
+    assert [item.matched for item in found.local] == [BY_NAME] * 2 + [BY_VECTOR] * 4
+    assert [item.score for item in found.local] == pytest.approx([0, 0, 1, 0, 0, 0])
+    assert [found.context_refs[ref] for ref in ("E1", "E2", "E3")] == ["d", "b", "e"]
+    plain = await asked(Bench(snapshot, PAPER), "How do D, S and B differ?", mode)
+    assert ids(plain.local) == ["e", "a", "b", "c", "d", "S"]
+    assert {item.matched for item in plain.local} == {BY_VECTOR}
+
+
+@pytest.mark.parametrize(
+    ("question", "top_n", "expected"),
+    [
+        ("Who met D, D and d?", 8, "deabcS"),
+        ("who met d or B?", 4, "beac"),
+        ("who met d or b?", 4, "deab"),
+        ("who met D?", 3, "eab"),
+    ],
+)
+async def test_how_many_are_named(snapshot: Snapshot, question: str, top_n: int, expected: str) -> None:
+    found = await asked(Bench(snapshot), question, top_n=top_n)
+    assert ids(found.local) == [*expected]
+    assert len(found.local) <= top_n
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Indexes:
+    return Indexes(tmp_path_factory)
+
+
+@pytest.mark.parametrize("mode", ["hirag", "local", "nobridge", "flat"])
+async def test_a_hidden_entity_is_not_found_by_its_name_and_takes_no_place(made: Indexes, mode: str) -> None:
+    engine = made(corpus(1))
+    question = f"{HIDDEN}aa and wordaa, {HIDDEN}ab and {HIDDEN}ac"
+    asked = Query(question, mode, top_n=8)
+    everything = await engine.retrieve(asked)
+    assert [item.name for item in everything.local[:2]] == [f"{HIDDEN}aa", "wordaa"]
+    assert [item.matched for item in everything.local[:3]] == [BY_NAME, BY_NAME, BY_VECTOR]
+    found = await engine.retrieve(replace(asked, reach=NOBODY))
+    assert [item.name for item in found.local if item.matched == BY_NAME] == ["wordaa"]
+    assert not any(item.name.startswith(HIDDEN) for item in found.local)
+    secret = await engine.retrieve(Query(f"wordaa {HIDDEN}aa {HIDDEN}ab", mode, top_n=8, labels=("secret",)))
+    assert all(item.name.startswith(HIDDEN) or "wordaa" in item.name for item in secret.local[:2])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,18 +12,22 @@ import pyarrow.compute as pc
 import pytest
 
 from hirag_dist import schemas
+from hirag_dist.core.metadata.columns import DERIVED, DIVISIBLE, WHOLE
 from hirag_dist.core.retrieval.levels import RankedCommunity
 from hirag_dist.indexing.publish import ARRAYS
 from hirag_dist.retrieval.view.filtered_index import AccessControlledIndex
 from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.storage.label_files import Mentions
 from hirag_dist.storage.layout import CONTENT_TABLES, LABEL_TABLES, PART_ARRAYS, UPDATE_TABLES
+from hirag_dist.storage.metadata_files import map_metadata
 from hirag_dist.storage.serving.mmap_files import ServingFiles
 from hirag_dist.storage.serving.text_columns import TextColumns, text_schema, write_texts
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.snapshot.writer import write_snapshot
 from hirag_dist.storage.store import Store
 from tests.labelled_builds import build
+from tests.storage import snapshots
+from tests.table_rows import filled_table
 from tests.toy_builds import Bench, rows
 
 
@@ -181,3 +186,23 @@ def test_an_index_without_labels_has_no_files_but_the_one_that_says_so(tmp_path:
     assert label_sets(snapshot.serving) == ["[]"]
     files = set(snapshot.manifest.files) - {f"{name}.parquet" for name in UPDATE_TABLES}
     assert not [name for name in files if "pattern" in name or "mention" in name]
+
+
+def test_what_filters_by_metadata_know_of_rows(store: Store) -> None:
+    rows: dict[str, list[dict[str, Any]]] = {
+        "metadata_fields": [{"name": "pages", "type": "number"}],
+        "document_metadata": [{"document_id": "d1", "metadata": '{"pages": 2.5}'}],
+        "entity_mentions": [{"entity_id": "e2"}],
+        "statements": [],
+        "clusters": [{"cluster_id": "c", "entity_id": own} for own in ("e3", "e1", "lost")],
+        "summary_sources": [{"entity_id": "e4", "cluster_id": "c"}],
+    }
+    tables = {name: filled_table(getattr(schemas, name.upper()), each) for name, each in rows.items()}
+    snapshots.publish(store, snapshots.tiny_tables() | tables)
+    snapshot = open_snapshot(store)
+    found = map_metadata(snapshot.serving, snapshot.manifest)
+    assert found.entity_provenance.tolist() == [WHOLE, DIVISIBLE, WHOLE, WHOLE]
+    kinds = snapshot.table("relations", ["kind"])["kind"].to_pylist()
+    assert found.relation_provenance.tolist() == [WHOLE if kind == "extracted" else DERIVED for kind in kinds]
+    assert found.summary_indptr.tolist() == [0, 3]
+    assert sorted(found.summary_members.tolist()) == [-1, 0, 2], "a member that is not there is known to be missing"

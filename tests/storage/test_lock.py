@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -11,13 +12,15 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hirag_dist.errors import IndexBusy, StoreError
 from hirag_dist.storage.lock import BuildLock, LockTiming
-from hirag_dist.storage.lock_holder import own_process
+from hirag_dist.storage.lock_holder import HolderProcess, LockHolder, own_process
 from hirag_dist.storage.snapshot.reader import current_id, read_current
 from hirag_dist.storage.snapshot.writer import make_current
 from hirag_dist.storage.store import Store
@@ -100,13 +103,6 @@ def tell(process: subprocess.Popen[str], line: str) -> str:
 
 
 class TestHolding:
-    def test_the_lock_is_there_while_it_is_held(self, store: Store) -> None:
-        with BuildLock(store) as lock:
-            found = store.read_json("run.lock")
-            assert (found["pid"], found["host"]) == (os.getpid(), socket.gethostname())
-            lock.check()
-        assert not store.exists("run.lock")
-
     def test_epochs_rise_even_where_the_lock_was_removed_between(self, store: Store) -> None:
         clock = Clock()
         epochs = []
@@ -142,16 +138,10 @@ class TestBusy:
             assert store.read_json("run.lock")["pid"] == process.pid, "the holder keeps it"
             process.kill()
             process.wait()
+            assert not BuildLock(store).is_held()
             with BuildLock(store):
                 assert store.read_json("run.lock")["pid"] == os.getpid()
-
-    @pytest.mark.integration
-    def test_a_dead_process_of_this_machine_is_not_waited_for(self, store: Store) -> None:
-        namespace = own_process().pid_namespace
-        store.write_json("run.lock", holder_here(Clock(), pid=dead_pid(), pid_namespace=namespace))
-        assert not BuildLock(store).is_held()
-        with BuildLock(store):
-            assert store.read_json("run.lock")["pid"] == os.getpid()
+            assert not store.exists("run.lock")
 
     @pytest.mark.integration
     def test_a_container_with_the_same_host_name_is_respected(self, store: Store) -> None:
@@ -199,13 +189,6 @@ class TestWaiting:
             lock.check()
         assert 3 < clock.slept < 5
         assert [record.message for record in caplog.records if "waiting up to 20 s" in record.message]
-
-    def test_it_gives_up_in_time(self, store: Store) -> None:
-        clock = Clock()
-        store.write_json("run.lock", holder(beat=clock.now))
-        with pytest.raises(IndexBusy, match="is being built by process 1 on elsewhere"):
-            clock.lock(store, 7.5).__enter__()
-        assert clock.slept == 7.5
 
 
 DAY_S = 86400.0
@@ -495,3 +478,48 @@ def race(processes: list[subprocess.Popen[str]], uri: str) -> list[str]:
         assert process.stdin is not None
         print(file=process.stdin, flush=True)
     return sorted(results, key=lambda result: result != "held")
+
+
+@pytest.fixture
+def child() -> Iterator[HolderProcess]:
+    """A process that has ended and was reaped, as it knew itself."""
+    code = "import json, dataclasses as d; from hirag_dist.storage.lock_holder import own_process as o\n"
+    code += "print(json.dumps(d.asdict(o())))"
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True)
+    return HolderProcess(**json.loads(done.stdout))
+
+
+class TestHasEnded:
+    @pytest.mark.integration
+    @pytest.mark.parametrize("field", ["host", "boot", "pid_namespace"])
+    def test_elsewhere_it_is_not_known(self, child: HolderProcess, field: str) -> None:
+        assert child.has_ended(own_process())
+        for value in ("another", ""):
+            assert not replace(child, **{field: value}).has_ended(own_process())
+
+    def test_a_process_id_that_was_used_again_is_another_process(self) -> None:
+        own = own_process()
+        assert not own.has_ended(own)
+        earlier = replace(own, started=own.started - 1)
+        assert earlier.has_ended(own)
+        assert not replace(own, started=0).has_ended(own), "the lock of an earlier version has no start time"
+
+    @pytest.mark.integration
+    def test_a_zombie_has_ended(self) -> None:
+        with subprocess.Popen(["sleep", "1000"]) as process:
+            fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+            zombie = replace(own_process(), pid=process.pid, started=int(fields[19]))
+            assert not zombie.has_ended(own_process())
+            process.kill()
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+            assert zombie.has_ended(own_process())
+
+
+def test_the_content_of_a_lock_is_read_back_and_a_damaged_one_names_nobody() -> None:
+    holder = LockHolder(own_process(), "now", "token", 1.5, 2.5, 3)
+    assert LockHolder.decode(holder.encode()) == holder
+    assert LockHolder.decode(b'{"host": "a", "pid": 7, "since": "", "token": "", "beat": 1}') == LockHolder(
+        HolderProcess("a", 7), "", "", 1.0, 0.0, 0
+    ), "what is not known"
+    for damaged in (b"", b"[]", b"{}", holder.encode()[:-5], b'{"host": "a", "pid": "x"}'):
+        assert LockHolder.decode(damaged) is None

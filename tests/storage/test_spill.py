@@ -1,8 +1,10 @@
-"""Tables and matrices that are sorted on disk."""
+"""Files of work: tables and matrices that are sorted on disk, numbered pieces, and JSON with a checksum."""
 
 from __future__ import annotations
 
+import json
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from hirag_dist.errors import StoreError
-from hirag_dist.storage.spill import SpillFile, spill_file
+from hirag_dist.errors import StoreError, WorkFileDamaged
+from hirag_dist.storage.checked_json import read_checked, write_checked
+from hirag_dist.storage.spill import SpillFile, read_piece, spill_file, write_pieces
+from hirag_dist.storage.store import Store
 
 SCHEMA = pa.schema(
     [
@@ -45,8 +49,10 @@ def tables(n_parts: int, rng: np.random.Generator) -> list[pa.Table]:
 
 
 @pytest.mark.parametrize("by", [("layer", "name"), ("name",), ()])
-@pytest.mark.parametrize("piece_bytes", [1 << 30, 200, 1])
-@pytest.mark.parametrize("small_bytes", [0, 1_000, 1 << 30])
+@pytest.mark.parametrize(
+    ("piece_bytes", "small_bytes"),
+    [(1 << 30, 0), (1 << 30, 1_000), (200, 0), (1, 0), (200, 1_000), (1, 1_000), (1, 1 << 30)],
+)
 def test_a_table_comes_as_if_sorted_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: tuple[str, ...], piece_bytes: int, small_bytes: int
 ) -> None:
@@ -141,3 +147,89 @@ def test_folders_of_killed_processes_are_removed(tmp_path: Path, monkeypatch: py
             assert second.table([pa.table({"a": [1]})], pa.schema([("a", pa.int64())])).num_rows == 1
         assert first.table([pa.table({"a": [2]})], pa.schema([("a", pa.int64())])).num_rows == 1
     assert list(tmp_path.iterdir()) == [created]
+
+
+PIECES = pa.schema(
+    [
+        pa.field("word", pa.string(), nullable=False),
+        pa.field("ids", pa.list_(pa.field("item", pa.string(), nullable=False)), nullable=False),
+    ]
+)
+
+
+def words_table(*words: str) -> pa.Table:
+    return pa.table({"word": list(words), "ids": [[word] * 2 for word in words]}, schema=PIECES)
+
+
+def test_pieces_come_back_by_number(store: Store) -> None:
+    whole = words_table("a", "b", "c", "d")
+    pieces = [whole.slice(0, 0), whole.slice(0, 1), whole.slice(1, 3), whole.slice(4, 0)]
+    write_pieces(store, "folder/file.pieces", pieces)
+    for number, piece in enumerate(pieces):
+        found = read_piece(store, "folder/file.pieces", number, PIECES)
+        assert found.equals(piece)
+        assert found.schema.equals(PIECES)
+
+
+def test_a_piece_is_read_without_the_others(store: Store) -> None:
+    write_pieces(store, "file", [words_table("a" * 1000), words_table("b"), words_table("c" * 1000)])
+    data = bytearray(store.read_bytes("file"))
+    numbers = [int.from_bytes(data[at : at + 8], "little") for at in range(0, 96, 8)]
+    starts, lengths = numbers[0::4], numbers[1::4]
+    assert (starts[0], starts[2] + lengths[2]) == (96, len(data))
+    for number in (0, 2):
+        data[starts[number] : starts[number] + lengths[number]] = bytes(lengths[number])
+    store.write_bytes("file", bytes(data))
+    assert read_piece(store, "file", 1, PIECES).equals(words_table("b"))
+    for number in (0, 2):
+        with pytest.raises(StoreError, match=r"file is damaged"):
+            read_piece(store, "file", number, PIECES)
+
+
+def test_any_altered_bit_is_found(store: Store) -> None:
+    pieces = [words_table("a", "b"), words_table(), words_table("c")]
+    write_pieces(store, "file", pieces)
+    data = store.read_bytes("file")
+    for bit in range(0, len(data) * 8, 61):
+        altered = bytearray(data)
+        altered[bit // 8] ^= 1 << bit % 8
+        store.write_bytes("file", bytes(altered), durable=False)
+        found = []
+        for number, piece in enumerate(pieces):
+            with suppress(WorkFileDamaged):
+                assert read_piece(store, "file", number, PIECES).equals(piece)
+                found.append(number)
+        assert len(found) == 2, f"bit {bit}: one piece is refused"
+
+
+VALUE = {"tasks": [{"number": 1, "rows": 0.5, "text": "é"}], "a": None}
+
+
+def test_what_was_written_is_read_back(store: Store) -> None:
+    write_checked(store, "a/b.json", VALUE)
+    assert read_checked(store, "a/b.json") == VALUE
+    assert store.read_json("a/b.json") == VALUE | {"check": store.read_json("a/b.json")["check"]}
+    assert read_checked(store, "nothing.json") is None
+
+
+def test_any_altered_bit_and_any_length(store: Store) -> None:
+    write_checked(store, "a.json", VALUE)
+    file = Path(store.root) / "a.json"
+    data = store.read_bytes("a.json")
+    for bit in range(0, len(data) * 8, 5):
+        altered = bytearray(data)
+        altered[bit // 8] ^= 1 << bit % 8
+        file.write_bytes(bytes(altered))
+        found = read_checked(store, "a.json")
+        assert found is None or {name: value for name, value in found.items() if name in VALUE} == VALUE
+    for length in range(len(data)):
+        file.write_bytes(data[:length])
+        assert read_checked(store, "a.json") is None
+    file.write_text(json.dumps([1]))
+    assert read_checked(store, "a.json") is None
+
+
+def test_a_file_that_cannot_be_read_is_not_taken_for_a_damaged_one(store: Store) -> None:
+    store.write_bytes("a.json/file", b"")
+    with pytest.raises(StoreError):
+        read_checked(store, "a.json")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import os
 import subprocess
 import sys
@@ -11,7 +10,6 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -31,9 +29,12 @@ from hirag_dist.retrieval.vector_index.milvus.collection import (
     drop,
     list_keys,
     resolved,
+    search_params,
 )
 from hirag_dist.retrieval.vector_index.milvus.fill import CollectionFill
 from hirag_dist.storage.snapshot.reader import Snapshot
+from hirag_dist.storage.store import Store
+from tests.lineages import publish, unit
 
 ROOT = Path(__file__).parents[3]
 OWNER = """
@@ -49,20 +50,12 @@ held.close()
 """
 
 
-def _contract() -> ModuleType:
-    """The module with the snapshot that the contract searches."""
-    spec = importlib.util.spec_from_file_location(
-        "vector_contract", ROOT / "tests" / "contracts" / "test_vector_index.py"
-    )
-    assert spec
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+VECTORS = {f"e{at:02d}": unit(at) for at in range(60)} | {f"s{at:02d}": unit(100 + at) for at in range(27)}
 
 
 @pytest.fixture
 def snapshot(tmp_path: Path) -> Snapshot:
-    return _contract().make_snapshot(tmp_path, uuid.uuid4().hex)
+    return publish(Store(str(tmp_path)), VECTORS, salt=uuid.uuid4().hex)
 
 
 def rows_near(index: MilvusVectors, vector: NDArray[np.float32], limit: int = 12) -> list[int]:
@@ -156,7 +149,7 @@ def test_the_old_snapshots_searches_go_on_when_its_successor_closes(snapshot: Sn
     """Both are in one Lite file, which one process serves."""
     old = open_milvus_lite(snapshot, VectorsConfig())
     before = rows_near(old, snapshot.entity_vectors[7])
-    other: Snapshot = _contract().make_snapshot(tmp_path, "other")
+    other: Snapshot = publish(Store(str(tmp_path)), VECTORS, salt="other")
     new = open_milvus_lite(other, VectorsConfig())
     new.close()
     assert rows_near(old, snapshot.entity_vectors[7]) == before
@@ -344,3 +337,35 @@ def test_a_claim_that_nobody_may_make(snapshot: Snapshot) -> None:
     with pytest.raises(MilvusException):
         filled.ensure()
     assert filled.client.list_collections() == [f"{name_of(snapshot)}_filling"]
+
+
+def test_the_index_goes_by_size() -> None:
+    assert choose_index(2_000, 2_000).kind == "flat"
+    assert choose_index(2_001, 2_000).kind == "hnsw"
+
+
+@pytest.mark.parametrize(
+    ("kind", "limit", "admitted", "expected"),
+    [
+        ("hnsw", 36, 1.0, {"ef": 512}),
+        ("hnsw", 1016, 1.0, {"ef": 1016}),
+        ("hnsw", 36, 0.5, {"ef": 1024}),
+        ("hnsw", 36, 0.0, {"ef": 10_000}),
+        ("flat", 36, 0.01, {}),
+    ],
+)
+def test_a_narrow_filter_and_many_results_widen_a_search(
+    kind: str, limit: int, admitted: float, expected: dict[str, int]
+) -> None:
+    assert search_params(kind, limit, 10_000, admitted) == expected
+
+
+def test_without_milvus_lite_vectors_are_in_memory_or_it_is_said_what_to_install(
+    snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "milvus_lite", None)
+    assert make_vector_index(Config(), snapshot).name == "memory"
+    with pytest.raises(
+        BackendUnavailable, match=r"needs the extra `milvus-lite`: pip install 'hirag-dist\[milvus-lite\]'$"
+    ):
+        make_vector_index(Config(vectors=VectorsConfig(backend="milvus-lite")), snapshot)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,8 +19,10 @@ from numpy.typing import NDArray
 from hirag_dist.errors import SnapshotCorrupt
 from hirag_dist.retrieval.view.filtered_index import AccessControlledIndex
 from hirag_dist.retrieval.view.index import MappedIndex
+from hirag_dist.storage.serving.mmap_files import map_array
 from hirag_dist.storage.serving.text_columns import TextColumns
-from hirag_dist.storage.snapshot.reader import HashCheck, Snapshot, open_snapshot
+from hirag_dist.storage.snapshot.manifest import FileEntry
+from hirag_dist.storage.snapshot.reader import HashCheck, Snapshot
 from tests.filtered_builds import build_records, records
 from tests.leaky_builds import corpus
 from tests.storage.snapshots import keep_all_rows
@@ -48,7 +49,7 @@ def divided_snapshot(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
 
 
 def is_refused(snapshot: Snapshot) -> bool:
-    fresh = open_snapshot(snapshot.store, snapshot.manifest.snapshot_id)
+    fresh = Snapshot(snapshot.store, snapshot.manifest)
     try:
         AccessControlledIndex(MappedIndex.open(fresh), fresh).any_view(always=True)
     except SnapshotCorrupt:
@@ -57,20 +58,18 @@ def is_refused(snapshot: Snapshot) -> bool:
 
 
 @contextmanager
-def replaced(snapshot: Snapshot, name: str, data: bytes) -> Iterator[None]:
+def replaced(snapshot: Snapshot, name: str, data: bytes) -> Iterator[Snapshot]:
     """Put another file in the place of one of a snapshot, with its size and digest in the manifest."""
-    folder = Path(snapshot.store.root) / snapshot.folder
-    before = {path: path.read_bytes() for path in (folder / name, folder / "manifest.json")}
-    manifest = json.loads(before[folder / "manifest.json"])
-    manifest["files"][name] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    path = Path(snapshot.store.root) / snapshot.folder / name
+    before = path.read_bytes()
+    entry = FileEntry(bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
+    manifest = snapshot.manifest.model_copy(update={"files": {**snapshot.manifest.files, name: entry}})
     try:
-        for path, content in ((folder / name, data), (folder / "manifest.json", json.dumps(manifest).encode())):
-            path.unlink()  # files of snapshots may be links to those of others
-            path.write_bytes(content)
-        yield
+        path.unlink()  # files of snapshots may be links to those of others
+        path.write_bytes(data)
+        yield Snapshot(snapshot.store, manifest)
     finally:
-        for path, content in before.items():
-            path.write_bytes(content)
+        path.write_bytes(before)
 
 
 def saved(array: Array) -> bytes:
@@ -104,8 +103,8 @@ def accepted(snapshot: Snapshot, changes: Sequence[Callable[[Array], Array]], ki
         path = Path(snapshot.store.root) / snapshot.folder / name
         array = np.load(path)
         if array.size and array.dtype.kind in kinds:
-            with replaced(snapshot, name, saved(next(turn)(array))):
-                if not is_refused(snapshot):
+            with replaced(snapshot, name, saved(next(turn)(array))) as changed:
+                if not is_refused(changed):
                     found.add(path.stem)
     return found
 
@@ -127,8 +126,8 @@ def test_slots_that_name_a_place_twice(divided_snapshot: Snapshot) -> None:
     name = "serving-2/chunk_slots.npy"
     slots = np.load(Path(divided_snapshot.store.root) / divided_snapshot.folder / name)
     slots[0] = slots[1]
-    with replaced(divided_snapshot, name, saved(slots)):
-        assert is_refused(divided_snapshot), "scores would be written past their end"
+    with replaced(divided_snapshot, name, saved(slots)) as changed:
+        assert is_refused(changed), "scores would be written past their end"
 
 
 def test_arrays_of_another_form(snapshot: Snapshot) -> None:
@@ -156,8 +155,9 @@ def strings(offsets: list[int], data: bytes) -> pa.RecordBatch:
         arrow(strings([0, 1, 2], b"ab" * 100), compression="lz4"),
         arrow(pa.record_batch([pa.array([1, 2])], ["name"])),
         arrow(strings([0, 1, 2], b"ab"))[:-40],
+        b"",
     ],
-    ids=["falling", "negative", "compressed", "numbers", "cut"],
+    ids=["falling", "negative", "compressed", "numbers", "cut", "empty"],
 )
 def test_texts_that_lie_outside_of_their_file(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "names.arrow").write_bytes(data)
@@ -165,9 +165,17 @@ def test_texts_that_lie_outside_of_their_file(tmp_path: Path, data: bytes) -> No
         TextColumns(tmp_path / "names.arrow")
 
 
+def test_a_file_that_is_no_array(tmp_path: Path) -> None:
+    (tmp_path / "a.npy").write_bytes(b"no array")
+    with pytest.raises(SnapshotCorrupt, match=r"a\.npy is damaged"):
+        map_array(tmp_path / "a.npy")
+
+
 def test_texts_with_another_number_of_rows(snapshot: Snapshot) -> None:
-    with replaced(snapshot, "serving-2/reports.arrow", arrow(pa.record_batch([["a"], ["b"]], ["title", "text"]))):
-        assert is_refused(snapshot)
+    with replaced(
+        snapshot, "serving-2/reports.arrow", arrow(pa.record_batch([["a"], ["b"]], ["title", "text"]))
+    ) as changed:
+        assert is_refused(changed)
 
 
 def test_a_large_file_that_was_altered_is_logged_after_opening(

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from hirag_dist.core.vectors import SlottedVectors
 from hirag_dist.storage.serving import kept_rows as kept
 from hirag_dist.storage.serving.kept_rows import KeptRows, kept_rows
 
@@ -46,16 +45,6 @@ def found(base: Base, *vectors: Any) -> KeptRows | None:
     return kept_rows(base, none, "entities", vectors or None)  # type: ignore[arg-type]
 
 
-def test_changed_and_new_rows_are_written_behind_those_that_stay() -> None:
-    rows = np.insert(np.arange(N), 50, -1)
-    own = found(Base(rows, rows != 7))
-    assert own is not None
-    assert np.flatnonzero(own.changed).tolist() == [7, 50]
-    assert own.slots[[6, 7, 49, 50, 51]].tolist() == [6, N, 49, N + 1, 50]
-    batches = pa.table({"row": np.arange(N + 1)}).to_batches(max_chunksize=9)
-    assert pa.Table.from_batches(own.written(batches))["row"].to_pylist() == [7, 50]
-
-
 def test_a_row_whose_vector_differs_in_one_bit_is_changed() -> None:
     vectors = np.random.default_rng(0).standard_normal((N, 8)).astype(np.float32)
     vectors[9] = np.nan
@@ -65,20 +54,6 @@ def test_a_row_whose_vector_differs_in_one_bit_is_changed() -> None:
     own = found(Base(np.arange(N), np.ones(N, bool)), now, vectors)
     assert own is not None
     assert np.flatnonzero(own.changed).tolist() == [3, 4]
-
-
-def test_rows_of_the_second_file_of_the_base_are_written_again() -> None:
-    slots = np.arange(N)
-    slots[[5, 60]] = N, N + 1
-    slots[61:] -= 1  # a row of the first file that is unused
-    base = Base(np.arange(N), np.arange(N) != 80, slots)
-    vectors = np.eye(N, 4, dtype=np.float32)
-    stored = np.zeros((N, 4), np.float32)
-    stored[slots[slots < N]] = vectors[slots < N]
-    own = found(base, vectors, SlottedVectors(stored, vectors[[5, 60]], slots.astype(np.int32)))
-    assert own is not None
-    assert np.flatnonzero(own.changed).tolist() == [5, 60, 80]
-    assert own.slots[[5, 60, 80, 81]].tolist() == [N, N + 1, N + 2, 80]
 
 
 @pytest.mark.parametrize(

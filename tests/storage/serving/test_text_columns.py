@@ -66,6 +66,7 @@ def test_values_in_two_files_are_read_as_from_one(tmp_path: Path, n_changed: int
         assert columns.value(name, some[0]) == values[some[0]]
         assert columns.table([name], 40, BATCH_ROWS + 40).column(0).to_pylist() == values[40 : BATCH_ROWS + 40]
         assert columns.equal_to(name, values[some[1]]).tolist() == [each == values[some[1]] for each in values]
+    assert columns.holding("text", "É漢").tolist() == [at for at, text in enumerate(texts) if "é漢" in text]
     assert columns.holding("text", "NEW").tolist() == [at for at, text in enumerate(texts) if "new" in text]
     assert IdLookup(columns, "own").row(own[some[2]]) == some[2]
 
@@ -79,20 +80,8 @@ def test_a_slot_outside_both_files_is_damage(tmp_path: Path, slot: int) -> None:
         TextColumns(tmp_path / "texts.arrow", tmp_path / "changed.arrow", np.array([0, slot], np.int32))
 
 
-def test_values_that_hold_a_text(tmp_path: Path) -> None:
-    columns, _, texts = written(tmp_path, [BATCH_ROWS + 3, 2])
-    assert columns.holding("text", "É漢").tolist() == [at for at, text in enumerate(texts) if "é漢" in text]
-
-
 def test_a_value_that_is_no_text_does_not_stop_a_question(tmp_path: Path) -> None:
     bad = pa.array([b"fine", b"\xff\xfe"], pa.binary()).view(pa.string())
     with open(tmp_path / "texts.arrow", "wb") as file:
         write_texts(file, text_schema(["own"]), [pa.record_batch([bad], ["own"])])
     assert TextColumns(tmp_path / "texts.arrow").values("own", [1, 0]) == ["��", "fine"]
-
-
-@pytest.mark.parametrize("data", [b"", b"not an Arrow file at all"])
-def test_a_damaged_file_is_said(tmp_path: Path, data: bytes) -> None:
-    (tmp_path / "texts.arrow").write_bytes(data)
-    with pytest.raises(SnapshotCorrupt, match=r"texts\.arrow is damaged"):
-        TextColumns(tmp_path / "texts.arrow")

@@ -79,24 +79,19 @@ def test_a_table_is_read_as_it_was_given_after_any_changes(states: Sequence[Rows
         before, division = table, found
 
 
-def test_rows_around_a_long_run_of_new_ones_stay() -> None:
-    old, new = numbered("m", 500), numbered("b", 400)
-    before, table = mentions(old), mentions(old | new)
-    found = divided(table, before, whole(before))
+@pytest.mark.parametrize(
+    ("old", "new", "changed", "unused"),
+    [
+        (numbered("m", 500), numbered("b", 400) | numbered("m", 500), range(400), range(0)),
+        (numbered("b", 400) | numbered("m", 500), numbered("m", 500), range(0), range(400)),
+        (numbered("g", 300) | numbered("m", 500), numbered("h", 200) | numbered("m", 500), range(200), range(300)),
+    ],
+)
+def test_rows_around_long_runs_that_came_or_went_stay(old: Rows, new: Rows, changed: range, unused: range) -> None:
+    before = mentions(old)
+    found = divided(mentions(new), before, whole(before))
     assert found is not None
-    assert (found.changed.tolist(), found.unused.tolist()) == (list(range(400)), [])
-    back = divided(before, table, whole(table))
-    assert back is not None
-    assert (back.changed.tolist(), back.unused.tolist()) == ([], list(range(400)))
-
-
-def test_rows_around_long_runs_that_came_and_went_at_one_place_stay() -> None:
-    old = numbered("a", 3) | numbered("g", 300) | numbered("m", 500)
-    new = numbered("a", 3) | numbered("h", 200) | numbered("m", 500)
-    before, table = mentions(old), mentions(new)
-    found = divided(table, before, whole(before))
-    assert found is not None
-    assert (found.changed.tolist(), found.unused.tolist()) == (list(range(3, 203)), list(range(3, 303)))
+    assert (found.changed.tolist(), found.unused.tolist()) == ([*changed], [*unused])
 
 
 def test_a_table_in_another_order_or_with_other_keys_is_written_whole(monkeypatch: pytest.MonkeyPatch) -> None:

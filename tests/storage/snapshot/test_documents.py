@@ -39,14 +39,6 @@ def test_the_counts_of_every_document(snapshot: Snapshot) -> None:
     assert [each.n_entities for each in found] == [3, 3, 0, 2]
 
 
-def test_a_path_of_several_records(tmp_path: Path) -> None:
-    bench = Bench(tmp_path)
-    bench.folder.joinpath("corpus.jsonl").write_text('{"text": "sun moon"}\n{"text": "sea sand"}\n')
-    bench.run_on([str(tmp_path / "corpus.jsonl")])
-    snapshot = open_snapshot(bench.store)
-    assert [each.record for each in list_documents(snapshot)] == [0, 1]
-
-
 def test_a_dead_letter_about_metadata_is_its_records(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     records = ({"text": "sun moon", "day": 1}, {"text": "sea sand", "day": "often"}, {"text": "sun sea", "day": "x"})

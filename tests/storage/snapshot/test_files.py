@@ -7,7 +7,8 @@ import logging
 import os
 import random
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from hirag_dist.core.retrieval.lexical import LexicalIndexBuilder, best_chunks, 
 from hirag_dist.errors import SnapshotCorrupt, SnapshotNotFound, StoreError
 from hirag_dist.execution.dataset import read_part
 from hirag_dist.storage.serving.lexical import LEXICAL_ARRAYS, map_lexical
-from hirag_dist.storage.snapshot import cache
+from hirag_dist.storage.snapshot import cache as snapshot_cache
 from hirag_dist.storage.snapshot.files import SnapshotFiles, write_parquet
 from hirag_dist.storage.snapshot.manifest import FileEntry, Manifest
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
@@ -52,19 +53,13 @@ def inode(store: Store, snapshot_id: str, name: str) -> int:
     return (Path(store.root) / "snapshots" / snapshot_id / name).stat().st_ino
 
 
-def test_the_files_are_those_without_a_base(store: Store, tmp_path: Path) -> None:
+def test_files_of_the_same_content_are_links_and_stay_when_the_base_goes(store: Store, tmp_path: Path) -> None:
     base = open_snapshot(store, write(store, "").snapshot_id)
     found = write(store, " More.", base)
-    alone = write(Store(str(tmp_path / "alone")), " More.")
-    assert found.snapshot_id == alone.snapshot_id != base.manifest.snapshot_id
-    assert dict(found.files) == dict(alone.files)
+    other = write(Store(str(tmp_path / "alone")), " More.")
+    assert found.snapshot_id == other.snapshot_id != base.manifest.snapshot_id
+    assert dict(found.files) == dict(other.files)
     assert list(found.files) == sorted(found.files)
-    open_snapshot(store, found.snapshot_id, full_check=True)
-
-
-def test_files_of_the_same_content_are_links_and_stay_when_the_base_goes(store: Store) -> None:
-    base = open_snapshot(store, write(store, "").snapshot_id)
-    found = write(store, " More.", base)
     linked = {
         name
         for name in found.files
@@ -207,15 +202,30 @@ def readings(snapshot: Snapshot) -> list[Any]:
     return [*values, *tables, *matrices, *(array.tolist() for pair in found for array in pair)]
 
 
+Alone = Callable[[int], tuple[Snapshot, list[Any]]]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Alone:
+    """Seed → the snapshot that is written without a base, and what readers get of it."""
+
+    @cache
+    def written(seed: int) -> tuple[Snapshot, list[Any]]:
+        snapshot = write_large(Store(str(tmp_path_factory.mktemp("alone"))), seed)
+        return snapshot, readings(snapshot)
+
+    return written
+
+
 @pytest.mark.usefixtures("divided")
-def test_rows_that_did_not_change_stay_in_files_of_the_base(store: Store, tmp_path: Path) -> None:
+def test_rows_that_did_not_change_stay_in_files_of_the_base(store: Store, alone: Alone) -> None:
     before = first = write_large(store, 0)
     for seed in range(1, 5):
         now = write_large(store, seed, before)
-        alone = write_large(Store(str(tmp_path / f"{seed}")), seed)
-        assert now.manifest.snapshot_id == alone.manifest.snapshot_id
-        assert (now.manifest.format_version, alone.manifest.format_version) == (2, 1)
-        assert readings(now) == readings(alone)
+        other, expected = alone(seed)
+        assert now.manifest.snapshot_id == other.manifest.snapshot_id
+        assert (now.manifest.format_version, other.manifest.format_version) == (2, 1)
+        assert readings(now) == expected
         for folder, name in (
             ("serving-2", "entities.arrow"),
             ("serving-2", "relations.arrow"),
@@ -230,18 +240,18 @@ def test_rows_that_did_not_change_stay_in_files_of_the_base(store: Store, tmp_pa
             assert stored == inode(store, first.manifest.snapshot_id, f"{folder}/{name}")
         before = now
     store.delete(first.folder)
-    assert readings(open_snapshot(store, before.manifest.snapshot_id, full_check=True)) == readings(alone)
+    assert readings(open_snapshot(store, before.manifest.snapshot_id, full_check=True)) == expected
     former = [*before.manifest.files]
     gone = write_whole(store, before.manifest.snapshot_id)
     own = open_snapshot(store, before.manifest.snapshot_id, full_check=True)
-    assert (readings(own), own.manifest.format_version) == (readings(alone), 1)
-    assert dict(own.manifest.files) == dict(alone.manifest.files)
+    assert (readings(own), own.manifest.format_version) == (expected, 1)
+    assert dict(own.manifest.files) == dict(other.manifest.files)
     assert {*former} - {*own.manifest.files} == {*gone}
     assert not any(store.exists(f"{own.folder}/{name}") for name in gone)
     assert write_whole(store, before.manifest.snapshot_id) == []
     whole = write_large(store, 9, before, keeps_rows=False)
     assert whole.manifest.format_version == 1
-    assert readings(whole) == readings(write_large(Store(str(tmp_path / "9")), 9))
+    assert readings(whole) == alone(9)[1]
 
 
 @pytest.mark.parametrize(
@@ -260,38 +270,35 @@ def test_rows_that_did_not_change_stay_in_files_of_the_base(store: Store, tmp_pa
     ],
 )
 @pytest.mark.usefixtures("divided")
-def test_an_altered_file_of_the_base_is_not_kept(store: Store, tmp_path: Path, name: str, offset: int | None) -> None:
+def test_an_altered_file_of_the_base_is_not_kept(store: Store, alone: Alone, name: str, offset: int | None) -> None:
     base = write_large(store, 1, write_large(store, 0))
     file = Path(store.root) / base.folder / name
     data = bytearray(file.read_bytes())
     data[data.rindex(b"text 5") if offset is None else offset] ^= 1
     os.unlink(file)
     file.write_bytes(data)
-    now = write_large(store, 2, base)
-    assert readings(now) == readings(write_large(Store(str(tmp_path / "alone")), 2))
+    assert readings(write_large(store, 2, base)) == alone(2)[1]
 
 
 @pytest.mark.usefixtures("divided")
-def test_a_lexical_index_in_one_part_beside_texts_in_two_is_read_and_divided_later(
-    store: Store, tmp_path: Path
-) -> None:
-    before, alone = write_large(store, 1, write_large(store, 0)), write_large(Store(str(tmp_path / "alone")), 1)
+def test_a_lexical_index_in_one_part_beside_texts_in_two_is_read_and_divided_later(store: Store, alone: Alone) -> None:
+    before, (other, expected) = write_large(store, 1, write_large(store, 0)), alone(1)
     files = {name: entry for name, entry in before.manifest.files.items() if "term" not in name}
     for name in [f"serving-2/{array}.npy" for array in LEXICAL_ARRAYS]:
-        store.write_bytes(f"{before.folder}/{name}", alone.store.read_bytes(f"{alone.folder}/{name}"))
-        files[name] = alone.manifest.files[name]
+        store.write_bytes(f"{before.folder}/{name}", other.store.read_bytes(f"{other.folder}/{name}"))
+        files[name] = other.manifest.files[name]
     manifest = before.manifest.model_copy(update={"files": files})
     store.write_bytes(f"{before.folder}/manifest.json", manifest.model_dump_json().encode())
     base = open_snapshot(store, before.manifest.snapshot_id, full_check=True)
-    assert readings(base) == readings(alone)
+    assert readings(base) == expected
     for seed in (2, 3):
         base = write_large(store, seed, base)
-        assert readings(base) == readings(write_large(Store(str(tmp_path / f"{seed}")), seed))
+        assert readings(base) == alone(seed)[1]
     assert "serving-2/stored_term_keys.npy" in base.manifest.files
 
 
 @pytest.mark.usefixtures("divided")
-def test_all_files_of_a_table_are_kept_or_none(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_files_of_a_table_are_kept_or_none(store: Store, alone: Alone, monkeypatch: pytest.MonkeyPatch) -> None:
     first = write_large(store, 0)
     copy = Store.copy
 
@@ -307,7 +314,7 @@ def test_all_files_of_a_table_are_kept_or_none(store: Store, tmp_path: Path, mon
     assert not store.exists(f"{second.folder}/serving-2/stored_entities.arrow")
     third = write_large(store, 2, second)
     for number, snapshot in ((1, second), (2, third)):
-        assert readings(snapshot) == readings(write_large(Store(str(tmp_path / f"{number}")), number))
+        assert readings(snapshot) == alone(number)[1]
 
 
 @pytest.mark.usefixtures("divided")
@@ -322,11 +329,12 @@ def test_tables_of_equal_content_are_links_without_slots(store: Store) -> None:
 
 
 @pytest.mark.usefixtures("divided")
-def test_a_kill_while_a_snapshot_is_written_whole_leaves_it_readable(store: Store, tmp_path: Path) -> None:
+def test_a_kill_while_a_snapshot_is_written_whole_leaves_it_readable(
+    store: Store, alone: Alone, tmp_path: Path
+) -> None:
     first = write_large(store, 0)
     second = write_large(store, 1, first)
-    expected = readings(write_large(Store(str(tmp_path / "1")), 1))
-    after = readings(write_large(Store(str(tmp_path / "2")), 2))
+    expected, after = alone(1)[1], alone(2)[1]
     for dies_at in itertools.count(1, 6):
         folder = tmp_path / f"killed-{dies_at}"
         shutil.copytree(store.root, folder)
@@ -348,11 +356,11 @@ def test_a_kill_while_a_snapshot_is_written_whole_leaves_it_readable(store: Stor
 
 @pytest.mark.usefixtures("divided")
 def test_a_snapshot_that_is_published_again_from_another_base_is_read_from_its_own_files(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: Store, alone: Alone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The caches of services that had the former files may still be there."""
-    monkeypatch.setattr(cache, "HASHED_BYTES", 600)
-    expected = readings(write_large(Store(str(tmp_path / "alone")), 5))
+    monkeypatch.setattr(snapshot_cache, "HASHED_BYTES", 600)
+    expected = alone(5)[1]
     for base in (0, 7):
         snapshot = write_large(store, 5, write_large(store, base))
         remote = Store("mock:///index")

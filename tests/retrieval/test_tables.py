@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hirag_dist.retrieval.lookup.tables import IdLookup
-from hirag_dist.storage.serving import text_columns
 from hirag_dist.storage.serving.text_columns import TextColumns, text_schema, write_texts
 
 IDS = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=80), unique=True, max_size=12)
@@ -35,15 +33,6 @@ def test_rows_of_any_ids(folder: Path, ids: list[str], wide: bool) -> None:
     assert [lookup.row(own) for own in ids] == list(range(len(ids)))
     for other in ("", "\ud800", "x" * 81, *(own + "x" for own in ids)):
         assert lookup.row(other) == (ids.index(other) if other in ids else None)
-
-
-def test_rows_in_several_batches(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text_columns, "BATCH_ROWS", 7)
-    ids = [f"{number:024x}" for number in np.random.default_rng(0).permutation(50).tolist()]
-    columns = columns_of(folder, ids)
-    lookup = IdLookup(columns, "id")
-    assert [lookup.row(own) for own in ids] == list(range(50))
-    assert columns.equal_to("id", ids[30]).nonzero()[0].tolist() == [30]
 
 
 @given(st.lists(st.sampled_from(["", "a", "ab", "ba", "é"]), max_size=20), st.sampled_from(["", "a", "ab", "é", "x"]))

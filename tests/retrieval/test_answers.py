@@ -1,4 +1,4 @@
-"""Answers come in pieces that never show a citation that names nothing, and end when their caller does."""
+"""Answers: their pieces and ends, the window they fit in, and the limits of their endpoint."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from hirag_dist.composition.models import make_coordinator, make_pool
+from hirag_dist.composition.query import _AnswerPool
 from hirag_dist.config.model import Config
+from hirag_dist.config.sections import RetrievalConfig
+from hirag_dist.core.prompts.reply_limits import ANSWER, reply_tokens, usable_tokens
+from hirag_dist.core.prompts.requests import answer_request
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.retrieval.context import render_context
 from hirag_dist.core.text.tokens import counter
-from hirag_dist.errors import ModelError, ModelUnavailable, RequestRejected, UnusableReply
+from hirag_dist.errors import InvalidQuery, ModelError, ModelUnavailable, RequestRejected, UnusableReply
 from hirag_dist.llm.limits.rate_limiter import RateLimiter
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
-from hirag_dist.retrieval.answer_stream import answer_pieces
+from hirag_dist.retrieval.answer_stream import AnswerWindow, answer_pieces
 from hirag_dist.types import Answer, ChatReply, ChatRequest, Retrieval, SourceItem
 
 COUNT = counter("o200k_base")
@@ -200,3 +204,81 @@ async def test_the_endpoint_is_hung_up_on(way: str) -> None:
         async with asyncio.timeout(10):
             await endpoint.gone.wait()
         await pool.close()
+
+
+COUNT = counter("o200k_base")
+QUESTION = "Who sailed on the Lone Star?"
+
+
+def window(tokens: int | None) -> AnswerWindow:
+    return AnswerWindow(tokens, Prompts(), COUNT)
+
+
+def size(question: str, context: str) -> int:
+    return sum(COUNT(message.content) for message in answer_request(question, context, Prompts()).messages)
+
+
+@pytest.mark.parametrize("tokens", [1024, 2048, 4096])
+def test_instructions_question_context_and_reply_fit(tokens: int) -> None:
+    room = window(tokens).cut(RetrievalConfig(), QUESTION).context_tokens
+    prompt = size(QUESTION, " word" * room)
+    assert tokens * 0.2 < prompt
+    assert prompt + reply_tokens(tokens, ANSWER) <= usable_tokens(tokens)
+
+
+@pytest.mark.parametrize("tokens", [None, 131_072])
+def test_an_unknown_or_a_large_window_cuts_nothing(tokens: int | None) -> None:
+    limits = RetrievalConfig()
+    assert window(tokens).cut(limits, QUESTION) == limits
+    assert window(tokens).cut_parts(limits, QUESTION) == limits
+
+
+def test_a_question_without_room_for_a_context_is_refused_by_its_size() -> None:
+    with pytest.raises(InvalidQuery, match=r"window of 1,024 .* shorten the question"):
+        window(1024).cut(RetrievalConfig(), "why " * 500)
+
+
+def test_a_long_conversation_loses_its_beginning_and_never_its_question() -> None:
+    history = "\n".join(["Earlier questions:", *(f"- {'Where is it, and why? ' * 20}" for _ in range(3))])
+    asked = f"{history}\nLast reply: {'At sea. ' * 40}\nQuestion: {QUESTION}"
+    shorter = window(2048).shortened(asked)
+    assert shorter.endswith(QUESTION)
+    assert len(QUESTION) < len(shorter) < len(asked)
+    assert window(1024).shortened(asked) == QUESTION
+    assert window(None).shortened(asked) == asked
+
+
+def configured(max_concurrent: int) -> Config:
+    endpoint = {"base_url": "http://127.0.0.1:9/v1", "model": "m", "max_concurrent": max_concurrent}
+    return Config.model_validate({"llm": {"endpoints": {"e": endpoint}, "roles": {"answer": "e"}}})
+
+
+async def settle() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(("sharers", "at_a_time"), [(1, 8), (4, 2), (16, 1)])
+async def test_processes_divide_an_endpoints_calls(sharers: int, at_a_time: int) -> None:
+    budget = RateLimiter(make_coordinator(configured(8), sharers=sharers), "a")
+    permits = [await budget.acquire("e", 1, 0.0) for _ in range(at_a_time)]
+    one_more = asyncio.create_task(budget.acquire("e", 1, 0.0))
+    await settle()
+    assert not one_more.done()
+    permits[0].answered(1, 0.0)
+    assert await one_more
+    budget.close()
+
+
+async def test_an_engine_that_closes_leaves_the_calls_to_the_next() -> None:
+    config = configured(1)
+    coordinator = make_coordinator(config)
+    old, new = RateLimiter(coordinator, "old"), RateLimiter(coordinator, "new")
+    await old.acquire("e", 1, 0.0)
+    waiting = asyncio.create_task(new.acquire("e", 1, 0.0))
+    await settle()
+    assert not waiting.done()
+    pool = make_pool(config, None, RetriedCalls(old, RetryPolicy()))
+    await _AnswerPool(pool, coordinator, "old").close()
+    assert await waiting
+    new.close()

@@ -8,13 +8,12 @@ import weakref
 import numpy as np
 import pytest
 
-from hirag_dist.core.access import HIDDEN, PARTIAL
+from hirag_dist.core.access import HIDDEN
 from hirag_dist.core.retrieval.bridge import nearest_chunks
 from hirag_dist.retrieval.view.filtered_index import AccessControlledIndex, FilteredIndex
 from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.storage.snapshot.reader import Snapshot
 from tests.labelled_builds import build
-from tests.leaky_builds import HIDDEN as WORD
 from tests.leaky_builds import corpus, script
 from tests.toy_builds import Bench, rows
 
@@ -59,45 +58,6 @@ def test_chunks_that_relations_are_ranked_by(snapshot: Snapshot, whole: MappedIn
     assert (found != nearest_chunks(whole.provenance, whole.chunk_vectors, rows, query)).any()
 
 
-def test_chunks_that_are_near_a_question(snapshot: Snapshot, whole: MappedIndex, seen: FilteredIndex) -> None:
-    reached = in_reach(snapshot)
-    query = np.random.default_rng(3).normal(size=whole.vectors.shape[1]).astype(np.float32)
-    order = sorted(range(len(reached)), key=lambda row: -float(whole.chunk_vectors[row] @ query))
-    rows, scores = seen.nearest_chunks(query, 4)
-    assert rows.tolist() == [row for row in order if reached[row]][:4]
-    assert scores == pytest.approx(whole.chunk_vectors[rows] @ query, abs=1e-5)
-    assert whole.nearest_chunks(query, 4)[0].tolist() == order[:4]
-
-
-def test_weights_and_descriptions_of_relations(snapshot: Snapshot, whole: MappedIndex, seen: FilteredIndex) -> None:
-    access = seen.access
-    mixed = np.flatnonzero(access.relation_states[access.relation_patterns] == PARTIAL)
-    assert len(mixed)
-    assert (seen.relation_weights(mixed) < whole.relation_weights(mixed)).all()
-    ends = set(whole.ends[mixed].ravel().tolist())
-    told, written = (
-        index.triples([(row, 0.5) for row in mixed.tolist()], index.named(ends)) for index in (seen, whole)
-    )
-    for item, other in zip(told, written, strict=True):
-        assert WORD not in item.description
-        assert item.relation_id == other.relation_id
-        assert item.weight < other.weight
-        assert item.description != other.description
-
-
-def test_texts_of_entities(snapshot: Snapshot, whole: MappedIndex, seen: FilteredIndex) -> None:
-    access = seen.access
-    states = access.entity_states[access.entity_patterns]
-    rows_seen = np.flatnonzero(states != HIDDEN).tolist()
-    told = seen.entities([(row, None) for row in rows_seen])
-    written = whole.entities([(row, None) for row in rows_seen])
-    for row, item, other in zip(rows_seen, told, written, strict=True):
-        assert WORD not in item.description
-        assert (item == other) == (states[row] != PARTIAL)
-        assert (item.entity_id, item.layer) == (other.entity_id, other.layer)
-    assert seen.entities([(row, None) for row in rows_seen]) == told, "the same when they are asked for again"
-
-
 def test_records_that_are_told_anew(whole: MappedIndex, seen: FilteredIndex) -> None:
     access = seen.access
     entities = np.flatnonzero(access.entity_states[access.entity_patterns] != HIDDEN).tolist()
@@ -110,26 +70,6 @@ def test_records_that_are_told_anew(whole: MappedIndex, seen: FilteredIndex) -> 
         assert told == written or rebuilt
     assert not any(seen.rebuilt(level, np.zeros(1, np.int64)).any() for level in ("global", "sources"))
     assert not whole.rebuilt("local", np.array(sorted(anew))).any()
-
-
-def test_nearness_of_entities(whole: MappedIndex, seen: FilteredIndex) -> None:
-    access = seen.access
-    mixed = np.flatnonzero(access.entity_states[access.entity_patterns] == PARTIAL)
-    query = np.random.default_rng(1).normal(size=whole.vectors.shape[1]).astype(np.float32)
-    parts = [int(np.flatnonzero((access.part_entities == row) & (access.part_sets == 0))[0]) for row in mixed]
-    expected = access.part_vectors[parts] @ query  # of the one set in reach
-    assert seen.similarities(mixed, query) == pytest.approx(expected, abs=1e-5)
-    assert (seen.similarities(mixed, query) != whole.similarities(mixed, query)).any()
-
-
-def test_relations_need_both_of_their_ends(snapshot: Snapshot, whole: MappedIndex, seen: FilteredIndex) -> None:
-    known = set(seen.visible_relations(np.arange(len(whole.ends))).tolist())
-    access = seen.access
-    hidden = access.entity_states[access.entity_patterns] == HIDDEN
-    reached = in_reach(snapshot)
-    for row, relation in enumerate(rows(snapshot, "relations")):
-        stated = relation["kind"] != "extracted" or any(reached[chunk] for chunk in chunks_of(whole, row))
-        assert (row in known) == (stated and not hidden[whole.ends[row]].any())
 
 
 def test_callers_who_may_see_the_same_share_a_view(snapshot: Snapshot, whole: MappedIndex) -> None:
