@@ -31,13 +31,9 @@ def test_milvus_lite_belongs_to_one_process() -> None:
 def test_how_many_retrievals_at_a_time_goes_by_what_they_wait_for() -> None:
     endpoint = {"kind": "openai", "base_url": "http://127.0.0.1:1/v1", "model": "m", "dim": 8}
     remote = {"endpoints": {"far": endpoint}, "roles": {"embed": "far"}}
-    assert server_options(config(vectors={"backend": "memory"})).max_concurrent_retrievals == 2
-    assert server_options(config()).max_concurrent_retrievals == 2
-    assert server_options(config(vectors={"uri": "http://milvus:19530"})).max_concurrent_retrievals == 8
-    assert (
-        server_options(config(vectors={"backend": "milvus", "uri": "http://milvus:19530"})).max_concurrent_retrievals
-        == 8
-    )
+    server = {"uri": "http://milvus:19530"}
+    for vectors, n in (({"backend": "memory"}, 2), ({}, 2), (server, 8), (server | {"backend": "milvus"}, 8)):
+        assert server_options(config(vectors=vectors)).max_concurrent_retrievals == n
     assert server_options(config(vectors={"backend": "memory"}, llm=remote)).max_concurrent_retrievals == 32
 
 
@@ -66,9 +62,6 @@ def test_every_key_of_the_service_is_an_option() -> None:
     shared = server_options(config(service=given), listen="127.0.0.1:2", shared=True)
     assert (shared.listen, shared.reuse_port) == ("127.0.0.1:2", True)
     assert server_options(config(service={"anonymous_labels": "all"})).anonymous_labels is None
-
-
-@pytest.mark.parametrize("wrong", ["some", [7]])
-def test_wrong_labels(wrong: Any) -> None:
-    with pytest.raises(ValueError, match="Expected a list of labels"):
-        config(service={"anonymous_labels": wrong})
+    for wrong in ("some", [7]):
+        with pytest.raises(ValueError, match="Expected a list of labels"):
+            config(service={"anonymous_labels": wrong})

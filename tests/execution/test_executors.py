@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from hirag_dist.composition.build import make_executor
+from hirag_dist.config.model import Config, ExecutionConfig
+from hirag_dist.errors import BackendUnavailable
 from hirag_dist.execution import executors
 from hirag_dist.execution.events import CallsProgress
 from hirag_dist.execution.executors import MAX_SMALL_TASKS, CallPoll, InlineExecutor, LazyExecutor
 from hirag_dist.execution.stage import no_other_workers
 from hirag_dist.execution.task import Task, TaskResult
 from hirag_dist.llm.limits.protocol import CallTotals
+from hirag_dist.storage.store import Store
 
 
 class Counting:
@@ -136,3 +142,14 @@ def test_calls_decide_for_the_rest_of_a_build(pair: Pair) -> None:
     pair.run(3, calls=True)
     pair.run(10 * MAX_SMALL_TASKS)
     assert (pair.made, pair.small.stages) == (["inline"], [3, 10 * MAX_SMALL_TASKS])
+
+
+def test_ray_that_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "hirag_dist.execution.ray", raising=False)
+    for name in [name for name in sys.modules if name.startswith("hirag_dist.execution.ray.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "ray", None)
+    executor = make_executor(Config(execution=ExecutionConfig(executor="ray")), Store(str(tmp_path)), None, None)
+    said = r"needs the package ray, .* or use --executor inline$"
+    with pytest.raises(BackendUnavailable, match=said), executor.hold(lambda services, shard: shard, [1]):
+        pass
