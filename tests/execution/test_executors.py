@@ -115,33 +115,30 @@ class Pair:
         return engine
 
 
-@pytest.fixture
-def pair(monkeypatch: pytest.MonkeyPatch) -> Pair:
+SMALL = [(1, False), (MAX_SMALL_TASKS, True)]  # number of tasks, and whether they call a model
+
+
+@pytest.mark.parametrize(
+    ("stages", "small", "large"),
+    [
+        ([(0, False)], [], []),
+        (SMALL, [1, MAX_SMALL_TASKS], []),
+        ([(2, False), (MAX_SMALL_TASKS + 1, True), (1, False)], [2], [MAX_SMALL_TASKS + 1, 1]),
+        # calls decide for the rest of a build: two executors would grant the rates of an endpoint twice
+        ([(3, True), (10 * MAX_SMALL_TASKS, False)], [3, 10 * MAX_SMALL_TASKS], []),
+    ],
+)
+def test_small_stages_start_no_ray_and_a_large_one_moves_the_build_there(
+    monkeypatch: pytest.MonkeyPatch, stages: list[tuple[int, bool]], small: list[int], large: list[int]
+) -> None:
     monkeypatch.setattr(executors, "waits_for_models", bool)
-    return Pair()
-
-
-def test_small_stages_start_no_ray(pair: Pair) -> None:
-    pair.run(0)
-    assert pair.made == []
-    pair.run(1)
-    pair.run(MAX_SMALL_TASKS, calls=True)
-    assert (pair.made, pair.small.stages, pair.sized.name) == (["inline"], [1, MAX_SMALL_TASKS], "inline")
-
-
-def test_a_large_stage_moves_the_build_to_ray(pair: Pair) -> None:
-    pair.run(2)
-    pair.run(MAX_SMALL_TASKS + 1, calls=True)
-    pair.run(1)
-    assert pair.small.closed
-    assert (pair.small.stages, pair.large.stages, pair.sized.name) == ([2], [MAX_SMALL_TASKS + 1, 1], "ray")
-
-
-def test_calls_decide_for_the_rest_of_a_build(pair: Pair) -> None:
-    """Two executors would grant the rates of an endpoint twice."""
-    pair.run(3, calls=True)
-    pair.run(10 * MAX_SMALL_TASKS)
-    assert (pair.made, pair.small.stages) == (["inline"], [3, 10 * MAX_SMALL_TASKS])
+    pair = Pair()
+    for n_tasks, calls in stages:
+        pair.run(n_tasks, calls)
+    assert (pair.small.stages, pair.large.stages) == (small, large)
+    assert pair.made == [name for name, ran in (("inline", small), ("ray", large)) if ran]
+    assert pair.sized.name == ("ray" if large else "inline")
+    assert pair.small.closed == bool(large)
 
 
 def test_ray_that_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
