@@ -11,28 +11,8 @@ from hirag_dist.core.prompts.templates import DONE
 from hirag_dist.errors import InputError, StageFailed, StoreError
 from hirag_dist.execution.events import StageFailedEvent
 from hirag_dist.execution.runner import MIN_REJECTS
-from hirag_dist.storage.layout import CURRENT
-from hirag_dist.storage.snapshot.reader import current_id
 from hirag_dist.types import ChatRequest
 from tests.toy_builds import LONG, Bench, between, extract, members, rows, summarise, task_of
-
-
-def test_a_build_leaves_alone_that_somebody_went_back_from_its_snapshot(bench: Bench) -> None:
-    old, new = bench.build(["sun moon"]), bench.build(["sun moon stars"])
-    first, second = old.manifest.snapshot_id, new.manifest.snapshot_id
-    bench.store.write_bytes(CURRENT, first.encode())  # by hand: the second is bad
-    for _ in range(2):
-        bench.build(["sun moon stars"])
-        assert (bench.result.changed, bench.result.kept_current_id) == (False, first)
-        assert current_id(bench.store) == first
-    third = bench.build(["sun moon stars sea"]).manifest.snapshot_id
-    assert (bench.result.changed, bench.result.kept_current_id) == (True, None)
-    assert current_id(bench.store) == third
-    bench.store.write_bytes(CURRENT, second.encode())
-    bench.force_current = True
-    bench.build(["sun moon stars sea"])
-    assert (bench.result.changed, bench.result.kept_current_id) == (True, None)
-    assert current_id(bench.store) == third
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no such device here")
