@@ -206,23 +206,6 @@ def test_meta_types_that_a_model_proposes_guide_the_summaries(bench: Bench) -> N
     assert all("one of these types: syllable, word, sound." in r.messages[0].content for r in bench.asked("summarise"))
 
 
-def test_summaries_with_the_name_of_a_member_are_joined_to_it(bench: Bench) -> None:
-    def namesake(request: ChatRequest) -> str | None:
-        if task_of(request) != "summarise":
-            return None
-        return summarise(request).replace(f"those like {members(request)[0]}", members(request)[0])
-
-    snapshot = bench.build([LONG], namesake, max_layers=1)
-    same = [row for row in rows(snapshot, "relations") if row["kind"] == "same_name"]
-    layers = {row["entity_id"]: (row["layer"], row["name"]) for row in rows(snapshot, "entities")}
-    assert same
-    for row in same:
-        ends = sorted((layers[row["source_id"]], layers[row["target_id"]]))
-        assert [end[0] for end in ends] == [0, 1]
-        assert ends[0][1] == ends[1][1]
-        assert row["weight"] == 1.0
-
-
 class TestReading:
     """INPUT of which next to nothing can be read is refused: the index would not be what was asked for."""
 

@@ -11,14 +11,6 @@ import pytest
 from hirag_dist.core.prompts.reply_parsing import MalformedReply
 from hirag_dist.execution.stage import Services
 from hirag_dist.indexing.stages.packed_calls import PackableUnit, PackingOptions, ask_packed
-from hirag_dist.llm.call import PricedModel
-from hirag_dist.llm.chat import EndpointPool
-from hirag_dist.llm.endpoints.recorded import RecordedModel
-from hirag_dist.llm.limits.adaptive import EndpointLimits
-from hirag_dist.llm.limits.coordinator import QuotaCoordinator
-from hirag_dist.llm.limits.rate_limiter import RateLimiter
-from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
-from hirag_dist.llm.rule_based import ExtractiveModel
 from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected
 
 T = TypeVar("T")
@@ -117,11 +109,3 @@ async def test_a_pack_that_is_too_long_is_halved_and_then_its_unit_is_divided() 
     assert found == ["a", "b", "cde"]
     assert isinstance(dead, Rejected)
     assert chat.asked[:3] == [("a", "b", "cde", "x"), ("a", "b"), ("cde", "x")]
-
-
-def services(model: ExtractiveModel | RecordedModel) -> Services:
-    caller = RetriedCalls(
-        RateLimiter(QuotaCoordinator({"endpoint": EndpointLimits(None, None, 8)})), RetryPolicy(1, 0.0)
-    )
-    pool = EndpointPool({"summarise": [PricedModel("endpoint", model)]}, None, caller, len)
-    return Services(pool, None, None, None, len)  # type: ignore[arg-type]
