@@ -96,13 +96,6 @@ class TestIndex:
 
 
 class TestLooking:
-    def test_status(self, cli: Any, built: Any, tmp_path: Path) -> None:
-        said = cli.json("status", "-i", built.folder)
-        assert (said["current"], said["build"]["state"]) == (built.snapshot, "done")
-        assert said["snapshots"][0]["counts"] == built.report["counts"]
-        assert built.snapshot in cli("status", "-i", built.folder).stdout
-        assert "holds no index" in cli("status", "-i", tmp_path / "nowhere", code=1).stderr
-
     def test_export(self, cli: Any, built: Any, tmp_path: Path) -> None:
         cli("export", "-i", built.folder, "--to", tmp_path / "graph.graphml")
         assert (tmp_path / "graph.graphml").read_text("utf-8").count("<node ") == built.report["counts"]["entities"]

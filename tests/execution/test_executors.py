@@ -16,8 +16,7 @@ from hirag_dist.config.model import Config, ExecutionConfig
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.execution import executors
 from hirag_dist.execution.events import CallsProgress
-from hirag_dist.execution.executors import MAX_SMALL_TASKS, CallPoll, InlineExecutor, LazyExecutor
-from hirag_dist.execution.stage import no_other_workers
+from hirag_dist.execution.executors import MAX_SMALL_TASKS, CallPoll, LazyExecutor
 from hirag_dist.execution.task import Task, TaskResult
 from hirag_dist.llm.limits.protocol import CallTotals
 from hirag_dist.storage.store import Store
@@ -54,26 +53,6 @@ def test_the_calls_of_a_stage_are_those_since_its_start() -> None:
     ]
     assert len(events) == n_events  # the thread has ended
     assert not [each for each in threading.enumerate() if each.name.startswith("call-poll")]
-
-
-SERVICES: Any = SimpleNamespace(close=no_other_workers)
-
-
-def shard_of(services: Any, shard: int) -> int:
-    return 10 * shard
-
-
-def plus(services: Any, data: int, argument: int) -> int:
-    return data + argument
-
-
-def test_shards_are_held_by_the_executor_that_is_made_for_them() -> None:
-    made: list[InlineExecutor] = []
-    executor = LazyExecutor("lazy", lambda: made.append(InlineExecutor(lambda: SERVICES)) or made[-1])
-    with executor.hold(shard_of, [1, 2]) as held:
-        assert list(held.each(plus, 5)) == [15, 25]
-    executor.close()
-    assert len(made) == 1
 
 
 class Engine:
