@@ -1,4 +1,4 @@
-"""Estimated cost of an index and of its updates, against the build and the updates of the same files."""
+"""Estimated cost of an index and of its updates, against those of the same files; sizes cut to the models' windows."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from hirag_dist.application.build import run_add, run_build
 from hirag_dist.application.index_result import IndexResult
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
+from hirag_dist.errors import ConfigError
 from hirag_dist.indexing.changed_documents import DocumentCounts
 from hirag_dist.indexing.estimate import (
     FIRST_TOKEN_S,
@@ -328,3 +329,46 @@ def test_edits_of_most_documents_make_due_what_the_index_has(sample: tuple[Path,
     made = estimate_build([str(tmp_path)], config, Prompts(), snapshot=snapshot)
     n_reports = snapshot.table("report_inputs").num_rows
     assert n_reports <= made.reports.due <= made.reports.total < 1.2 * n_reports
+
+
+SIZES = (
+    "chunk_tokens",
+    "chunk_overlap_tokens",
+    "description_tokens",
+    "pack_tokens",
+    "clustering.target_size",
+    "communities.report_tokens",
+)
+
+
+def fitted(window: int, config: Config | None = None) -> Config:
+    return fit_to_windows(config or Config(), dict.fromkeys(ROLES, window), Prompts())
+
+
+def sizes(config: Config) -> list[int]:
+    flat = config.model_dump()
+    return [flat[name] if "." not in name else flat[name.split(".")[0]][name.split(".")[1]] for name in SIZES]
+
+
+def test_sizes_shrink_with_the_window_and_never_grow() -> None:
+    windows = [768, 1024, 2048, 4096, 8192, 16_384, 32_768, 131_072]
+    found = [sizes(fitted(window)) for window in windows]
+    for smaller, larger in zip(found, [*found[1:], sizes(Config())], strict=True):
+        assert all(a <= b for a, b in zip(smaller, larger, strict=True))
+    assert fitted(131_072) == Config()
+    assert fitted(8192).chunk_tokens == Config().chunk_tokens
+
+
+def test_units_share_no_call_in_a_small_window() -> None:
+    assert fit_to_windows(Config(), {"summarise": 131_072, "report": 1024}, Prompts()).pack_tokens == 0
+
+
+def test_a_role_without_a_known_window_keeps_its_sizes() -> None:
+    cut = fit_to_windows(Config(), {"report": 1024}, Prompts())
+    assert cut.communities.report_tokens < Config().communities.report_tokens
+    assert (cut.chunk_tokens, cut.clustering) == (Config().chunk_tokens, Config().clustering)
+
+
+def test_a_window_without_room_for_text_is_refused_with_what_to_do() -> None:
+    with pytest.raises(ConfigError, match=r"512 tokens, has room for \d+ tokens of text .* larger window"):
+        fitted(512)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from hirag_dist.application.build import run_build
+from hirag_dist.config.loader import load_config
 from hirag_dist.core.prompts.templates import DONE
 from hirag_dist.errors import InputError, StageFailed, StoreError
 from hirag_dist.execution.events import StageFailedEvent
 from hirag_dist.execution.runner import MIN_REJECTS
+from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
+from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatRequest
 from tests.toy_builds import LONG, Bench, between, extract, members, rows, summarise, task_of
 
@@ -227,3 +232,33 @@ class TestReading:
             InputError, match=r"2 files, none of which could be read; the first, a\.json: not valid JSON"
         ):
             bench.run_on(inputs)
+
+
+FILES = sorted((Path(__file__).parents[2] / "hirag_dist" / "samples" / "corpus").glob("newton-*"))
+
+
+def built(folder: Path, **settings: object) -> Snapshot:
+    overrides = {"execution.executor": "inline", **{key.replace("__", "."): value for key, value in settings.items()}}
+    store = Store(str(folder))
+    config = load_config(None, {}, overrides).config
+    result = run_build([str(path) for path in FILES], store.uri, config)
+    assert result.dead_letters == 0
+    return open_snapshot(store, result.manifest.snapshot_id)
+
+
+def calls(snapshot: Snapshot) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for row in snapshot.table("usage").to_pylist():
+        found[row["stage"].split()[0]] += row["calls"]
+        assert row["rejected"] == 0
+    return found
+
+
+def test_packed_and_unpacked_builds_give_the_same_snapshot(tmp_path: Path) -> None:
+    packed = built(tmp_path / "packed")
+    alone = built(tmp_path / "alone", pack_tokens=0)
+    assert packed.manifest.snapshot_id == alone.manifest.snapshot_id
+    n_written = sum(row["origin"] == "model" for row in alone.table("reports").to_pylist())
+    assert calls(alone)["reports"] == n_written
+    assert calls(packed)["reports"] < 0.7 * n_written
+    assert calls(packed)["summarise"] < 0.7 * calls(alone)["summarise"]

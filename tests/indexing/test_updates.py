@@ -19,6 +19,7 @@ from hirag_dist.errors import InputError, SnapshotError
 from hirag_dist.indexing import base as update_base
 from hirag_dist.indexing import publish
 from hirag_dist.indexing.changed_documents import DocumentSelection
+from hirag_dist.storage.snapshot.history import record_current, rolled_back_to
 from hirag_dist.storage.snapshot.manifest import Manifest
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
 from hirag_dist.storage.snapshot.writer import write_snapshot
@@ -391,3 +392,86 @@ def test_rows_that_an_update_takes_from_its_base_are_those_of_the_base(
     living.add({"new.txt": text("iron", 7)})
     living.index(dict(list(texts.items())[2:]))
     assert known[-3:] == [{"entities", "relations", "mentions", "relation_mentions"}] * 3
+
+
+MORE = {"x.txt": text("iron", 70), "y.txt": text("sea", 71)}
+
+
+def test_a_document_that_is_added_and_removed_again_costs_nothing(living: LivingBench) -> None:
+    first = living.index(corpus(12))
+    with_it = living.index(corpus(12) | {"x.txt": MORE["x.txt"]})
+    back = living.remove(sources=("x.txt",))
+    assert back.manifest.snapshot_id == first.manifest.snapshot_id == current_id(living.bench.store)
+    assert not living.n_asked
+    assert living.result.changed
+    update = living.result.update
+    assert update.returned
+    assert (update.base, update.spent_tokens, update.documents.removed) == (with_it.manifest.snapshot_id, 0, 1)
+    assert update.summaries.kept == first.manifest.counts["summaries"]
+    again = living.index(corpus(12) | {"x.txt": MORE["x.txt"]})
+    assert again.manifest.snapshot_id == with_it.manifest.snapshot_id == current_id(living.bench.store)
+    assert not living.n_asked
+    assert rolled_back_to(living.bench.store, with_it.manifest.snapshot_id) is None
+    assert [own for own, _ in record_current(living.bench.store)][-1] == with_it.manifest.snapshot_id
+
+
+def test_a_file_that_is_unreadable_now_is_a_dead_letter_of_a_new_snapshot(living: LivingBench) -> None:
+    first = living.index(corpus(12))
+    living.index(corpus(12) | MORE)
+    folder = Path(living.write(corpus(12)))
+    (folder / "broken.html").write_bytes(b"\x00" * 100)
+    after = living._done(living.bench.run_on([str(folder)], llm=PAID))
+    assert after.manifest.snapshot_id != first.manifest.snapshot_id
+    assert not after.manifest.complete
+
+
+def communities(share: float) -> dict[str, Any]:
+    return {"communities": {"max_size": 12, "report_share": share}}
+
+
+def n_missing(snapshot: Snapshot) -> int:
+    """Return the missing reports of a snapshot, by its tables."""
+    known = set(snapshot.table("reports")["community_id"].to_pylist())
+    table = snapshot.table("communities", ["community_id", "n_entities"]).to_pylist()
+    missing = [row for row in table if row["n_entities"] >= 2 and row["community_id"] not in known]
+    assert snapshot.manifest.missing_reports == len(missing)
+    return len(missing)
+
+
+def n_reports_asked(living: LivingBench) -> int:
+    return sum(task_of(request) == "report" for request in living.bench.model.requests)
+
+
+def test_a_share_is_followed_from_the_first_build_and_changed_without_another(living: LivingBench) -> None:
+    first = living.index(corpus(6), **communities(0.0))
+    everything = n_missing(first)
+    assert n_reports_asked(living) == 0
+    assert everything > 4
+    second = living.index(corpus(7), **communities(0.5))
+    assert not living.result.rebuilt_because
+    assert 0 < n_missing(second) < everything
+    whole = living.refresh(**communities(1.0))
+    assert n_missing(whole) == 0
+    assert "reports" not in whole.manifest.notes
+    assert living.index(corpus(7), **communities(0.0)).manifest.snapshot_id == whole.manifest.snapshot_id
+
+
+def test_an_update_writes_no_report_that_is_left_out(living: LivingBench) -> None:
+    living.index(corpus(6), **communities(0.0))
+    changed = corpus(6) | {"00.txt": text("sun", 99)}
+    updated = living.index(changed, **communities(0.0))
+    assert n_reports_asked(living) == 0
+    counts = living.result.update.reports
+    assert (counts.written, counts.deferred, counts.missing) == (0, 0, n_missing(updated))
+
+
+@pytest.mark.integration
+def test_a_refresh_of_all_reports_writes_what_the_budget_pays_and_no_stand_ins(living: LivingBench) -> None:
+    keys = communities(0.0)
+    missing = n_missing(living.index(corpus(6), **keys))
+    run = living.bench.run_work
+    some = living._done(run(lambda build: build.refresh(2_000, all_reports=True), **{"llm": {}} | keys))
+    assert 0 < n_missing(some) < missing
+    assert "stand-in" not in some.table("reports")["origin"].to_pylist()
+    whole = living._done(run(lambda build: build.refresh(all_reports=True), **keys))
+    assert n_missing(whole) == 0
