@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow.compute as pc
 import pytest
 
 from hirag_dist.application.drift import measure_drift
+from hirag_dist.core.drift import DriftReport
 from hirag_dist.storage.snapshot.reader import Snapshot
+from tests.altered_snapshots import altered
 from tests.toy_builds import LONG, Bench, rows
 
 
 @pytest.fixture(scope="module")
 def fresh(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
     return Bench(tmp_path_factory.mktemp("toy")).build([LONG], communities={"max_size": 4})
+
+
+def failing(report: DriftReport) -> list[tuple[str, str]]:
+    return [(gate.name, gate.part) for gate in report.gates if not gate.holds]
 
 
 def test_a_fresh_index_is_its_own_shadow(fresh: Snapshot) -> None:
@@ -35,6 +42,15 @@ def test_a_fresh_index_is_its_own_shadow(fresh: Snapshot) -> None:
     leaves = [row for row in rows(fresh, "communities") if row["is_leaf"]]
     assert communities.leaves.sizes.groups == len(leaves) > communities.top.sizes.groups
     assert report.holds
+
+
+def test_an_entity_in_no_cluster_is_an_orphan(fresh: Snapshot) -> None:
+    lost = rows(fresh, "entities")[0]["entity_id"]
+    table = fresh.table("clusters").filter(pc.not_equal(fresh.table("clusters")["entity_id"], lost))
+    report = measure_drift(altered(fresh, {"clusters": table}))
+    assert failing(report) == [("orphans", "layer 0")]
+    assert report.layers[0].orphans == 1
+    assert report.layers[0].clusters.jaccard < 1
 
 
 def test_an_index_that_came_by_updates(tmp_path: Path) -> None:

@@ -44,17 +44,13 @@ def test_the_letters_of_an_update_are_asked_again_from_its_base(index: RefusingI
     assert index.names() == {"engine.txt", "loom.txt", "bridge.txt"}
 
 
-@pytest.mark.parametrize("again", ["index", "refresh"])
-def test_letters_stay_after_a_run_that_changed_nothing(index: RefusingIndex, again: str) -> None:
-    index.refused = "Brunel"
+def test_letters_stay_after_runs_that_changed_nothing(index: RefusingIndex) -> None:
+    index.refused, uri = "Brunel", index.uri
     index.build("engine.txt", "bridge.txt")
     index.add("loom.txt")
-    match again:
-        case "index":
-            index.build("engine.txt", "bridge.txt", "loom.txt")
-        case _:
-            run_refresh(index.uri, index.config)
-    assert [letter["stage"] for letter in index.letters()] == ["extract"]
+    for again in (lambda: index.build("engine.txt", "bridge.txt", "loom.txt"), lambda: run_refresh(uri, index.config)):
+        again()
+        assert [letter["stage"] for letter in index.letters()] == ["extract"]
     index.refused = ""
     assert index.retry().complete
     assert index.letters() == []

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hirag_dist.execution.events import StageFinished, UsageBill
-from hirag_dist.indexing.budget import DueTexts, UpdateBudget, affordable, chat_tokens
+from hirag_dist.indexing.budget import DueTexts, UpdateBudget, affordable
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.types import ChatReply
 
@@ -79,17 +79,6 @@ def test_the_budget_is_a_multiple_of_what_extraction_rests_on(from_ledger: bool)
     assert budget.left == 3 * 1210 - 1760
 
 
-def test_removed_text_counts_as_its_extraction_did() -> None:
-    budget = UpdateBudget(bill_of(), 2.0, removed_tokens=300)
-    assert (budget.extraction, budget.total, budget.spent, budget.left) == (300, 600, 0, 600)
-
-
 def test_a_limit_of_tokens_takes_the_place_of_the_ratio() -> None:
     budget = UpdateBudget(bill_of(*STAGES), None, max_tokens=2000)
     assert (budget.total, budget.left) == (2000, 2000 - 1760)
-
-
-def test_only_chat_replies_of_a_stage_count() -> None:
-    bill = bill_of(("extract", "extract", 10), ("extract", "embed", 1000))
-    assert chat_tokens(bill, "extract") == 11
-    assert chat_tokens(bill, "reports") == 0

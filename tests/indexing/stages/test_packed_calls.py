@@ -56,18 +56,6 @@ def each(request: ChatRequest) -> str:
     return "\n".join(f"unit<|>{at}\n{name}" for at, name in enumerate(request.packed, 1)) or f"{request.unit} alone"
 
 
-async def test_one_call_does_all_and_each_unit_gets_its_own_part() -> None:
-    chat = Chat(each)
-    assert await ask(chat, "abc") == ["a", "b", "c"]
-    assert chat.asked == [("a", "b", "c")]
-
-
-async def test_only_what_failed_is_asked_again_alone() -> None:
-    chat = Chat(lambda request: each(request).replace("unit<|>2\nb", "unit<|>2\n?"))
-    assert await ask(chat, "abc") == ["a", "b alone", "c"]
-    assert chat.asked == [("a", "b", "c"), ("b",)]
-
-
 @pytest.mark.parametrize("useless", [ChatReply(""), ChatReply("x", finish_reason="content_filter"), ChatReply("Hm.")])
 async def test_a_useless_reply_is_not_asked_for_again_as_a_pack(useless: ChatReply) -> None:
     chat = Chat(lambda request: useless if request.packed else each(request))
