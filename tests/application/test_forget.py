@@ -250,27 +250,20 @@ def clean(bench: RemovalBench, *ids: str) -> bool:
     return verify_removed(bench.store, bench.config, removed, snapshot_only=True).clean
 
 
-def test_every_version_of_a_document_counts(bench: RemovalBench) -> None:
+def test_every_version_of_a_document_counts_but_one_that_is_served(bench: RemovalBench) -> None:
     first = bench.build(KEPT | {"patient.txt": "Wilhelmina Throckmorton is now in Bremen for a while."}).snapshot_id
     early = bench.document_id("patient.txt")
     second = bench.build(KEPT | REMOVED).snapshot_id
     late = bench.document_id("patient.txt")
+    assert find_removed(bench.store, [early]).ids == {early}
+    assert clean(bench, early)
+    assert not clean(bench, late)
     bench.build(KEPT)
     removed = find_removed(bench.store, [late])
     assert (removed.ids, removed.unknown) == ({early, late}, frozenset())
     assert removed.snapshots == tuple(sorted([first, second]))
     assert removed.passages.within("wilhelmina throckmorton is now in bremen for a while")
     assert find_removed(bench.store, ["patient.txt"]).ids == removed.ids
-
-
-def test_a_version_that_is_served_is_not_removed(bench: RemovalBench) -> None:
-    bench.build(KEPT | {"patient.txt": "Wilhelmina Throckmorton is now in Bremen for a while."})
-    early = bench.document_id("patient.txt")
-    bench.build(KEPT | REMOVED)
-    removed = find_removed(bench.store, [early])
-    assert removed.ids == {early}
-    assert clean(bench, early)
-    assert not clean(bench, bench.document_id("patient.txt"))
 
 
 def test_what_a_remaining_document_has_too_is_no_trace(bench: RemovalBench) -> None:
