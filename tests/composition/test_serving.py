@@ -55,17 +55,10 @@ def test_every_key_of_the_service_is_an_option() -> None:
     given = {
         "listen": "127.0.0.1:1",
         "anonymous_labels": ["public"],
-        "max_concurrent_answers": 3,
-        "map_reduce": True,
-        "max_context_tokens": 4000,
         "max_concurrent_requests": 7,
         "drain_s": 4.0,
-        "drain_delay_s": 3.0,
-        "reflection": False,
         "callers_file": "callers.yaml",
-        "metrics_listen": "127.0.0.1:9464",
         "access_log": False,
-        "log_questions": True,
     }
     traces = "http://collector:4318/v1/traces"
     options = server_options(config(service=given, traces_endpoint=traces))

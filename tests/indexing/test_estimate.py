@@ -359,11 +359,8 @@ def test_sizes_shrink_with_the_window_and_never_grow() -> None:
     assert fitted(8192).chunk_tokens == Config().chunk_tokens
 
 
-def test_units_share_no_call_in_a_small_window() -> None:
+def test_a_role_without_a_known_window_keeps_its_sizes_and_in_a_small_one_units_share_no_call() -> None:
     assert fit_to_windows(Config(), {"summarise": 131_072, "report": 1024}, Prompts()).pack_tokens == 0
-
-
-def test_a_role_without_a_known_window_keeps_its_sizes() -> None:
     cut = fit_to_windows(Config(), {"report": 1024}, Prompts())
     assert cut.communities.report_tokens < Config().communities.report_tokens
     assert (cut.chunk_tokens, cut.clustering) == (Config().chunk_tokens, Config().clustering)
