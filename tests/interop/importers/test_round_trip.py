@@ -46,18 +46,7 @@ def sorted_lists(table: pa.Table) -> list[dict[str, Any]]:
     return [row | {"chunk_ids": sorted(row["chunk_ids"])} for row in rows]
 
 
-def test_layer_0_comes_home(snapshot: dict[str, pa.Table], tmp_path: Path) -> None:
-    graph = there_and_back(snapshot, tmp_path)
-    assert graph.kind == "graphrag"
-    assert graph.documents.equals(snapshot["documents"])
-    assert graph.chunks.equals(snapshot["chunks"])
-    assert False in graph.entities["described"].to_pylist()
-    for name, kind in (("entities", None), ("relations", "extracted")):
-        before = [row for row in sorted_lists(snapshot[name]) if row["layer"] == 0 and row.get("kind") == kind]
-        assert sorted_lists(getattr(graph, name)) == before
-
-
-def test_claims_come_home(snapshot: dict[str, pa.Table], tmp_path: Path) -> None:
+def test_layer_0_and_claims_come_home(snapshot: dict[str, pa.Table], tmp_path: Path) -> None:
     chunk = snapshot["chunks"]["chunk_id"][0].as_py()
     rows = [
         {
@@ -77,6 +66,13 @@ def test_claims_come_home(snapshot: dict[str, pa.Table], tmp_path: Path) -> None
     ]
     claims = pa.Table.from_pylist(rows, schemas.CLAIMS)
     graph = there_and_back(snapshot | {"claims": claims}, tmp_path)
+    assert graph.kind == "graphrag"
+    assert graph.documents.equals(snapshot["documents"])
+    assert graph.chunks.equals(snapshot["chunks"])
+    assert False in graph.entities["described"].to_pylist()
+    for name, kind in (("entities", None), ("relations", "extracted")):
+        before = [row for row in sorted_lists(snapshot[name]) if row["layer"] == 0 and row.get("kind") == kind]
+        assert sorted_lists(getattr(graph, name)) == before
     assert graph.claims.equals(claims)
 
 

@@ -11,13 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from hirag_dist import schemas
-from hirag_dist.core.text.ids import chunk_id, document_id, entity_id, relation_id
+from hirag_dist.core.text.ids import document_id, entity_id, relation_id
 from hirag_dist.errors import InputError
 from hirag_dist.interop.importers import ImportedGraph, read_working_folder
-from tests.interop.importers.conftest import FIRST, SECOND, TEXT
+from tests.interop.importers.conftest import CHUNKS, FIRST, SECOND, TEXT
 
 DOCUMENT = document_id(TEXT)
-CHUNKS = [chunk_id(DOCUMENT, 0, 42, TEXT[0:42]), chunk_id(DOCUMENT, 29, 66, TEXT[29:66])]
 GRAPH = "graph_chunk_entity_relation.graphml"
 
 
