@@ -16,7 +16,8 @@ from hirag_dist.config.model import Config, ExecutionConfig
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.execution import executors
 from hirag_dist.execution.events import CallsProgress
-from hirag_dist.execution.executors import MAX_SMALL_TASKS, CallPoll, LazyExecutor
+from hirag_dist.execution.executors import MAX_SMALL_TASKS, CallPoll, InlineExecutor, LazyExecutor
+from hirag_dist.execution.stage import no_other_workers
 from hirag_dist.execution.task import Task, TaskResult
 from hirag_dist.llm.limits.protocol import CallTotals
 from hirag_dist.storage.store import Store
@@ -53,6 +54,14 @@ def test_the_calls_of_a_stage_are_those_since_its_start() -> None:
     ]
     assert len(events) == n_events  # the thread has ended
     assert not [each for each in threading.enumerate() if each.name.startswith("call-poll")]
+
+
+def test_shards_are_held_by_the_executor_that_is_made_for_them() -> None:
+    services: Any = SimpleNamespace(close=no_other_workers)
+    executor = LazyExecutor("lazy", lambda: InlineExecutor(lambda: services))
+    with executor.hold(lambda services, shard: 10 * shard, [1, 2]) as held:
+        assert list(held.each(lambda services, data, more: data + more, 5)) == [15, 25]
+    executor.close()
 
 
 class Engine:

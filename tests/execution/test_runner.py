@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -194,6 +196,24 @@ def test_too_many_dead_letters_fail_the_stage_with_the_first_reason(bench: Bench
     assert bench.run(ratio=0.0).run(Group(), "group", words=words).rejects.rows == 0
     tolerant = bench.run(ratio=0.0).run_tolerant(Group(refuses=("a",)), "group", words=words)
     assert tolerant.rejects.rows == 1
+
+
+def test_ctrl_c_starts_nothing_more(bench: Bench) -> None:
+    @dataclass(frozen=True)
+    class Interrupted(Group):
+        split: ClassVar[Split] = ByRows(1)
+
+        async def run(self, tables: Tables, services: Services) -> Tables:
+            if tables["words"]["word"][0].as_py() == "a":
+                signal.raise_signal(signal.SIGINT)
+            await asyncio.sleep(0)
+            return await super().run(tables, services)
+
+    executor = InlineExecutor(lambda: SERVICES, in_flight=3)
+    with pytest.raises(KeyboardInterrupt):
+        StageRunner(bench.store, executor, (), 0.2).run(Interrupted(), "group", words=bench.words("a b c d e"))
+    executor.close()
+    assert not {"d", "e"} & {word for seen in ran for word in seen}
 
 
 class TestRetry:
