@@ -118,6 +118,16 @@ class TestQuery:
         text = cli("query", QUESTION, "-i", built.folder, "--stream").stdout
         assert said["text"][:40] in text
 
+    def test_answers_from_all_of_the_corpus_tell_what_they_cost(self, cli: Any, built: Any) -> None:
+        run = cli("query", QUESTION, "-i", built.folder, "--mode", "graphrag-global", "--community-level", "0")
+        assert re.search(r"This question sent \d+ calls, [\d,]+ tokens", run.stderr)
+        assert "Map-reduce: " in run.stdout
+        said = cli.json("query", QUESTION, "-i", built.folder, "--mode", "text-map-reduce")
+        work = said["retrieval"]["map_work"]
+        assert work["calls"] == work["parts"] > 0
+        assert said["sent"]["calls"] == work["calls"] + bool(said["retrieval"]["context_refs"])
+        assert said["sent"]["tokens"] == said["input_tokens"] + said["output_tokens"]
+
     def test_wrong_questions_are_usage_errors(self, cli: Any, built: Any, tmp_path: Path) -> None:
         assert "there is no 'globl'" in cli("query", QUESTION, "-i", built.folder, "--mode", "globl", code=2).stderr
         assert "it is empty" in cli("query", "  ", "-i", built.folder, code=2).stderr
