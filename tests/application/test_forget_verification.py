@@ -36,6 +36,7 @@ from hirag_dist.storage.snapshot.cache import _key, user_cache
 from hirag_dist.storage.snapshot.reader import current_id
 from hirag_dist.storage.store import Store
 from tests.removal_builds import KEPT, REMOVED, RemovalBench, removal_bench
+from tests.table_rows import filled_table
 
 TEXT = REMOVED["patient.txt"]
 SENTENCE = "She was treated in Saint Hedwig Hospital for a fever in the spring."
@@ -161,10 +162,8 @@ def test_a_leftover_in_a_table_is_found(index: Index, what: str) -> None:
 
 def test_a_source_of_a_summary_is_found_and_one_of_a_remaining_text_is_not(index: Index) -> None:
     remaining = text_key(index.table("chunks")["chunk_id"][0].as_py())
-    row = {"layer": 0, "cluster_id": "c", "entities": [], "covers": [], "origin": "model", "n_founded": 1}
-    row |= {"n_turned": 0, "inputs": [], "stale_share": 0.0, "stale_since": 0}
     for sources, found in (([remaining], []), ([remaining, text_key(index.chunk)], ["summaries.sources"])):
-        index.put("summaries", pa.Table.from_pylist([row | {"sources": sorted(sources)}], SUMMARIES))
+        index.put("summaries", filled_table(SUMMARIES, [{"cluster_id": "c", "sources": sorted(sources)}]))
         assert [finding.what for finding in index.findings()] == found
 
 
@@ -184,11 +183,16 @@ def test_a_vector_is_found(index: Index) -> None:
     assert [(found.what, found.examples) for found in index.findings()] == [("vectors/entities.npy", ("row 2",))]
 
 
-def test_a_serving_file_is_found(index: Index) -> None:
-    path = Path(index.store.root) / snapshot_path(index.current_id) / "serving-2" / "reports.arrow"
-    table = pa.table({"title": ["x"], "text": [SENTENCE]})
+def write_arrow(path: Path, **columns: list[str]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    table = pa.table(columns)
     with pa.ipc.new_file(str(path), table.schema) as writer:
         writer.write_table(table)
+
+
+def test_a_serving_file_is_found(index: Index) -> None:
+    path = Path(index.store.root) / snapshot_path(index.current_id) / "serving-2" / "reports.arrow"
+    write_arrow(path, title=["x"], text=[SENTENCE])
     index.accept("serving-2/reports.arrow")
     assert [found.what for found in index.findings()] == ["serving-2/reports.arrow.text"]
 
@@ -248,7 +252,6 @@ def test_a_work_file_is_found(index: Index, kind: str) -> None:
         path.write_bytes(b"?")
         path.rename(path.with_name(".tmp-part.parquet"))
         path = path.with_name(".tmp-part.parquet")
-
         os.utime(path, (0, 0))
     else:
         line = f'{{"prompt": "{TEXT}"}}\n'.replace(" a ", " \\u0061 ")
@@ -271,11 +274,7 @@ def test_an_accepted_loss_is_found(index: Index) -> None:
 
 
 def test_a_cache_is_found(index: Index) -> None:
-    folder = Path(index.store.root) / "cache" / "0123456789abcdef"
-    folder.mkdir(parents=True)
-    table = pa.table({"text": [SENTENCE]})
-    with pa.ipc.new_file(str(folder / "chunks.arrow"), table.schema) as writer:
-        writer.write_table(table)
+    write_arrow(Path(index.store.root) / "cache" / "0123456789abcdef" / "chunks.arrow", text=[SENTENCE])
     assert [found.place for found in index.findings()] == ["cache"]
 
 
@@ -333,7 +332,7 @@ def test_by_text_where_no_snapshot_has_the_document(index: Index, tmp_path: Path
 def test_nothing_derives_from_a_document_that_was_edited_and_then_removed(tmp_path: Path) -> None:
     """With layers of summaries and reports: what was written from either version is written again or masked."""
     samples = sorted((Path(hirag_dist.__file__).parent / "samples" / "corpus").iterdir())[:2]
-    texts = {path.name: path.read_text() for path in samples}
+    texts = {path.name: path.read_text()[:12_000] for path in samples}
     edited = samples[0].name
     settings = {"execution": {"executor": "inline"}, "clustering": {"target_size": 4}, "chunk_tokens": 200}
     bench = RemovalBench(tmp_path, Config.model_validate(settings))
@@ -344,7 +343,7 @@ def test_nothing_derives_from_a_document_that_was_edited_and_then_removed(tmp_pa
     assert not verify(bench, gone).clean
     result = run_remove(DocumentSelection((gone,)), bench.store.uri, bench.config)
     assert result.update is not None
-    assert result.manifest.counts["summaries"] > 10
+    assert result.manifest.counts["summaries"] > 5
     assert len(find_removed(bench.store, [gone]).ids) == 2
     assert verify(bench, gone).findings == ()
 

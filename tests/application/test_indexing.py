@@ -61,15 +61,6 @@ def run(store: Store, corpus: str, made: Config, action: Action = "index", force
     return execute_build(made, store, action, arguments, options, lambda build: build.index([corpus]))
 
 
-def test_an_index_below_its_input_does_not_index_itself(corpus: str, dead: dict[str, Any]) -> None:
-    made = config(dead)
-    built = run_build([corpus], f"{corpus}/my-index", made)
-    again = run_build([corpus], f"{corpus}/my-index", made)
-    assert again.up_to_date
-    assert again.manifest.counts["documents"] == built.manifest.counts["documents"] == 1
-    assert not again.dead_letters
-
-
 def test_models_that_cannot_be_asked_are_on_record(store: Store, corpus: str, dead: dict[str, Any]) -> None:
     with pytest.raises(HiragError) as raised:
         run(store, corpus, config(dead, "extract"))
@@ -108,8 +99,15 @@ def test_a_summary_says_that_a_snapshot_somebody_went_back_to_stays(
     said = " ".join(capsys.readouterr().out.split())
     assert f"{earlier} stays current: `current` was set back to it from {later}." in said
     assert "--make-current" in said
+    assert run(store, corpus, made).manifest.snapshot_id == later
+    assert current_id(store) == earlier, "as often as it is run"
     report = run(store, corpus, made, force_current=True).to_dict()
     assert (report["changed"], report["stays_current"], current_id(store)) == (True, None, later)
+    store.write_bytes(CURRENT, earlier.encode())
+    (Path(corpus) / "c.txt").write_text("Ada Lovelace lived in London.")
+    report = run(store, corpus, made).to_dict()
+    assert (report["changed"], report["stays_current"]) == (True, None), "another snapshot than the one left"
+    assert current_id(store) == report["snapshot"] not in (earlier, later)
 
 
 def test_a_build_that_was_killed_before_its_snapshot_was_current_publishes_and_says_so(

@@ -141,14 +141,10 @@ def test_a_file_that_cannot_be_read_keeps_its_last_version_until_it_is_gone(inde
     gone = index.build_folder()
     assert (uris(index), gone.dead_letters) == (["engine.txt"], 0)
 
-
-def test_a_new_file_that_cannot_be_read_is_a_dead_letter_of_an_index_without_changes(index: RefusingIndex) -> None:
-    (engine,) = index.files("engine.txt")
-    index.build_folder()
-    (Path(engine).parent / "new.txt").write_bytes(b"\x00\x01\x02\xff" * 50)
+    (folder / "new.txt").write_bytes(b"\x00\x01\x02\xff" * 50)
     found = index.build_folder()
     assert (uris(index), found.dead_letters) == (["engine.txt"], 1)
-    assert found.update.other_changes == ("dead letters",)
+    assert found.update.other_changes == ("dead letters",), "the index is a new one without another change"
 
 
 def test_what_access_rules_refuse_does_not_stay(index: RefusingIndex) -> None:

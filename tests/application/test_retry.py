@@ -8,10 +8,14 @@ from pathlib import Path
 import pytest
 
 from hirag_dist.application.build import run_refresh, run_remove
+from hirag_dist.application.index_result import letter_places
 from hirag_dist.application.retry import LetterSelection, run_drop
+from hirag_dist.errors import StageFailed
+from hirag_dist.execution.events import StageFinished
 from hirag_dist.indexing.changed_documents import DocumentSelection
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from tests.refusing_index import TEXTS, RefusingIndex
+from tests.toy_builds import Bench
 
 
 @pytest.fixture
@@ -40,17 +44,13 @@ def test_the_letters_of_an_update_are_asked_again_from_its_base(index: RefusingI
     assert index.names() == {"engine.txt", "loom.txt", "bridge.txt"}
 
 
-@pytest.mark.parametrize("again", ["index", "refresh"])
-def test_letters_stay_after_a_run_that_changed_nothing(index: RefusingIndex, again: str) -> None:
-    index.refused = "Brunel"
+def test_letters_stay_after_runs_that_changed_nothing(index: RefusingIndex) -> None:
+    index.refused, uri = "Brunel", index.uri
     index.build("engine.txt", "bridge.txt")
     index.add("loom.txt")
-    match again:
-        case "index":
-            index.build("engine.txt", "bridge.txt", "loom.txt")
-        case _:
-            run_refresh(index.uri, index.config)
-    assert [letter["stage"] for letter in index.letters()] == ["extract"]
+    for again in (lambda: index.build("engine.txt", "bridge.txt", "loom.txt"), lambda: run_refresh(uri, index.config)):
+        again()
+        assert [letter["stage"] for letter in index.letters()] == ["extract"]
     index.refused = ""
     assert index.retry().complete
     assert index.letters() == []
@@ -65,19 +65,10 @@ def test_a_retry_loses_no_document_of_later_updates(index: RefusingIndex) -> Non
     run_remove(DocumentSelection(sources=("*loom.txt",)), index.uri, index.config)
     wanted = set(TEXTS) - {"loom.txt"}
     before = open_snapshot(index.store).manifest.snapshot_id
-    assert index.retry().snapshot_id == before
+    again = index.retry()
+    assert (again.snapshot_id, again.up_to_date, again.complete) == (before, True, True)
     assert index.names() == wanted
     assert index.asked == []
-
-
-def test_nothing_is_repeated_where_the_last_build_left_no_letter(index: RefusingIndex) -> None:
-    index.build("engine.txt", "loom.txt")
-    index.add("bridge.txt")
-    run_remove(DocumentSelection(sources=("*bridge.txt",)), index.uri, index.config)
-    index.asked.clear()
-    healed = index.retry()
-    assert (healed.up_to_date, healed.complete, index.asked) == (True, True, [])
-    assert index.names() == {"engine.txt", "loom.txt"}
 
 
 def test_dropped_letters_of_an_update_are_not_asked_again(index: RefusingIndex) -> None:
@@ -104,3 +95,21 @@ def test_a_retry_of_a_removal_repeats_it_on_its_base(index: RefusingIndex) -> No
     assert healed.update.base == removed.update.base
     assert healed.complete
     assert index.names() == set(TEXTS) - {"train.txt"}
+
+
+def test_places_of_chunks_are_found_in_the_work_folder_of_a_build_that_failed(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    with pytest.raises(StageFailed):
+        bench.run(["sun light", "sea water"], lambda request: "", max_reject_ratio=0.2)
+    stages = [{"folder": event.folder} for event in bench.events if isinstance(event, StageFinished)]
+    whole = Bench(tmp_path / "whole")
+    whole.folder.mkdir()
+    chunks = whole.build(["sun light", "sea water"], max_layers=0).table("chunks").to_pylist()
+    wanted = [chunk["chunk_id"] for chunk in chunks]
+    places = letter_places(bench.store, {"stages": stages}, None, [*wanted, "a community"])
+    assert set(places) == set(wanted)
+    for chunk in chunks:
+        place = places[chunk["chunk_id"]]
+        assert (place["start"], place["end"], place["position"]) == (0, len(chunk["text"]), 0)
+        number = ["sun light", "sea water"].index(chunk["text"])
+        assert place["uri"] == f"{number}.txt"

@@ -52,15 +52,6 @@ class Bench:
         return self.metrics.registry.get_sample_value(name)
 
 
-def test_the_first_round_applies_what_is_there() -> None:
-    bench = Bench()
-    bench.rounds(5)
-    assert bench.n_updates == len(bench.said) == 1
-    assert bench.indexed == bench.files
-    assert bench.value("hirag_watch_failures_total") == 0
-    assert bench.value("hirag_watch_updates_total") == 1
-
-
 def test_a_change_is_applied_by_the_round_after_it_was_found() -> None:
     bench = Bench()
     bench.rounds()

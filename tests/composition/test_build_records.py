@@ -85,27 +85,19 @@ def test_a_running_build_is_seen_once_a_second(store: Store) -> None:
     assert store.read_json(BUILD)["stages"] == []
     clock.now = 1.0
     listen(TaskFinished("extract", 10, 0, 0.5, spent(3)))
+    clock.now = 2.0
+    listen(CallsProgress("extract", CallTotals(answered=12, tokens=340)))  # of tasks that have not ended
     seen = last_build(store)
+    assert seen["stages"][0]["calls"] == {"answered": 12, "tokens": 340}
     assert seen["state"] == "running"
     (stage,) = seen["stages"]
     assert (stage["state"], stage["rows"], stage["rows_done"], stage["rejects"]) == ("running", 40, 30, 1)
     assert (seen["sent"]["calls"], seen["sent"]["tokens"], seen["sent"]["usd"]) == (5, 60, 1.25)
     (bill,) = build_usage(seen)
     assert (bill["stage"], bill["role"], bill["endpoint"], bill["calls"]) == ("extract", "extract", "paid", 5)
-
-
-def test_replies_of_unfinished_tasks_show_until_their_usage_is_known(store: Store) -> None:
-    clock = Clock()
-    listen = record(store, clock)
-    listen(StageStarted("extract", 1, 0, 60, 0, "work/extract/key"))
-    clock.now = 1.0
-    listen(CallsProgress("extract", CallTotals(answered=12, tokens=340)))
-    (stage,) = last_build(store)["stages"]
-    assert (stage["rows_done"], stage["calls"]) == (0, {"answered": 12, "tokens": 340})
-    clock.now = 2.0
+    clock.now = 3.0
     listen(StageFailedEvent("extract", spent(12)))
-    (stage,) = last_build(store)["stages"]
-    assert "calls" not in stage
+    assert "calls" not in last_build(store)["stages"][0], "their usage is known"
 
 
 @pytest.mark.parametrize(
@@ -177,28 +169,9 @@ def test_the_letters_of_an_import_that_failed(store: Store) -> None:
     assert letter["dropped"] is None
 
 
-class TestNotBegun:
-    """A run whose models could not be asked what they can."""
-
-    GIVEN = BuildArguments.index(["corpus"], CONFIG)
-
-    def note(self, store: Store, error: BaseException | None = None) -> dict[str, Any]:
-        failure = error or BudgetReached("stopped before")
-        note_not_begun(store, "index", self.GIVEN, CONFIG, {"max_usd": 1.0}, spent(1), failure)
-        seen = last_build(store)
-        assert seen is not None
-        return seen
-
-    def test_it_is_the_last_build_where_there_was_none(self, store: Store) -> None:
-        seen = self.note(store)
-        assert (seen["state"], seen["error"], seen["stages"], seen["decisive"]) == ("stopped", "stopped before", [], {})
-        assert (seen["sent"]["calls"], build_usage(seen)[0]["stage"]) == (1, "probes")
-
-    def test_the_build_before_stays_the_last_one(self, store: Store) -> None:
-        record(store, left_out=(("entity X", "it has no name"),)).close("failed", error="…")
-        before = last_build(store)
-        seen = self.note(store, KeyboardInterrupt())
-        attempt = seen.pop("attempt")
-        assert seen == before
-        assert [letter["unit_id"] for letter in dead_letters(store, seen, {})] == ["entity X"]
-        assert (attempt["state"], attempt["action"], attempt["sent"]["calls"]) == ("interrupted", "index", 1)
+def test_a_run_whose_models_could_not_be_asked_is_the_last_build_where_there_was_none(store: Store) -> None:
+    given = BuildArguments.index(["corpus"], CONFIG)
+    note_not_begun(store, "index", given, CONFIG, {"max_usd": 1.0}, spent(1), BudgetReached("stopped before"))
+    seen = last_build(store)
+    assert (seen["state"], seen["error"], seen["stages"], seen["decisive"]) == ("stopped", "stopped before", [], {})
+    assert (seen["sent"]["calls"], build_usage(seen)[0]["stage"]) == (1, "probes")

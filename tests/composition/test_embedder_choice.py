@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from hirag_dist.storage.layout import BUILD, CURRENT
 from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
 
+INLINE = {"execution": {"executor": "inline"}, "vectors": {"backend": "memory"}}
 needs_weights = pytest.mark.skipif(not onnx_models.is_installed(), reason="the extra minilm is not installed")
 
 
@@ -26,8 +28,10 @@ def settings(config: Config) -> tuple[str, str | None, int | None]:
 
 
 @pytest.fixture
-def weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(onnx_models, "is_installed", lambda: True)
+def document(tmp_path: Path) -> Path:
+    path = tmp_path / "bees.txt"
+    path.write_text("The queen bee lays eggs. The workers of the hive feed the larvae of the queen bee.")
+    return path
 
 
 def test_a_new_index_takes_what_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,32 +40,30 @@ def test_a_new_index_takes_what_is_installed(monkeypatch: pytest.MonkeyPatch) ->
     assert settings(settle_embedder(Config(), None)) == ("minilm", NAME, None)
 
 
+MINILM = {"llm": {"endpoints": {"v": {"kind": "minilm"}}, "roles": {"embed": "v"}}}
+
+
 @pytest.mark.parametrize(
-    ("built_with", "expected"),
+    ("given", "built_with", "expected"),
     [
-        ("hashing-384", ("hashing", None, 384)),
-        (NAME, ("minilm", NAME, None)),
-        (FORMER_NAME, ("minilm", FORMER_NAME, None)),
-        ("text-embedding-3-small", ("minilm", NAME, None)),  # not local: as if the index were new
+        ({}, "hashing-384", ("hashing", None, 384)),
+        ({}, NAME, ("minilm", NAME, None)),
+        ({}, FORMER_NAME, ("minilm", FORMER_NAME, None)),
+        ({}, "text-embedding-3-small", ("minilm", NAME, None)),  # not local: as if the index were new
+        (MINILM, FORMER_NAME, ("minilm", FORMER_NAME, None)),
+        (MINILM, "hashing-384", settings(Config.model_validate(MINILM))),
     ],
 )
 def test_an_index_keeps_its_embedder(
-    weights: None, built_with: str, expected: tuple[str, str | None, int | None]
+    monkeypatch: pytest.MonkeyPatch, given: Any, built_with: str, expected: tuple[str, str | None, int | None]
 ) -> None:
-    assert settings(settle_embedder(Config(), built_with)) == expected
-
-
-def test_the_weights_of_an_index_are_taken_for_minilm() -> None:
-    config = Config.model_validate({"llm": {"endpoints": {"v": {"kind": "minilm"}}, "roles": {"embed": "v"}}})
-    assert settings(settle_embedder(config, NAME))[1] == NAME
-    assert settle_embedder(config, "hashing-384") is config
+    monkeypatch.setattr(onnx_models, "is_installed", lambda: True)
+    assert settings(settle_embedder(Config.model_validate(given), built_with)) == expected
 
 
 @needs_weights
-def test_builds_and_questions_settle_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    document = tmp_path / "bees.txt"
-    document.write_text("The queen bee lays eggs. The workers of the hive feed the larvae of the queen bee.")
-    config = Config.model_validate({"execution": {"executor": "inline"}, "vectors": {"backend": "memory"}})
+def test_builds_and_questions_settle_it(document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = Config.model_validate(INLINE)
     index = str(tmp_path / "index")
     assert build_index(document, index, config=config).complete
     monkeypatch.setattr(onnx_models, "is_installed", lambda: True)
@@ -76,10 +78,8 @@ def test_builds_and_questions_settle_it(tmp_path: Path, monkeypatch: pytest.Monk
         assert opened.info.embedder == NAME
 
 
-async def test_indexes_of_one_process_have_their_own_embedders(tmp_path: Path) -> None:
-    document = tmp_path / "bees.txt"
-    document.write_text("The queen bee lays eggs. The workers of the hive feed the larvae of the queen bee.")
-    config = Config.model_validate({"execution": {"executor": "inline"}, "vectors": {"backend": "memory"}})
+async def test_indexes_of_one_process_have_their_own_embedders(document: Path, tmp_path: Path) -> None:
+    config = Config.model_validate(INLINE)
     models = SharedModels(config, make_coordinator(config), n_engines=2)
     engines = []
     for dim in (64, 128):
@@ -94,9 +94,7 @@ async def test_indexes_of_one_process_have_their_own_embedders(tmp_path: Path) -
     await models.close()
 
 
-def test_an_interrupted_change_of_the_embedder_does_not_count(tmp_path: Path) -> None:
-    document = tmp_path / "bees.txt"
-    document.write_text("The queen bee lays eggs. The workers of the hive feed the larvae of the queen bee.")
+def test_an_interrupted_change_of_the_embedder_does_not_count(document: Path, tmp_path: Path) -> None:
     store, config = Store(str(tmp_path / "index")), {"execution": {"executor": "inline"}}
     first = build_index(document, store.uri, config=config).snapshot_id
     endpoint = {"kind": "hashing", "dim": 64}

@@ -1,4 +1,4 @@
-"""Context windows of a run's models: what servers tell, what an index keeps, and builds that fit."""
+"""Context windows and prices of a run's models: what servers tell, what an index keeps, and what is refused."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ import pytest
 
 from hirag_dist.api.index import open_index
 from hirag_dist.application.build import BuildOptions, run_build
-from hirag_dist.composition.models import ask_windows, role_windows
+from hirag_dist.composition.models import ask_windows, check_prices, role_windows
 from hirag_dist.config.model import Config
 from hirag_dist.core.text.tokens import counter
+from hirag_dist.errors import ConfigError
 from hirag_dist.llm.rule_based import reply_to
 from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
 from hirag_dist.types import Message
 from tests.scripted_endpoint import Asked, Endpoint
+from tests.toy_builds import Bench
 
 SAMPLES = Path(__file__).parents[2] / "hirag_dist" / "samples" / "corpus"
 DOCUMENTS = ("doyle-five-orange-pips-lone-star.md", "jefferson-1803-louisiana.md")
@@ -112,3 +114,28 @@ def test_an_index_keeps_the_window_that_it_was_begun_with(
     assert "--rebuild cuts it anew" in caplog.text
     anew = run_build(given, index, config(small), BuildOptions(rebuild=True))
     assert anew.manifest.counts["chunks"] > first.manifest.counts["chunks"]
+
+
+def priced(roles: dict[str, str]) -> Config:
+    """Return a configuration with an endpoint without a price, and one that costs nothing."""
+    nowhere = {"base_url": "http://127.0.0.1:1/v1", "model": "m"}
+    endpoints = {"big": nowhere, "free": nowhere | {"price": {"input": 0}}, "builtin-embedder": {"kind": "hashing"}}
+    return Config.model_validate({"llm": {"endpoints": endpoints, "roles": roles}})
+
+
+def test_a_limit_in_dollars_needs_the_prices_of_what_is_called(tmp_path: Path) -> None:
+    made = priced({"answer": "big", "extract": "free"})
+    check_prices(made, ["answer"], None)
+    check_prices(made, ["extract", "summarise", "embed"], 0.01)
+    with pytest.raises(ConfigError) as raised:
+        check_prices(made, ["answer", "embed"], 0.01)
+    said = str(raised.value)
+    assert said.startswith("a limit in US dollars needs the prices of: big. Set llm.endpoints.big.price.input and ")
+    assert "limit tokens instead" in said
+    (tmp_path / "a.txt").write_text("Ada wrote notes.")
+    with pytest.raises(ConfigError, match="prices of: big"):
+        run_build([str(tmp_path)], str(tmp_path / "new"), priced({"extract": "big"}), BuildOptions(max_usd=0.01))
+    assert not (tmp_path / "new" / "build.json").exists(), "it is refused before any call"
+    Bench(tmp_path).build(["alpha beta gamma"])
+    with pytest.raises(ConfigError, match="prices of: big"):
+        open_index(tmp_path / "index", config=made, max_usd=0.01)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -96,13 +97,6 @@ class TestIndex:
 
 
 class TestLooking:
-    def test_status(self, cli: Any, built: Any, tmp_path: Path) -> None:
-        said = cli.json("status", "-i", built.folder)
-        assert (said["current"], said["build"]["state"]) == (built.snapshot, "done")
-        assert said["snapshots"][0]["counts"] == built.report["counts"]
-        assert built.snapshot in cli("status", "-i", built.folder).stdout
-        assert "holds no index" in cli("status", "-i", tmp_path / "nowhere", code=1).stderr
-
     def test_export(self, cli: Any, built: Any, tmp_path: Path) -> None:
         cli("export", "-i", built.folder, "--to", tmp_path / "graph.graphml")
         assert (tmp_path / "graph.graphml").read_text("utf-8").count("<node ") == built.report["counts"]["entities"]
@@ -126,7 +120,6 @@ class TestQuery:
 
     def test_answers_from_all_of_the_corpus_tell_what_they_cost(self, cli: Any, built: Any) -> None:
         run = cli("query", QUESTION, "-i", built.folder, "--mode", "graphrag-global", "--community-level", "0")
-        assert re.search(r"graphrag-global: [\d,]+ reports, [\d,]+ tokens, in \d+ parts?: ", run.stderr)
         assert re.search(r"This question sent \d+ calls, [\d,]+ tokens", run.stderr)
         assert "Map-reduce: " in run.stdout
         said = cli.json("query", QUESTION, "-i", built.folder, "--mode", "text-map-reduce")
@@ -134,15 +127,6 @@ class TestQuery:
         assert work["calls"] == work["parts"] > 0
         assert said["sent"]["calls"] == work["calls"] + bool(said["retrieval"]["context_refs"])
         assert said["sent"]["tokens"] == said["input_tokens"] + said["output_tokens"]
-        refused = cli(
-            "query", QUESTION, "-i", built.folder, "--mode", "text-map-reduce", "--context-only", code=2
-        ).stderr
-        assert "mode: text-map-reduce reads all there is" in refused
-        limit = ("--set", "retrieval.map_reduce.max_calls=1", "--set", "retrieval.context_tokens=200")
-        assert (
-            "max_calls"
-            in cli("query", QUESTION, "-i", built.folder, "--mode", "text-map-reduce", *limit, code=2).stderr
-        )
 
     def test_wrong_questions_are_usage_errors(self, cli: Any, built: Any, tmp_path: Path) -> None:
         assert "there is no 'globl'" in cli("query", QUESTION, "-i", built.folder, "--mode", "globl", code=2).stderr
@@ -195,3 +179,46 @@ def test_a_closed_pipe_is_no_trouble(cli: Any, built: Any) -> None:
     process.stderr.close()
     process.wait(120)
     assert "Traceback" not in err
+
+
+DOCUMENTS = [
+    {
+        "text": "Captain Ahab commands the Pequod. The Pequod sails from Nantucket with Starbuck and Ishmael. Starbuck "
+        "warns Ahab in Nantucket.",
+        "title": "Public",
+    },
+    {
+        "text": "Captain Ahab owes money to Zuleika Quorn. Zuleika Quorn waits in Havana. The Pequod secretly carries "
+        "opium to Havana for Zuleika Quorn.",
+        "title": "Quorn papers",
+        "labels": ["owners"],
+    },
+]
+
+
+@pytest.fixture
+def index(cli: Any, tmp_path: Path) -> Path:
+    (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, DOCUMENTS)))
+    cli("index", tmp_path / "corpus.jsonl", "-i", tmp_path / "index", "--executor", "inline")
+    return tmp_path / "index"
+
+
+def test_query_as_somebody(cli: Any, index: Path, tmp_path: Path) -> None:
+    ask = ("query", "Where does Captain Ahab of the Pequod sail?", "-i", index, "--set", "vectors.backend=memory")
+    everything = json.dumps(cli.json(*ask))
+    assert "Quorn" in everything
+    visitor = cli.json(*ask, "--as-label", "")
+    assert visitor["retrieval"]["local"]
+    assert "Quorn" not in json.dumps(visitor)
+    assert "Havana" not in json.dumps(visitor)
+    assert "Quorn" in json.dumps(cli.json(*ask, "--as-label", "other", "--as-label", "owners"))
+    wished = cli.json(*ask, "--label", "owners", "--context-only")
+    assert {source["title"] for source in wished["sources"]} == {"Quorn papers"}
+    assert not cli.json(*ask, "--label", "owners", "--as-label", "", "--context-only")["sources"]
+    lite = cli.json("query", "Pequod", "-i", index, "--as-label", "", "--set", "vectors.backend=milvus-lite")
+    assert lite["retrieval"]["local"]
+    assert "Quorn" not in json.dumps(lite)
+    refused = cli("query", "Pequod", "--server", "127.0.0.1:1", "--as-label", "owners", code=2).stderr
+    assert "--as-label is for --index" in refused
+    written = cli.json("export", "-i", index, "--to", tmp_path / "graph.graphml")["written"]
+    assert "Quorn" in Path(written[0]).read_text("utf-8"), "an export is its owner's: of everything"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.crash_images import MountImpossible, why_impossible
+from benchmarks.power_cuts import cuts
 from hirag_dist.application.build import run_build
 from hirag_dist.errors import StoreError
 from hirag_dist.execution.events import StageFinished
@@ -116,3 +117,11 @@ def test_a_disk_that_becomes_read_only(disk: Disk, tmp_path: Path) -> None:
     disk.read_only(False)
     (update.index / "run.lock").unlink()  # it stays behind, and is that of a dead process where the command has ended
     assert build(update.corpus, update.index).snapshot_id == update.after
+
+
+def test_a_cut_in_the_middle_of_an_update(tmp_path: Path) -> None:
+    if reason := why_impossible(tmp_path):
+        pytest.skip(reason)
+    (line,) = cuts("ext4", "shutdown", write_corpus(tmp_path / "texts", 6), 1, [], str(tmp_path))
+    assert line["readable"], line
+    assert (line["exit"], line["same_snapshot"]) == (0, True), line

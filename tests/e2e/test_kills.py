@@ -74,32 +74,6 @@ def test_killed_while_publishing(forked: Any, job: dict[str, Any], built: Any, t
     assert forked.build(**job, index=index)["snapshot"] == built.snapshot
 
 
-def test_what_a_corpus_grows_by_is_all_that_is_read_by_models(
-    forked: Any, corpus: Path, built: Any, make_config: Callable[..., Path], paid: Any, tmp_path: Path
-) -> None:
-    """A changed corpus pays for its new chunks and for what they reach, never again for the old chunks."""
-    folder = tmp_path / "corpus"
-    folder.mkdir()
-    files = sorted(corpus.iterdir())
-    for file in files[:3]:
-        (folder / file.name).write_bytes(file.read_bytes())
-    thread = SimulatorThread(SimulatorOptions(listen="127.0.0.1:0"))
-    with thread as url:
-        config = yaml.safe_load(built.config.read_text("utf-8")) | {"llm": paid(url), "max_layers": 0}
-        config["communities"] = {"report_share": 0}  # no reports: the chat calls are extraction's
-        job = {"inputs": [str(folder)], "config": config, "index": tmp_path / "index"}
-        forked.build(**job)
-        before = chat_calls(thread)
-        (folder / files[3].name).write_bytes(files[3].read_bytes())
-        grown = forked.build(**job)
-        after = chat_calls(thread)
-        (folder / files[3].name).unlink()
-        forked.build(**job)
-        assert chat_calls(thread) == after
-    assert grown["changed"]
-    assert 0 < after - before < before
-
-
 def chat_calls(thread: SimulatorThread) -> int:
     return int(thread.stats()["endpoints"]["/v1/chat/completions"]["calls"])
 

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from hirag_dist.composition.build import make_executor
+from hirag_dist.config.model import Config, ExecutionConfig
+from hirag_dist.errors import BackendUnavailable
 from hirag_dist.execution import executors
 from hirag_dist.execution.events import CallsProgress
 from hirag_dist.execution.executors import MAX_SMALL_TASKS, CallPoll, InlineExecutor, LazyExecutor
 from hirag_dist.execution.stage import no_other_workers
 from hirag_dist.execution.task import Task, TaskResult
 from hirag_dist.llm.limits.protocol import CallTotals
+from hirag_dist.storage.store import Store
 
 
 class Counting:
@@ -50,24 +56,12 @@ def test_the_calls_of_a_stage_are_those_since_its_start() -> None:
     assert not [each for each in threading.enumerate() if each.name.startswith("call-poll")]
 
 
-SERVICES: Any = SimpleNamespace(close=no_other_workers)
-
-
-def shard_of(services: Any, shard: int) -> int:
-    return 10 * shard
-
-
-def plus(services: Any, data: int, argument: int) -> int:
-    return data + argument
-
-
 def test_shards_are_held_by_the_executor_that_is_made_for_them() -> None:
-    made: list[InlineExecutor] = []
-    executor = LazyExecutor("lazy", lambda: made.append(InlineExecutor(lambda: SERVICES)) or made[-1])
-    with executor.hold(shard_of, [1, 2]) as held:
-        assert list(held.each(plus, 5)) == [15, 25]
+    services: Any = SimpleNamespace(close=no_other_workers)
+    executor = LazyExecutor("lazy", lambda: InlineExecutor(lambda: services))
+    with executor.hold(lambda services, shard: 10 * shard, [1, 2]) as held:
+        assert list(held.each(lambda services, data, more: data + more, 5)) == [15, 25]
     executor.close()
-    assert len(made) == 1
 
 
 class Engine:
@@ -109,30 +103,38 @@ class Pair:
         return engine
 
 
-@pytest.fixture
-def pair(monkeypatch: pytest.MonkeyPatch) -> Pair:
+SMALL = [(1, False), (MAX_SMALL_TASKS, True)]  # number of tasks, and whether they call a model
+
+
+@pytest.mark.parametrize(
+    ("stages", "small", "large"),
+    [
+        ([(0, False)], [], []),
+        (SMALL, [1, MAX_SMALL_TASKS], []),
+        ([(2, False), (MAX_SMALL_TASKS + 1, True), (1, False)], [2], [MAX_SMALL_TASKS + 1, 1]),
+        # calls decide for the rest of a build: two executors would grant the rates of an endpoint twice
+        ([(3, True), (10 * MAX_SMALL_TASKS, False)], [3, 10 * MAX_SMALL_TASKS], []),
+    ],
+)
+def test_small_stages_start_no_ray_and_a_large_one_moves_the_build_there(
+    monkeypatch: pytest.MonkeyPatch, stages: list[tuple[int, bool]], small: list[int], large: list[int]
+) -> None:
     monkeypatch.setattr(executors, "waits_for_models", bool)
-    return Pair()
+    pair = Pair()
+    for n_tasks, calls in stages:
+        pair.run(n_tasks, calls)
+    assert (pair.small.stages, pair.large.stages) == (small, large)
+    assert pair.made == [name for name, ran in (("inline", small), ("ray", large)) if ran]
+    assert pair.sized.name == ("ray" if large else "inline")
+    assert pair.small.closed == bool(large)
 
 
-def test_small_stages_start_no_ray(pair: Pair) -> None:
-    pair.run(0)
-    assert pair.made == []
-    pair.run(1)
-    pair.run(MAX_SMALL_TASKS, calls=True)
-    assert (pair.made, pair.small.stages, pair.sized.name) == (["inline"], [1, MAX_SMALL_TASKS], "inline")
-
-
-def test_a_large_stage_moves_the_build_to_ray(pair: Pair) -> None:
-    pair.run(2)
-    pair.run(MAX_SMALL_TASKS + 1, calls=True)
-    pair.run(1)
-    assert pair.small.closed
-    assert (pair.small.stages, pair.large.stages, pair.sized.name) == ([2], [MAX_SMALL_TASKS + 1, 1], "ray")
-
-
-def test_calls_decide_for_the_rest_of_a_build(pair: Pair) -> None:
-    """Two executors would grant the rates of an endpoint twice."""
-    pair.run(3, calls=True)
-    pair.run(10 * MAX_SMALL_TASKS)
-    assert (pair.made, pair.small.stages) == (["inline"], [3, 10 * MAX_SMALL_TASKS])
+def test_ray_that_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "hirag_dist.execution.ray", raising=False)
+    for name in [name for name in sys.modules if name.startswith("hirag_dist.execution.ray.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "ray", None)
+    executor = make_executor(Config(execution=ExecutionConfig(executor="ray")), Store(str(tmp_path)), None, None)
+    said = r"needs the package ray, .* or use --executor inline$"
+    with pytest.raises(BackendUnavailable, match=said), executor.hold(lambda services, shard: shard, [1]):
+        pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,9 +22,9 @@ from hirag_dist.execution.stage import ByKey, Services, Split, Tables
 from hirag_dist.execution.stage_results import stage_key
 from hirag_dist.execution.task import Task, TaskResult
 from hirag_dist.schemas import REJECTS
-from hirag_dist.storage.digest import WrittenFile
 from hirag_dist.storage.store import Store
 from tests.bare_services import SERVICES
+from tests.mortal_store import Killed, MortalStore
 from tests.table_rows import filled_table
 
 VISITS = pa.schema([pa.field("cell", pa.int64(), nullable=False), pa.field("at", pa.int32(), nullable=False)])
@@ -130,6 +131,10 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(Store(str(tmp_path)))
 
 
+def digests(found: Any) -> list[str]:
+    return [part.digest for part in found.seen.parts]
+
+
 def scattering(tasks: list[Task]) -> list[int]:
     return [task.number for task in tasks if task.scatter is not None]
 
@@ -155,62 +160,20 @@ def test_rows_are_combined_before_they_are_sent(bench: Bench) -> None:
     assert sum(tables["cells"].num_rows for tables in ran) == 12
 
 
-class Killed(BaseException):
-    """The process ends here."""
-
-
-class Dying(Store):
-    """Ends its process at the nth change of a file, before or after it."""
-
-    at: ClassVar[float] = float("inf")
-    after: ClassVar[bool] = False
-    n: ClassVar[int] = 0
-
-    def _count(self, now_after: bool) -> None:
-        if now_after:
-            Dying.n += 1
-        if Dying.n == Dying.at and now_after == Dying.after:
-            raise Killed
-
-    def write_bytes(self, path: str, data: bytes, replace: bool = True, *, durable: bool = True) -> None:
-        self._count(False)
-        super().write_bytes(path, data, replace, durable=durable)
-        self._count(True)
-
-    def write_table(self, path: str, table: pa.Table) -> WrittenFile:
-        self._count(False)
-        written = super().write_table(path, table)
-        self._count(True)
-        return written
-
-    def delete(self, path: str) -> None:
-        self._count(False)
-        super().delete(path)
-        self._count(True)
-
-
-@pytest.mark.parametrize("after", [False, True])
-def test_killed_at_any_change_of_a_file(bench: Bench, monkeypatch: pytest.MonkeyPatch, after: bool) -> None:
+def test_killed_after_any_change_of_a_file(bench: Bench) -> None:
     whole, _ = Bench(Store(f"{bench.store.root}/whole")).count()
-    expected = [part.digest for part in whole.seen.parts]
-    monkeypatch.setattr(Dying, "after", after)
-    deaths = 0
-    for at in range(1, 100):
-        dying = Bench(Dying(f"{bench.store.root}/{at}"))
-        inputs = dying.inputs()
-        monkeypatch.setattr(Dying, "n", 0)
-        monkeypatch.setattr(Dying, "at", at)
+    for at in itertools.count(1):
+        root = f"{bench.store.root}/{at}"
+        inputs = Bench(Store(root)).inputs()
         try:
-            dying.count(**inputs)
+            Bench(MortalStore(root, at)).count(**inputs)
         except Killed:
-            deaths += 1
+            found, _ = Bench(Store(root)).count(**inputs)
+            assert digests(found) == digests(whole), at
+            assert not Store(root).exists(f"work/count/{stage_key(Count(), inputs)}/shuffle")
         else:
             break
-        monkeypatch.setattr(Dying, "at", float("inf"))
-        found, _ = dying.count(**inputs)
-        assert [part.digest for part in found.seen.parts] == expected, at
-        assert not dying.store.exists(f"work/count/{stage_key(Count(), inputs)}/shuffle")
-    assert deaths > 7 * 2 + 5 * 3  # a file and a marker of each task that scatters, two and a marker of the others
+    assert at > 7 * 2 + 5 * 3  # a file and a marker of each task that scatters, two and a marker of the others
 
 
 @pytest.mark.parametrize("gone", ["a file", "a folder"])
@@ -224,7 +187,7 @@ def test_files_of_the_first_pass_that_are_gone_are_made_again(bench: Bench, gone
     found, given = bench.count()
     assert len(scattering(given)) == (1 if gone == "a file" else len(names))
     whole, _ = Bench(Store(f"{bench.store.root}/elsewhere")).count()
-    assert [part.digest for part in found.seen.parts] == [part.digest for part in whole.seen.parts]
+    assert digests(found) == digests(whole)
 
 
 def test_a_retry_shuffles_for_the_tasks_that_it_does_again(bench: Bench) -> None:
@@ -236,7 +199,7 @@ def test_a_retry_shuffles_for_the_tasks_that_it_does_again(bench: Bench) -> None
     (tables,) = ran
     assert 3 in tables["visits"]["cell"].to_pylist()
     assert after.rejects.rows == 0
-    assert [part.digest for part in after.seen.parts] == [part.digest for part in before.seen.parts]
+    assert digests(after) == digests(before)
     assert not bench.store.exists(f"{bench.folder(stage)}/shuffle")
     assert bench.count(stage)[1] == []
 
@@ -253,5 +216,5 @@ def test_files_of_the_first_pass_grow_with_the_rows_and_the_result_is_the_same(
     other = Bench(Store(bench.store.uri + "-other"))
     after, long = other.count(kind(), **other.inputs())
     assert [len(scattering(tasks)) for tasks in (short, long)] == [5 + 2, 2 + 1]
-    assert [part.digest for part in after.seen.parts] == [part.digest for part in before.seen.parts]
+    assert digests(after) == digests(before)
     assert stage_key(kind(), inputs) != key  # what files cut otherwise have begun is not gone on with

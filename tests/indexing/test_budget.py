@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hirag_dist.execution.events import StageFinished, UsageBill
-from hirag_dist.indexing.budget import DueTexts, UpdateBudget, affordable, chat_tokens
+from hirag_dist.indexing.budget import DueTexts, UpdateBudget, affordable
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.types import ChatReply
 
@@ -28,17 +28,6 @@ def chosen(rows: Sequence[Row], allowance: float) -> list[int]:
     return np.flatnonzero(affordable(due(rows), allowance)).tolist()
 
 
-LATE_URGENT: Row = (True, 9, 0.1, 10.0)
-OLD: Row = (False, 1, 0.5, 10.0)
-HEAVY: Row = (False, 5, 4.0, 10.0)
-LIGHT: Row = (False, 5, 1.0, 10.0)
-
-
-@pytest.mark.parametrize(("allowance", "wanted"), [(10, [3]), (30, [1, 2, 3]), (39.9, [1, 2, 3])])
-def test_urgent_texts_are_first_then_the_oldest_then_the_weightiest(allowance: float, wanted: list[int]) -> None:
-    assert chosen([LIGHT, HEAVY, OLD, LATE_URGENT], allowance) == wanted
-
-
 ROWS = st.lists(
     st.tuples(st.booleans(), st.integers(1, 4), st.sampled_from([0.5, 1.0, 2.0]), st.sampled_from([1.0, 5.0, 20.0])),
     max_size=12,
@@ -53,11 +42,6 @@ def test_what_is_written_fits_and_is_not_behind_what_is_not(rows: list[Row], all
     assert picked == set(order[: len(picked)])
     if len(picked) < len(rows):
         assert sum(rows[at][3] for at in order[: len(picked) + 1]) > allowance
-
-
-@given(ROWS, st.floats(0, 100), st.floats(0, 100))
-def test_more_allowance_writes_no_text_less(rows: list[Row], one: float, other: float) -> None:
-    assert set(chosen(rows, min(one, other))) <= set(chosen(rows, max(one, other)))
 
 
 def bill_of(*stages: tuple[str, str, int], from_ledger: bool = False) -> UsageBill:
@@ -95,17 +79,6 @@ def test_the_budget_is_a_multiple_of_what_extraction_rests_on(from_ledger: bool)
     assert budget.left == 3 * 1210 - 1760
 
 
-def test_removed_text_counts_as_its_extraction_did() -> None:
-    budget = UpdateBudget(bill_of(), 2.0, removed_tokens=300)
-    assert (budget.extraction, budget.total, budget.spent, budget.left) == (300, 600, 0, 600)
-
-
 def test_a_limit_of_tokens_takes_the_place_of_the_ratio() -> None:
     budget = UpdateBudget(bill_of(*STAGES), None, max_tokens=2000)
     assert (budget.total, budget.left) == (2000, 2000 - 1760)
-
-
-def test_only_chat_replies_of_a_stage_count() -> None:
-    bill = bill_of(("extract", "extract", 10), ("extract", "embed", 1000))
-    assert chat_tokens(bill, "extract") == 11
-    assert chat_tokens(bill, "reports") == 0

@@ -153,27 +153,19 @@ def test_a_description_that_never_had_the_removed_text_stays(bench: HubBench) ->
     assert hub(there) == hub(before)
 
 
-def test_an_edit_leaves_the_description_until_the_document_goes(bench: HubBench) -> None:
+@pytest.mark.parametrize(("edited_to", "n_unread"), [(text("later"), 1), ("lone words", 0)])
+def test_an_edit_leaves_the_description_until_the_document_goes(bench: HubBench, edited_to: str, n_unread: int) -> None:
+    """Also where no mention of the entity goes with the document."""
     before = bench.index(corpus(*"abcd"), **NOTHING_LEFT)
-    edited = bench.index(corpus(*"abc") | {"d.txt": text("later")}, **NOTHING_LEFT)
+    edited = bench.index(corpus(*"abc") | {"d.txt": edited_to}, **NOTHING_LEFT)
     check_debt(edited, "model")
     assert hub(edited) == hub(before)
     assert "markd" in hub(edited)
     (owed,) = rows(edited, "description_debt")
-    assert len(owed["unread"]) == len(owed["sources"]) == 1
+    assert (len(owed["unread"]), len(owed["sources"])) == (n_unread, 1)
     gone = bench.remove(sources=("d.txt",), **NOTHING_LEFT)
     check_debt(gone, "stand-in")
     assert not written(gone) & {"markd", "marklater"}
-
-
-def test_what_a_kept_description_derives_from_goes_with_its_document_though_no_mention_changes(bench: HubBench) -> None:
-    before = bench.index(corpus(*"abcd"), **NOTHING_LEFT)
-    edited = bench.index(corpus(*"abc") | {"d.txt": "lone words"}, **NOTHING_LEFT)
-    check_debt(edited, "model")
-    assert hub(edited) == hub(before)
-    gone = bench.remove(sources=("d.txt",), **NOTHING_LEFT)
-    check_debt(gone, "stand-in")
-    assert "markd" not in written(gone)
 
 
 def test_an_edit_elsewhere_in_a_document_asks_for_no_description(bench: HubBench) -> None:

@@ -119,19 +119,13 @@ def test_off_it_leaves_no_trace_and_on_again_nothing_is_asked_twice(bench: Bench
     assert rows(off, "aliases") == []
     on = build(bench, resolution=ON)
     assert on.manifest.snapshot_id != off.manifest.snapshot_id
+    assert {row["stage"]: row["calls"] for row in rows(on, "usage")}["resolve"] == 1
+    assert not bench.asked("extract-graph")
     again = build(bench, resolution={"enabled": False})
     assert again.manifest.snapshot_id == off.manifest.snapshot_id
     assert not bench.model or not bench.model.requests
     assert build(bench, resolution=ON).manifest.snapshot_id == on.manifest.snapshot_id
     assert not bench.model.requests
-
-
-def test_only_what_changed_is_done_again(bench: Bench) -> None:
-    build(bench)
-    done = rows(build(bench, resolution=ON), "usage")
-    by_stage = {row["stage"]: row for row in done}
-    assert by_stage["resolve"]["calls"] == 1
-    assert not bench.asked("extract-graph")
 
 
 def test_a_refused_question_keeps_the_pair_apart_as_a_dead_letter_that_retry_asks_again(bench: Bench) -> None:
@@ -146,19 +140,6 @@ def test_a_refused_question_keeps_the_pair_apart_as_a_dead_letter_that_retry_ask
     healed = build(bench, reply, resolution=ON, retry=True)
     assert not {"Marley", "Jacob Marley"} <= names(healed)
     assert healed.manifest.complete
-
-
-def test_decisions_of_a_user_hold_against_rules_and_model(bench: Bench, tmp_path: Path) -> None:
-    file = tmp_path / "aliases.csv"
-    file.write_text("name,other,same\nWHO,world health organization,no\nHenry IV,Scrooge,yes\nJacob Marley,Marley,no\n")
-    snapshot = build(bench, resolution=ON | {"aliases": str(file)})
-    assert {"WHO", "World Health Organization", "Marley", "Jacob Marley"} <= names(snapshot)
-    (alias,) = rows(snapshot, "aliases")
-    assert {alias["name"], alias["canonical_name"]} == {"Henry IV", "Scrooge"}
-    assert (alias["tier"], alias["score"]) == ("user", 1.0)
-    file.write_text("name,other,same\nNobody,Scrooge,yes\n")
-    without = build(bench, resolution=ON | {"aliases": str(file)})
-    assert {row["tier"] for row in rows(without, "aliases")} == {"alias", "llm"}
 
 
 LIVING: dict[str, Any] = {"resolution": ON, "claims": True, "max_layers": 0}
@@ -212,11 +193,14 @@ def test_decisions_hold_in_updates_and_when_all_is_built_again(tmp_path: Path) -
         frozenset({"Henry IV", "Scrooge"}),
         frozenset({"Marley", "Jacob Marley"}),
     }
+    assert {(row["tier"], row["score"]) for row in rows(updated, "aliases") if row["tier"] != "llm"} == {("user", 1.0)}
+    assert {"WHO", "World Health Organization"} <= names(updated), "against the rules"
     living.bench.base_id = None
     check_base_layer(updated, living.index(texts, **keys), (*LAYER_0, "aliases"))
     living.bench.base_id = ""
-    file.write_text("name,other,same\nHenry IV,Scrooge,yes\n")
+    file.write_text("name,other,same\nHenry IV,Scrooge,yes\nJacob Marley,Marley,no\n")
     without = living.index(texts, **keys)
+    assert {"Marley", "Jacob Marley"} <= names(without), "against the model"
     assert {"WHO", "Henry IV"} <= {
         name for row in rows(without, "aliases") for name in (row["name"], row["canonical_name"])
     }

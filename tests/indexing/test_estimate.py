@@ -1,4 +1,4 @@
-"""Estimated cost of an index and of its updates, against the build and the updates of the same files."""
+"""Estimated cost of an index and of its updates, against those of the same files; sizes cut to the models' windows."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from hirag_dist.application.build import run_add, run_build
 from hirag_dist.application.index_result import IndexResult
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
+from hirag_dist.errors import ConfigError
 from hirag_dist.indexing.changed_documents import DocumentCounts
 from hirag_dist.indexing.estimate import (
     FIRST_TOKEN_S,
@@ -165,22 +166,15 @@ def test_a_small_corpus_is_planned_within_a_factor_of_two(sample: tuple[Path, In
         assert 1 / 1.5 <= planned_tokens(made, stage) / tokens_of(built.usage, stage) <= 1.5, stage
 
 
-@pytest.mark.parametrize("text", [None, "a few words"], ids=["a document", "a few words"])
-def test_an_update_of_a_small_index_is_planned_as_it_is_made(
-    sample: tuple[Path, IndexResult], tmp_path: Path, text: str | None
-) -> None:
+def test_an_update_of_a_small_index_is_planned_as_it_is_made(sample: tuple[Path, IndexResult], tmp_path: Path) -> None:
     """A document that comes makes some reports due, not as many as if its names were spread over all of them."""
     folder = Path(shutil.copytree(sample[0], tmp_path / "copy"))
-    if text is None:
-        shutil.copy(ADDED, folder / "corpus")
-    else:
-        (folder / "corpus" / "added.txt").write_text("Ahab saw Nantucket, and Ishmael saw the White Whale. " * 9)
+    shutil.copy(ADDED, folder / "corpus")
     config = Config.model_validate({"execution": {"executor": "inline"}})
     snapshot = open_snapshot(Store(str(folder / "index")))
     made = estimate_build([str(folder / "corpus")], config, Prompts(), snapshot=snapshot)
     result = run_build([str(folder / "corpus")], str(folder / "index"), config)
-    if text is None:
-        assert 0.5 < planned_tokens(made) / result.update.spent_tokens < 2
+    assert 0.5 < planned_tokens(made) / result.update.spent_tokens < 2
     for planned, counts in ((made.summaries, result.update.summaries), (made.reports, result.update.reports)):
         fewest, most = planned.due_range
         assert fewest <= planned.due <= most
@@ -192,7 +186,7 @@ def test_descriptions_that_an_update_merges_again_are_planned(sample: tuple[Path
     """A document that names what many chunks name pays for their descriptions."""
     settings = {"execution": {"executor": "inline"}, "description_tokens": 60, "max_layers": 0}
     config, index = Config.model_validate(settings), str(tmp_path / "index")
-    inputs = [*map(str, sorted((sample[0] / "corpus").iterdir())[:12]), str(ADDED)]
+    inputs = [*map(str, sorted((sample[0] / "corpus").iterdir())[:8]), str(ADDED)]
     run_build(inputs[:-1], index, config)
     made = estimate_build(inputs, config, Prompts(), snapshot=open_snapshot(Store(index)))
     again = [row for row in run_build(inputs, index, config).usage if row["stage"] == "describe"]
@@ -202,7 +196,7 @@ def test_descriptions_that_an_update_merges_again_are_planned(sample: tuple[Path
     assert 1 / 1.5 < planned.input_tokens / again[0]["input_tokens"] < 1.5
 
 
-@pytest.mark.parametrize(("n_before", "n_after"), [(1, 19), (19, 5)])
+@pytest.mark.parametrize(("n_before", "n_after"), [(1, 9), (19, 5)])
 def test_an_update_of_most_of_an_index_is_planned_as_it_is_made(
     sample: tuple[Path, IndexResult], tmp_path: Path, n_before: int, n_after: int
 ) -> None:
@@ -222,13 +216,6 @@ def test_an_update_of_most_of_an_index_is_planned_as_it_is_made(
     for planned, counts in ((made.summaries, update.summaries), (made.reports, update.reports)):
         assert planned.due <= planned.total
         assert planned.due_range[0] <= counts.written + counts.deferred <= planned.due_range[1]
-
-
-def test_most_of_few_texts_are_due_where_any_change_makes_them_so(folder: Path) -> None:
-    shutil.copy(ADDED, folder / "corpus")
-    some, every = plan_update(folder), plan_update(folder, update={"staleness": 0})
-    for few, all_ in ((some.reports, every.reports), (some.summaries, every.summaries)):
-        assert few.due < all_.due_range[1] - 2 <= all_.due <= all_.due_range[1]
 
 
 def test_a_small_window_means_more_calls() -> None:
@@ -277,12 +264,13 @@ def test_documents_and_chunks_are_those_of_the_update(folder: Path) -> None:
     (corpus / FILES[0]).unlink()
     edited = (corpus / FILES[1]).read_text("utf-8")
     (corpus / FILES[1]).write_text(f"{edited}\nOne more sentence about the Treasury of Lisbon.\n", "utf-8")
+    (corpus / FILES[2]).write_bytes(bytes(range(256)) * 8)  # it cannot be read, and is not removed
     shutil.copy(ADDED, corpus)
     made = plan_update(folder)
     before = texts(folder)
     result = run_build([str(corpus)], str(folder / "index"), Config.model_validate(SETTINGS))
     assert made.base == result.update.base
-    assert made.changes == result.update.documents
+    assert made.changes == result.update.documents == DocumentCounts(added=1, changed=1, removed=1)
     assert made.chunks == len(texts(folder) - before)
     assert made.chunks < plan([corpus]).chunks
     assert made.extraction_tokens == pytest.approx(result.update.extraction_tokens, rel=0.6)
@@ -292,16 +280,7 @@ def test_documents_and_chunks_are_those_of_the_update(folder: Path) -> None:
     assert 0.3 < made.summaries.written / result.update.summaries.written < 3
 
 
-def test_a_file_that_is_there_and_cannot_be_read_is_not_removed(folder: Path) -> None:
-    corpus = folder / "corpus"
-    (corpus / FILES[0]).unlink()
-    (corpus / FILES[1]).write_bytes(bytes(range(256)) * 8)
-    made = plan_update(folder)
-    result = run_build([str(corpus)], str(folder / "index"), Config.model_validate(SETTINGS))
-    assert made.changes == result.update.documents == DocumentCounts(removed=1)
-
-
-def test_an_update_costs_less_than_a_build_and_keeps_its_bound(folder: Path) -> None:
+def test_an_update_costs_less_than_a_build_keeps_its_bound_and_embeds_what_it_writes(folder: Path) -> None:
     shutil.copy(ADDED, folder / "corpus")
     paid = {"llm": priced()}
     made, rebuild = plan_update(folder, **paid), plan([folder / "corpus"], **SETTINGS, **paid)
@@ -313,16 +292,9 @@ def test_an_update_costs_less_than_a_build_and_keeps_its_bound(folder: Path) -> 
     tight = plan_update(folder, **paid, update={"max_ratio": 1})
     assert tight.summaries.written == tight.reports.written == 0
     assert tight.summaries.due == made.summaries.due > 0
-
-
-def test_an_update_embeds_the_summaries_that_it_writes_too(folder: Path) -> None:
-    shutil.copy(ADDED, folder / "corpus")
-    paid = {"llm": priced()}
-    made, without = plan_update(folder, **paid), plan_update(folder, **paid, update={"max_ratio": 1})
-    assert made.summaries.written > without.summaries.written == 0
     sizes = open_snapshot(Store(str(folder / "index"))).table("layers", ["n_entities"])["n_entities"].to_pylist()
     summaries = sum(sizes[1:]) * made.summaries.written / made.summaries.total
-    embedded, fewer = (next(stage for stage in each.stages if stage.stage == "embed") for each in (made, without))
+    embedded, fewer = (next(stage for stage in each.stages if stage.stage == "embed") for each in (made, tight))
     assert embedded.calls > fewer.calls > 0
     assert embedded.input_tokens - fewer.input_tokens == pytest.approx(TOKENS_PER_ENTITY * summaries, abs=1)
 
@@ -357,3 +329,43 @@ def test_edits_of_most_documents_make_due_what_the_index_has(sample: tuple[Path,
     made = estimate_build([str(tmp_path)], config, Prompts(), snapshot=snapshot)
     n_reports = snapshot.table("report_inputs").num_rows
     assert n_reports <= made.reports.due <= made.reports.total < 1.2 * n_reports
+
+
+SIZES = (
+    "chunk_tokens",
+    "chunk_overlap_tokens",
+    "description_tokens",
+    "pack_tokens",
+    "clustering.target_size",
+    "communities.report_tokens",
+)
+
+
+def fitted(window: int, config: Config | None = None) -> Config:
+    return fit_to_windows(config or Config(), dict.fromkeys(ROLES, window), Prompts())
+
+
+def sizes(config: Config) -> list[int]:
+    flat = config.model_dump()
+    return [flat[name] if "." not in name else flat[name.split(".")[0]][name.split(".")[1]] for name in SIZES]
+
+
+def test_sizes_shrink_with_the_window_and_never_grow() -> None:
+    windows = [768, 1024, 2048, 4096, 8192, 16_384, 32_768, 131_072]
+    found = [sizes(fitted(window)) for window in windows]
+    for smaller, larger in zip(found, [*found[1:], sizes(Config())], strict=True):
+        assert all(a <= b for a, b in zip(smaller, larger, strict=True))
+    assert fitted(131_072) == Config()
+    assert fitted(8192).chunk_tokens == Config().chunk_tokens
+
+
+def test_a_role_without_a_known_window_keeps_its_sizes_and_in_a_small_one_units_share_no_call() -> None:
+    assert fit_to_windows(Config(), {"summarise": 131_072, "report": 1024}, Prompts()).pack_tokens == 0
+    cut = fit_to_windows(Config(), {"report": 1024}, Prompts())
+    assert cut.communities.report_tokens < Config().communities.report_tokens
+    assert (cut.chunk_tokens, cut.clustering) == (Config().chunk_tokens, Config().clustering)
+
+
+def test_a_window_without_room_for_text_is_refused_with_what_to_do() -> None:
+    with pytest.raises(ConfigError, match=r"512 tokens, has room for \d+ tokens of text .* larger window"):
+        fitted(512)

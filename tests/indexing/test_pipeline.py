@@ -3,36 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from hirag_dist.application.build import run_build
+from hirag_dist.config.loader import load_config
 from hirag_dist.core.prompts.templates import DONE
 from hirag_dist.errors import InputError, StageFailed, StoreError
 from hirag_dist.execution.events import StageFailedEvent
 from hirag_dist.execution.runner import MIN_REJECTS
-from hirag_dist.storage.layout import CURRENT
-from hirag_dist.storage.snapshot.reader import current_id
+from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
+from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatRequest
 from tests.toy_builds import LONG, Bench, between, extract, members, rows, summarise, task_of
-
-
-def test_a_build_leaves_alone_that_somebody_went_back_from_its_snapshot(bench: Bench) -> None:
-    old, new = bench.build(["sun moon"]), bench.build(["sun moon stars"])
-    first, second = old.manifest.snapshot_id, new.manifest.snapshot_id
-    bench.store.write_bytes(CURRENT, first.encode())  # by hand: the second is bad
-    for _ in range(2):
-        bench.build(["sun moon stars"])
-        assert (bench.result.changed, bench.result.kept_current_id) == (False, first)
-        assert current_id(bench.store) == first
-    third = bench.build(["sun moon stars sea"]).manifest.snapshot_id
-    assert (bench.result.changed, bench.result.kept_current_id) == (True, None)
-    assert current_id(bench.store) == third
-    bench.store.write_bytes(CURRENT, second.encode())
-    bench.force_current = True
-    bench.build(["sun moon stars sea"])
-    assert (bench.result.changed, bench.result.kept_current_id) == (True, None)
-    assert current_id(bench.store) == third
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no such device here")
@@ -226,23 +211,6 @@ def test_meta_types_that_a_model_proposes_guide_the_summaries(bench: Bench) -> N
     assert all("one of these types: syllable, word, sound." in r.messages[0].content for r in bench.asked("summarise"))
 
 
-def test_summaries_with_the_name_of_a_member_are_joined_to_it(bench: Bench) -> None:
-    def namesake(request: ChatRequest) -> str | None:
-        if task_of(request) != "summarise":
-            return None
-        return summarise(request).replace(f"those like {members(request)[0]}", members(request)[0])
-
-    snapshot = bench.build([LONG], namesake, max_layers=1)
-    same = [row for row in rows(snapshot, "relations") if row["kind"] == "same_name"]
-    layers = {row["entity_id"]: (row["layer"], row["name"]) for row in rows(snapshot, "entities")}
-    assert same
-    for row in same:
-        ends = sorted((layers[row["source_id"]], layers[row["target_id"]]))
-        assert [end[0] for end in ends] == [0, 1]
-        assert ends[0][1] == ends[1][1]
-        assert row["weight"] == 1.0
-
-
 class TestReading:
     """INPUT of which next to nothing can be read is refused: the index would not be what was asked for."""
 
@@ -264,3 +232,33 @@ class TestReading:
             InputError, match=r"2 files, none of which could be read; the first, a\.json: not valid JSON"
         ):
             bench.run_on(inputs)
+
+
+FILES = sorted((Path(__file__).parents[2] / "hirag_dist" / "samples" / "corpus").glob("newton-*"))[:3]
+
+
+def built(folder: Path, **settings: object) -> Snapshot:
+    overrides = {"execution.executor": "inline", **{key.replace("__", "."): value for key, value in settings.items()}}
+    store = Store(str(folder))
+    config = load_config(None, {}, overrides).config
+    result = run_build([str(path) for path in FILES], store.uri, config)
+    assert result.dead_letters == 0
+    return open_snapshot(store, result.manifest.snapshot_id)
+
+
+def calls(snapshot: Snapshot) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for row in snapshot.table("usage").to_pylist():
+        found[row["stage"].split()[0]] += row["calls"]
+        assert row["rejected"] == 0
+    return found
+
+
+def test_packed_and_unpacked_builds_give_the_same_snapshot(tmp_path: Path) -> None:
+    packed = built(tmp_path / "packed")
+    alone = built(tmp_path / "alone", pack_tokens=0)
+    assert packed.manifest.snapshot_id == alone.manifest.snapshot_id
+    n_written = sum(row["origin"] == "model" for row in alone.table("reports").to_pylist())
+    assert calls(alone)["reports"] == n_written
+    assert calls(packed)["reports"] < 0.7 * n_written
+    assert calls(packed)["summarise"] < 0.7 * calls(alone)["summarise"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -75,10 +74,6 @@ def refusing_summary(request: ChatRequest) -> str | None:
     return REFUSAL if task_of(request) == "summarise" and "wordaa" in members(request) else None
 
 
-def first_report(request: ChatRequest) -> str | None:
-    return "no JSON here" if task_of(request) == "report" and "wordaa" in request.messages[1].content else None
-
-
 def drop(bench: Bench, *units: str, stage: str = "extract") -> None:
     add_drops(
         bench.store,
@@ -91,16 +86,13 @@ def unit_of(snapshot: Any, text: str) -> str:
 
 
 class TestAgain:
-    def test_a_plain_build_asks_no_dead_letter_again(self, bench: Bench) -> None:
-        first = bench.build(TEXTS, about("moon"), max_layers=0)
-        again = bench.build(TEXTS, obedient, max_layers=0)
-        assert bench.model.requests == []
-        assert again.manifest.snapshot_id == first.manifest.snapshot_id
-
     def test_only_the_dead_chunk_is_asked_and_the_snapshot_is_the_undisturbed_one(
         self, bench: Bench, clean: Bench
     ) -> None:
-        bench.build(TEXTS, about("moon"), max_layers=0)
+        first = bench.build(TEXTS, about("moon"), max_layers=0)
+        again = bench.build(TEXTS, obedient, max_layers=0)
+        assert bench.model.requests == [], "a plain build asks for none again"
+        assert again.manifest.snapshot_id == first.manifest.snapshot_id
         healed = bench.build(TEXTS, obedient, retry=True, max_layers=0)
         assert [between(request, "text") for request in bench.asked("extract-graph")] == ["moon light"]
         assert healed.manifest.complete
@@ -127,15 +119,6 @@ class TestAgain:
         n_summaries = len(clean.asked("summarise"))
         assert 0 < len(bench.asked("summarise")) < n_summaries
 
-    def test_a_dead_report_is_written_and_nothing_else(self, bench: Bench, clean: Bench) -> None:
-        before = bench.build([LONG], first_report, max_layers=0)
-        dead = {row["unit_id"] for row in rows(before, "rejects")}
-        healed = bench.build([LONG], obedient, retry=True, max_layers=0)
-        assert {row["community_id"] for row in rows(healed, "reports")} >= dead
-        assert {task_of(request) for request in bench.model.requests} == {"report"}
-        assert len(bench.asked("report")) == len(dead)
-        assert healed.manifest.snapshot_id == clean.build([LONG], max_layers=0).manifest.snapshot_id
-
     def test_a_letter_whose_text_is_gone_closes_by_itself(self, bench: Bench, clean: Bench) -> None:
         assert not bench.build(TEXTS, about("moon"), max_layers=0).manifest.complete
         left = [TEXTS[0], TEXTS[2]]
@@ -156,66 +139,15 @@ class TestAgain:
         assert healed.manifest.snapshot_id == clean.build(TEXTS, **keys).manifest.snapshot_id
 
 
-class TestCauses:
-    """A refused reply, a 400 and a call that never comes back are dead letters alike, in every stage that asks."""
+def test_an_endpoint_that_is_gone_fails_the_build(bench: Bench) -> None:
+    def gone(request: ChatRequest) -> str:
+        raise ModelUnavailable("no answer")
 
-    @pytest.mark.parametrize("task", ["describe", "summarise"])
-    def test_a_rejected_request_is_a_dead_letter_and_heals(self, bench: Bench, clean: Bench, task: str) -> None:
-        seen: list[str] = []
-
-        def rejecting(request: ChatRequest) -> str | None:
-            if task_of(request) == task and (not seen or request.unit in seen):
-                seen.append(request.unit)
-                raise RequestRejected("the content filter was triggered")
-            return verbose(request)
-
-        keys: dict[str, Any] = {"max_layers": 1, "description_tokens": 20}
-        texts = [LONG, "worda worda worda"]
-        before = bench.build(texts, rejecting, **keys)
-        (letter,) = rows(before, "rejects")
-        stage = {"extract-graph": "extract", "report": "reports"}.get(task, task)
-        assert (letter["stage"], letter["reason"], letter["reply"]) == (stage, "the content filter was triggered", "")
-        healed = bench.build(texts, verbose, retry=True, **keys)
-        assert healed.manifest.complete
-        assert healed.manifest.snapshot_id == clean.build(texts, verbose, **keys).manifest.snapshot_id
-
-    def test_an_endpoint_that_is_gone_fails_the_build(self, bench: Bench) -> None:
-        def gone(request: ChatRequest) -> str:
-            raise ModelUnavailable("no answer")
-
-        with pytest.raises(HiragError, match="no answer"):
-            bench.run(TEXTS, gone)
-
-
-def verbose(request: ChatRequest) -> str | None:
-    """A model that describes one word at such length that its descriptions are summarised."""
-    if task_of(request) != "extract-graph":
-        return None
-    words = between(request, "text").split()
-    lines = [
-        f"entity<|>{word}<|>concept<|>{word} is a word that stands at place {at}." for at, word in enumerate(words)
-    ]
-    lines += [f"entity<|>{words[0]}<|>concept<|>{words[0]} is said to be {'very ' * n}long." for n in range(12)]
-    lines += [f"relation<|>{a}<|>{b}<|>{a} before {b}.<|>3" for a, b in pairwise(words) if a != b]
-    return "\n".join([*lines, DONE])
+    with pytest.raises(HiragError, match="no answer"):
+        bench.run(TEXTS, gone)
 
 
 class TestDropped:
-    def test_a_dropped_letter_counts_no_longer_and_stays_on_record(self, bench: Bench) -> None:
-        before = bench.build(TEXTS, about("moon"), max_layers=0)
-        unit = unit_of(before, "moon light")
-        drop(bench, unit)
-        after = bench.build(TEXTS, obedient, max_layers=0)
-        assert bench.model.requests == []
-        assert after.manifest.complete
-        assert (bench.result.rejects, bench.result.dropped) == (0, 1)
-        assert rows(after, "rejects") == []
-        (gone,) = rows(after, "dropped")
-        assert (gone["unit_id"], gone["dropped_by"], gone["dropped_why"]) == (unit, "me@here", "not worth it")
-        assert "moon light" in gone["request"]
-        assert after.manifest.snapshot_id != before.manifest.snapshot_id
-        assert rows(before, "dropped") == []
-
     def test_publishing_again_gives_the_snapshot_of_a_build(self, bench: Bench) -> None:
         before = bench.build(["moon dew", *TEXTS], about("moon"), max_layers=0)
         drop(bench, unit_of(before, "moon light"))
@@ -240,6 +172,8 @@ class TestDropped:
         assert [between(request, "text") for request in bench.asked("extract-graph")] == ["moon light"]
         (gone,) = rows(after, "dropped")
         assert (gone["unit_id"], gone["attempts"]) == (unit_of(before, "moon dew"), 2)
+        assert (gone["dropped_by"], gone["dropped_why"]) == ("me@here", "not worth it")
+        assert (bench.result.rejects, bench.result.dropped) == (0, 1)
         assert after.manifest.complete
         assert "dew" not in {row["name"] for row in rows(after, "entities")}
 

@@ -19,6 +19,7 @@ from hirag_dist.errors import InputError, SnapshotError
 from hirag_dist.indexing import base as update_base
 from hirag_dist.indexing import publish
 from hirag_dist.indexing.changed_documents import DocumentSelection
+from hirag_dist.storage.snapshot.history import record_current, rolled_back_to
 from hirag_dist.storage.snapshot.manifest import Manifest
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
 from hirag_dist.storage.snapshot.writer import write_snapshot
@@ -166,21 +167,6 @@ def test_nothing_changed_asks_nothing_and_publishes_nothing(living: LivingBench)
     assert len(living.bench.store.names("snapshots")) == 1
 
 
-def test_tables_that_are_mapped_from_files_give_the_same_snapshot(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ids = []
-    for name, max_bytes in (("in_memory", 10**9), ("mapped", 0)):
-        monkeypatch.setattr(update_base, "_MAX_BYTES", max_bytes)
-        (tmp_path / name).mkdir()
-        bench = LivingBench(tmp_path / name)
-        bench.index(corpus(8))
-        changed = corpus(9) | {"03.txt": text("sea", 77)}
-        del changed["05.txt"]
-        ids.append(bench.index(changed).manifest.snapshot_id)
-    assert ids[0] == ids[1]
-
-
 def test_the_work_folder_does_not_grow_with_the_number_of_updates(living: LivingBench) -> None:
     texts = corpus(6)
     living.index(texts)
@@ -211,12 +197,17 @@ def test_layer_0_equals_a_fresh_builds_whatever_the_history(living: LivingBench)
     check_base_layer(updated, living.fresh(now))
 
 
-def test_the_same_changes_on_the_same_base_give_the_same_snapshot(tmp_path: Path) -> None:
+def test_the_same_changes_on_the_same_base_give_the_same_snapshot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where tables of the base are mapped from files."""
     ids = []
-    for name in ("one", "other"):
+    for name, max_bytes in (("in memory", 10**9), ("mapped", 0)):
+        monkeypatch.setattr(update_base, "_MAX_BYTES", max_bytes)
         living = LivingBench(tmp_path / name)
         living.index(corpus(6))
         living.remove(sources=("03.txt",))
+        living.index(corpus(8) | {"03.txt": text("sea", 77)})
         ids.append(living.add({"05.txt": text("sea", 99)}).manifest.snapshot_id)
     assert ids[0] == ids[1]
 
@@ -288,20 +279,13 @@ def test_the_bound_holds(living: LivingBench) -> None:
     living.index(now)
     for ratio in (1.5, 3):
         now = now | {f"x{ratio}.txt": text("bread", int(ratio * 10))}
+        now["00.txt"] += f" zebra{ratio}"
         living.index(now, update={"max_ratio": ratio})
+        assert len(living.bench.asked("extract-graph")) == 2, "what is new or was edited is all that is read"
         update = living.result.update
+        assert (update.documents.added, update.documents.changed, update.documents.removed) == (1, 1, 0)
         assert update.budget_tokens is not None
         assert update.spent_tokens <= max(update.budget_tokens, update.extraction_tokens)
-
-
-def test_an_edit_changes_its_document_and_keeps_the_others(living: LivingBench) -> None:
-    now = corpus(12)
-    living.index(now)
-    now["00.txt"] += " zebra"
-    living.index(now)
-    counts = living.result.update.documents
-    assert (counts.added, counts.changed, counts.removed) == (0, 1, 0)
-    assert len(living.bench.asked("extract-graph")) == 1
 
 
 def test_a_former_text_goes_with_its_document(living: LivingBench) -> None:
@@ -321,9 +305,10 @@ def test_a_former_text_goes_with_its_document(living: LivingBench) -> None:
     [
         (lambda living: living.remove("nowhere"), InputError, "no document of the index is named nowhere"),
         (lambda living: living.remove(sources=("*",)), InputError, "no document with text would be left"),
+        (lambda living: LivingBench(living.folder / "new").add(corpus(2)), SnapshotError, "it holds no index"),
     ],
 )
-def test_what_cannot_be_removed_is_refused(
+def test_what_cannot_be_removed_or_added_to_is_refused(
     living: LivingBench, work: Callable[[LivingBench], Any], error: type[Exception], said: str
 ) -> None:
     living.index(corpus(3))
@@ -331,18 +316,6 @@ def test_what_cannot_be_removed_is_refused(
     with pytest.raises(error, match=said):
         work(living)
     assert current_id(living.bench.store) == before
-
-
-def test_an_index_that_is_not_there_cannot_be_added_to(living: LivingBench) -> None:
-    with pytest.raises(SnapshotError, match="it holds no index"):
-        living.add(corpus(2))
-
-
-def test_another_configuration_builds_from_nothing_and_says_why(living: LivingBench) -> None:
-    living.index(corpus(6))
-    living.index(corpus(6), description_tokens=399)
-    assert "description_tokens: 400 → 399" in living.result.rebuilt_because
-    assert living.result.update is None
 
 
 def test_claims_equal_a_fresh_builds_and_go_with_their_document(living: LivingBench) -> None:
@@ -418,5 +391,87 @@ def test_rows_that_an_update_takes_from_its_base_are_those_of_the_base(
     living.index({**texts, "03.txt": text("sea", 99)})
     living.add({"new.txt": text("iron", 7)})
     living.index(dict(list(texts.items())[2:]))
-    living.refresh()
-    assert known[1:4] == [{"entities", "relations", "mentions", "relation_mentions"}] * 3
+    assert known[-3:] == [{"entities", "relations", "mentions", "relation_mentions"}] * 3
+
+
+MORE = {"x.txt": text("iron", 70), "y.txt": text("sea", 71)}
+
+
+def test_a_document_that_is_added_and_removed_again_costs_nothing(living: LivingBench) -> None:
+    first = living.index(corpus(12))
+    with_it = living.index(corpus(12) | {"x.txt": MORE["x.txt"]})
+    back = living.remove(sources=("x.txt",))
+    assert back.manifest.snapshot_id == first.manifest.snapshot_id == current_id(living.bench.store)
+    assert not living.n_asked
+    assert living.result.changed
+    update = living.result.update
+    assert update.returned
+    assert (update.base, update.spent_tokens, update.documents.removed) == (with_it.manifest.snapshot_id, 0, 1)
+    assert update.summaries.kept == first.manifest.counts["summaries"]
+    again = living.index(corpus(12) | {"x.txt": MORE["x.txt"]})
+    assert again.manifest.snapshot_id == with_it.manifest.snapshot_id == current_id(living.bench.store)
+    assert not living.n_asked
+    assert rolled_back_to(living.bench.store, with_it.manifest.snapshot_id) is None
+    assert [own for own, _ in record_current(living.bench.store)][-1] == with_it.manifest.snapshot_id
+
+
+def test_a_file_that_is_unreadable_now_is_a_dead_letter_of_a_new_snapshot(living: LivingBench) -> None:
+    first = living.index(corpus(12))
+    living.index(corpus(12) | MORE)
+    folder = Path(living.write(corpus(12)))
+    (folder / "broken.html").write_bytes(b"\x00" * 100)
+    after = living._done(living.bench.run_on([str(folder)], llm=PAID))
+    assert after.manifest.snapshot_id != first.manifest.snapshot_id
+    assert not after.manifest.complete
+
+
+def communities(share: float) -> dict[str, Any]:
+    return {"communities": {"max_size": 12, "report_share": share}}
+
+
+def n_missing(snapshot: Snapshot) -> int:
+    """Return the missing reports of a snapshot, by its tables."""
+    known = set(snapshot.table("reports")["community_id"].to_pylist())
+    table = snapshot.table("communities", ["community_id", "n_entities"]).to_pylist()
+    missing = [row for row in table if row["n_entities"] >= 2 and row["community_id"] not in known]
+    assert snapshot.manifest.missing_reports == len(missing)
+    return len(missing)
+
+
+def n_reports_asked(living: LivingBench) -> int:
+    return sum(task_of(request) == "report" for request in living.bench.model.requests)
+
+
+def test_a_share_is_followed_from_the_first_build_and_changed_without_another(living: LivingBench) -> None:
+    first = living.index(corpus(6), **communities(0.0))
+    everything = n_missing(first)
+    assert n_reports_asked(living) == 0
+    assert everything > 4
+    second = living.index(corpus(7), **communities(0.5))
+    assert not living.result.rebuilt_because
+    assert 0 < n_missing(second) < everything
+    whole = living.refresh(**communities(1.0))
+    assert n_missing(whole) == 0
+    assert "reports" not in whole.manifest.notes
+    assert living.index(corpus(7), **communities(0.0)).manifest.snapshot_id == whole.manifest.snapshot_id
+
+
+def test_an_update_writes_no_report_that_is_left_out(living: LivingBench) -> None:
+    living.index(corpus(6), **communities(0.0))
+    changed = corpus(6) | {"00.txt": text("sun", 99)}
+    updated = living.index(changed, **communities(0.0))
+    assert n_reports_asked(living) == 0
+    counts = living.result.update.reports
+    assert (counts.written, counts.deferred, counts.missing) == (0, 0, n_missing(updated))
+
+
+@pytest.mark.integration
+def test_a_refresh_of_all_reports_writes_what_the_budget_pays_and_no_stand_ins(living: LivingBench) -> None:
+    keys = communities(0.0)
+    missing = n_missing(living.index(corpus(6), **keys))
+    run = living.bench.run_work
+    some = living._done(run(lambda build: build.refresh(2_000, all_reports=True), **{"llm": {}} | keys))
+    assert 0 < n_missing(some) < missing
+    assert "stand-in" not in some.table("reports")["origin"].to_pylist()
+    whole = living._done(run(lambda build: build.refresh(all_reports=True), **keys))
+    assert n_missing(whole) == 0

@@ -20,7 +20,6 @@ from hirag_dist.indexing.written import (
     as_summaries,
     changed_share,
     digests_of,
-    input_lists,
     member_inputs,
     summary_rows,
     written_inputs,
@@ -125,10 +124,6 @@ def test_a_stand_in_is_due_at_once(origin: str, share: float, since: int) -> Non
         assert (row["stale_share"], row["stale_since"]) == (share, since)
 
 
-def test_a_round_trip_gives_the_replies() -> None:
-    assert as_summaries(stored(), MEMBERS, IDS).to_pylist() == REPLIES
-
-
 def test_covers_follow_their_members_and_go_with_them() -> None:
     now = cluster_members({"x": ["e2"], "e": ["e5"], "d": ["e1", "e4", "e3"], "c": ["e2"]})
     found = {row["cluster_id"]: row for row in as_summaries(stored(), now, IDS).to_pylist()}
@@ -165,11 +160,3 @@ def test_what_was_just_written_has_not_changed(monkeypatch: pytest.MonkeyPatch, 
     fewer = cluster_members({"d": ["e2", "e3"], "e": [], "c": ["e0"]})
     shares = changed_share(written_inputs(stored()["inputs"], left), member_inputs(fewer, left))
     assert shares.tolist() == [np.float32(1 / 3), 1, 0.5]
-
-
-def test_inputs_are_stored_and_found_again() -> None:
-    lists = input_lists(np.array([0, 2, 2, 3]), pa.array(["e3", "gone", "e0"]), np.array([5, -6, 7]))
-    assert lists.type == SUMMARIES.field("inputs").type
-    found = written_inputs(pa.chunked_array([lists.slice(0, 1), lists.slice(1)]), IDS)
-    assert (found.indptr.tolist(), found.ids.tolist()) == ([0, 2, 2, 3], [3, -1, 0])
-    assert (found.digests.tolist(), found.owners.tolist()) == ([5, -6, 7], [0, 0, 2])

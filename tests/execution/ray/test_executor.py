@@ -112,16 +112,10 @@ class Report:
         places: Annotated[Dataset, WHERE]
 
     fatal: str = ""
-    spares: str = ""  # deleted by the first death where given, so that the second try lives
-    broken: bool = False
     meeting: str = ""
 
     async def run(self, tables: Tables, services: Services) -> Tables:
-        if self.broken:
-            raise ZeroDivisionError("a bug in the test")
         if self.fatal and Path(self.fatal).exists():
-            if self.spares:
-                Path(self.fatal).unlink()
             os.kill(os.getpid(), signal.SIGKILL)
         node = ray.get_runtime_context().get_node_id()
         if self.meeting:
@@ -156,14 +150,6 @@ def test_tasks_spread_over_the_nodes(plain: RayExecutor, ray_cluster: Cluster, t
     nodes = {node for node, _ in places(plain, Store(str(tmp_path)), Report(meeting=str(meeting)), 12)}
     assert nodes == {node["NodeID"] for node in ray.nodes() if node["Alive"]}
     assert len(nodes) == 2
-
-
-def test_a_worker_killed_by_its_task_is_replaced(plain: RayExecutor, tmp_path: Path) -> None:
-    fatal = tmp_path / "fatal"
-    fatal.touch()
-    found = places(plain, Store(str(tmp_path)), Report(fatal=str(fatal), spares="yes"), 8)
-    assert len(found) == 8
-    assert not fatal.exists()
 
 
 def test_a_task_that_kills_every_worker_fails_the_stage(plain: RayExecutor, tmp_path: Path) -> None:

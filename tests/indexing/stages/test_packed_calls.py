@@ -11,14 +11,6 @@ import pytest
 from hirag_dist.core.prompts.reply_parsing import MalformedReply
 from hirag_dist.execution.stage import Services
 from hirag_dist.indexing.stages.packed_calls import PackableUnit, PackingOptions, ask_packed
-from hirag_dist.llm.call import PricedModel
-from hirag_dist.llm.chat import EndpointPool
-from hirag_dist.llm.endpoints.recorded import RecordedModel
-from hirag_dist.llm.limits.adaptive import EndpointLimits
-from hirag_dist.llm.limits.coordinator import QuotaCoordinator
-from hirag_dist.llm.limits.rate_limiter import RateLimiter
-from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
-from hirag_dist.llm.rule_based import ExtractiveModel
 from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected
 
 T = TypeVar("T")
@@ -64,18 +56,6 @@ def each(request: ChatRequest) -> str:
     return "\n".join(f"unit<|>{at}\n{name}" for at, name in enumerate(request.packed, 1)) or f"{request.unit} alone"
 
 
-async def test_one_call_does_all_and_each_unit_gets_its_own_part() -> None:
-    chat = Chat(each)
-    assert await ask(chat, "abc") == ["a", "b", "c"]
-    assert chat.asked == [("a", "b", "c")]
-
-
-async def test_only_what_failed_is_asked_again_alone() -> None:
-    chat = Chat(lambda request: each(request).replace("unit<|>2\nb", "unit<|>2\n?"))
-    assert await ask(chat, "abc") == ["a", "b alone", "c"]
-    assert chat.asked == [("a", "b", "c"), ("b",)]
-
-
 @pytest.mark.parametrize("useless", [ChatReply(""), ChatReply("x", finish_reason="content_filter"), ChatReply("Hm.")])
 async def test_a_useless_reply_is_not_asked_for_again_as_a_pack(useless: ChatReply) -> None:
     chat = Chat(lambda request: useless if request.packed else each(request))
@@ -117,11 +97,3 @@ async def test_a_pack_that_is_too_long_is_halved_and_then_its_unit_is_divided() 
     assert found == ["a", "b", "cde"]
     assert isinstance(dead, Rejected)
     assert chat.asked[:3] == [("a", "b", "cde", "x"), ("a", "b"), ("cde", "x")]
-
-
-def services(model: ExtractiveModel | RecordedModel) -> Services:
-    caller = RetriedCalls(
-        RateLimiter(QuotaCoordinator({"endpoint": EndpointLimits(None, None, 8)})), RetryPolicy(1, 0.0)
-    )
-    pool = EndpointPool({"summarise": [PricedModel("endpoint", model)]}, None, caller, len)
-    return Services(pool, None, None, None, len)  # type: ignore[arg-type]

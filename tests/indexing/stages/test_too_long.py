@@ -1,14 +1,19 @@
-"""Clusters and descriptions that are longer than the model's window are asked for in parts."""
+"""Chunks, clusters and descriptions that are longer than the model's window are asked for in parts."""
+
+from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 import pyarrow as pa
+import pytest
 
 from hirag_dist.core.entities.merging import SEPARATOR
 from hirag_dist.core.prompts.templates import Prompts
+from hirag_dist.core.text.tokens import counter
 from hirag_dist.execution.stage import Services
+from hirag_dist.indexing.stages.extract import ExtractGraph
 from hirag_dist.indexing.stages.memberships import CLUSTER_MEMBERS
 from hirag_dist.indexing.stages.merge import DescribeEntities
 from hirag_dist.indexing.stages.packed_calls import PackingOptions
@@ -22,22 +27,23 @@ T = TypeVar("T")
 
 @dataclass
 class SmallWindow:
-    """The built-in model, behind a window for so many characters of text."""
+    """The built-in model, behind a window for so many characters of text; it refuses one name altogether."""
 
     n_chars: int
+    refused: str = "none"
     answered: list[str] = field(default_factory=list)
     unit_replies: None = None
 
     async def ask(self, request: ChatRequest, accept: Callable[[ChatReply], T]) -> T | Rejected:
-        text = request.messages[1].content
-        if len(text) > self.n_chars:
+        text = request.messages[1].content.removeprefix("<text>\n").removesuffix("\n</text>")
+        if len(text) > self.n_chars or self.refused in text:
             return Rejected(request.unit, "window 512 tokens", 1, too_long=True)
         self.answered.append(text)
         return accept(await ExtractiveModel(len).complete(request))
 
 
-def services(chat: SmallWindow) -> Services:
-    return Services(chat, None, None, None, len)  # type: ignore[arg-type]
+def services(chat: SmallWindow, count: Callable[[str], int] = len) -> Services:
+    return Services(chat, None, None, None, count)  # type: ignore[arg-type]
 
 
 async def test_a_cluster_is_summarised_in_parts_that_cover_all_of_its_members() -> None:
@@ -70,3 +76,45 @@ async def test_a_description_is_written_from_the_descriptions_of_parts() -> None
     assert len(chat.answered) > 1
     assert not found["rejects"].num_rows
     assert SEPARATOR not in found["entities"]["description"].to_pylist()[0]
+
+
+TEXT = " ".join(f"Person {at} met Ann Person in London on a long and windy road." for at in range(24))
+
+
+async def extract(chat: SmallWindow) -> dict[str, pa.Table]:
+    stage = ExtractGraph("joint", False, 0, ("person",), False, Prompts(), ())
+    return await stage.run({"chunks": pa.table({"chunk_id": ["c"], "text": [TEXT]})}, services(chat))
+
+
+async def test_a_chunk_that_is_too_long_is_read_in_halves_and_stays_one_chunk() -> None:
+    chat = SmallWindow(len(TEXT) // 3)
+    found = await extract(chat)
+    assert "".join(chat.answered) == TEXT.strip() or " ".join(part.strip() for part in chat.answered) == TEXT
+    assert len(chat.answered) == 4
+    assert all(part.strip().endswith(".") for part in chat.answered)
+    assert set(found["mentions"]["chunk_id"].to_pylist()) == {"c"}
+    assert found["mentions"]["name"].to_pylist().count("London") == 4
+    assert not found["rejects"].num_rows
+
+
+async def test_the_smallest_part_that_is_still_too_long_leaves_one_dead_letter_and_the_rest_is_kept() -> None:
+    found = await extract(SmallWindow(len(TEXT) // 3, refused="Person 23 "))
+    assert found["mentions"].num_rows
+    assert found["rejects"]["unit_id"].to_pylist() == ["c"]
+    assert "window 512 tokens" in found["rejects"]["reason"].to_pylist()[0]
+
+
+@pytest.mark.parametrize("text", ["A keeper of a lamp at sea. " * 30, "守灯人在海上看守灯塔。" * 40])
+async def test_members_of_a_cluster_are_cut_to_their_tokens_and_each_is_shown(text: str) -> None:
+    count, names, chat = counter("o200k_base"), ["Ada", "Babbage", "Engine", "London"], SmallWindow(10**6)
+    lists = [names, names, ["person"] * 4, [text, "short", text, text]]
+    members = pa.table([["c"], *([values] for values in lists)], schema=CLUSTER_MEMBERS)
+    packing = PackingOptions(0, 1)
+    stage = SummariseClusters(1, False, ("concept",), packing, False, Prompts(), ("m",), member_tokens=200)
+    found = await stage.run({"members": members}, services(chat, count))
+    assert found["summaries"].num_rows == 1
+    (prompt,) = chat.answered
+    assert count(prompt) <= 200 + 12  # tokens of the tags
+    assert all(name in prompt for name in names)
+    assert ": short\n" in prompt
+    assert prompt.count("…\n") == 3

@@ -16,9 +16,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from hirag_dist.core.text.ids import chunk_id, document_id
+
 FIRST = "Alice met Bob in Wonderland. They had tea."
 SECOND = "They had tea. Bob thanked the Hatter."
 TEXT = "Alice met Bob in Wonderland. They had tea. Bob thanked the Hatter."
+CHUNKS = [chunk_id(document_id(TEXT), 0, 42, FIRST), chunk_id(document_id(TEXT), 29, 66, SECOND)]
 
 
 def write_json(path: Path, held: object) -> None:

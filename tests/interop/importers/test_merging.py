@@ -75,13 +75,6 @@ def test_weights_are_finite_and_above_zero(weight: float, used: float) -> None:
     assert [what for what, _ in left_out] == (["weight of relation 'a' – 'b'"] if weight != used else [])
 
 
-def test_chunks_that_are_not_there_are_accounted_for_once() -> None:
-    tables, left_out = merged([entity("a", chunks=("c1", "gone")), entity("b", chunks=("gone",))], [])
-    assert sorted(tables.entities["chunk_ids"].to_pylist()) == [[], ["C1"]]
-    assert tables.entities["n_mentions"].to_pylist() == [1, 1]
-    assert left_out == [("chunk gone", "not in the folder; named as source 2 times")]
-
-
 def placed(documents: list[SourceDocument], chunks: list[SourceChunk]) -> tuple[ChunkPlacement, list[tuple[str, str]]]:
     source = SourceGraph("graphrag", documents, chunks, [], [])
     return place(source, len), source.left_out

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from hirag_dist import schemas
-from hirag_dist.core.text.ids import chunk_id, content_id, document_id, entity_id
+from hirag_dist.core.text.ids import content_id, entity_id
 from hirag_dist.interop.importers import ImportedGraph, read_working_folder
-from tests.interop.importers.conftest import TEXT, write_parquet
+from tests.interop.importers.conftest import CHUNKS, write_parquet
 
 ALICE, BOB, HARE = (entity_id(0, name) for name in ("alice", "bob", "march hare"))
 
@@ -70,9 +70,6 @@ def test_names_that_become_one_entity_are_in_one_community_of_a_level(lightrag: 
         "community 2": "none of its members is an entity",
         "report of community 2": "the import has no such community",
     }
-
-
-CHUNKS = [chunk_id(document_id(TEXT), 0, 42, TEXT[0:42]), chunk_id(document_id(TEXT), 29, 66, TEXT[29:66])]
 
 
 @pytest.mark.parametrize("old", [False, True])

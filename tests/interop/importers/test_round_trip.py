@@ -10,73 +10,35 @@ import pyarrow.parquet as pq
 import pytest
 
 from hirag_dist import schemas
-from hirag_dist.core.entities.merging import inter_layer_relation, merge_entities, merge_relations
-from hirag_dist.core.entities.summaries import names_of, relate_equal_names
-from hirag_dist.core.text.ids import chunk_id, content_id, document_id, entity_id
+from hirag_dist.core.text.ids import content_id, entity_id
+from hirag_dist.core.text.tokens import counter
 from hirag_dist.interop.exports import graphrag_tables
 from hirag_dist.interop.importers import ImportedGraph, read_working_folder
+from tests.labelled_builds import build
+from tests.toy_builds import Bench
 
-TEXT = "Ray uses Arrow. Ray uses Arrow. Bob met Ray in 鲁迅's house."
-
-
-@pytest.fixture
-def snapshot() -> dict[str, pa.Table]:
-    """Ray, Arrow and Bob in three chunks, one of which repeats another; Bob was never described. Above: `Ray` again."""
-    document = document_id(TEXT, ["x", "y"])
-    row = {"document_id": document, "uri": "a/ray.txt", "record": 3, "title": "Ray", "source_ids": ["r/1", "R"]}
-    row |= {"labels": ["x", "y"]}
-    documents = pa.Table.from_pylist([row | {"n_chars": len(TEXT), "text": TEXT}], schemas.DOCUMENTS)
-    spans = [(0, 15), (16, 31), (32, len(TEXT))]
-    chunks = [
-        {
-            "chunk_id": chunk_id(document, start, end, TEXT[start:end]),
-            "document_id": document,
-            "position": at,
-            "start": start,
-            "end": end,
-        }
-        | {"n_tokens": len(TEXT[start:end].split()), "text": TEXT[start:end]}
-        for at, (start, end) in enumerate(spans)
-    ]
-    own = [chunk["chunk_id"] for chunk in chunks]
-    said = [
-        ("ray", own[0], "Ray", "technology", "Ray is a tool.", True),
-        ("ray", own[1], "Ray", "technology", "Ray runs tasks.", True),
-        ("ray", own[2], "RAY", "person", "", True),
-        ("arrow", own[0], "Arrow", "technology", "A format.", True),
-        ("bob", own[2], "Bob", "unknown", "", False),
-    ]
-    names = ("name_key", "chunk_id", "name", "type", "description", "described")
-    mentions = [dict(zip(names, row, strict=True)) | {"position": at} for at, row in enumerate(said)]
-    entities = merge_entities(pa.Table.from_pylist(mentions, schemas.MENTIONS))
-    related = [("arrow", "ray", own[0], 7.0), ("arrow", "ray", own[1], 8.0), ("bob", "ray", own[2], 5.5)]
-    rows = [
-        {"source_key": low, "target_key": high, "chunk_id": where, "position": at, "strength": strength}
-        | {"description": f"{low} and {high}, {at}"}
-        for at, (low, high, where, strength) in enumerate(related)
-    ]
-    relations = merge_relations(pa.Table.from_pylist(rows, schemas.RELATION_MENTIONS))
-    summary = {"entity_id": entity_id(1, "ray"), "layer": 1, "name": "Ray", "type": "concept", "described": True}
-    above = pa.Table.from_pylist(
-        [summary | {"description": "All.", "n_mentions": 3, "chunk_ids": []}], schemas.ENTITIES
-    )
-    member = inter_layer_relation("summary", entity_id(0, "arrow"), entity_id(1, "ray"), 0, "Is part of it.", 1.0)
-    up = pa.Table.from_pylist([member], schemas.RELATIONS)
-    everything = pa.concat_tables([entities, above])
-    return {
-        "documents": documents,
-        "chunks": pa.Table.from_pylist(chunks, schemas.CHUNKS),
-        "entities": everything,
-        "relations": pa.concat_tables([relations, up, relate_equal_names(names_of(everything))]),
-        "communities": schemas.COMMUNITIES.empty_table(),
-        "reports": schemas.REPORTS.empty_table(),
-    }
+TOLD = [  # of Bob nothing is said
+    ("Ray/technology: Ray is a tool.\nArrow/technology: A format.\nArrow + Ray: Ray reads it. 7", ["x", "y"]),
+    ("RAY/person: He lives in 鲁迅's house.\nRay + Bob: They met. 5", []),
+    ("\n".join(f"Friend {name}/person: A friend.\nFriend {name} + Ray: He uses it. 8" for name in "abcdefghij"), ["x"]),
+]
+COUNT = counter("o200k_base")
 
 
-def there_and_back(tables: dict[str, pa.Table], folder: Path) -> ImportedGraph:
+@pytest.fixture(scope="module")
+def snapshot(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pa.Table]:
+    """Ray, Arrow, Bob and ten friends, with a layer of summaries above them."""
+    found = build(Bench(tmp_path_factory.mktemp("toy")), TOLD, stop="paper", min_change_rate=1e-4)
+    assert found.table("layers").num_rows > 1
+    return {name: found.table(name) for name in found.manifest.counts}
+
+
+def there_and_back(tables: dict[str, pa.Table], folder: Path, communities: bool = False) -> ImportedGraph:
     for name, table in graphrag_tables(tables).items():
         pq.write_table(table, folder / f"{name}.parquet")
-    return read_working_folder(str(folder), lambda text: len(text.split()))
+    graph = read_working_folder(str(folder), COUNT, communities=communities)
+    assert graph.left_out == (), "layers that are built again are no loss"
+    return graph
 
 
 def sorted_lists(table: pa.Table) -> list[dict[str, Any]]:
@@ -84,24 +46,7 @@ def sorted_lists(table: pa.Table) -> list[dict[str, Any]]:
     return [row | {"chunk_ids": sorted(row["chunk_ids"])} for row in rows]
 
 
-def test_layer_0_comes_home(snapshot: dict[str, pa.Table], tmp_path: Path) -> None:
-    graph = there_and_back(snapshot, tmp_path)
-    assert graph.kind == "graphrag"
-    assert graph.documents.equals(snapshot["documents"])
-    assert graph.chunks.equals(snapshot["chunks"])
-    for name, kind in (("entities", None), ("relations", "extracted")):
-        before = [row for row in sorted_lists(snapshot[name]) if row["layer"] == 0 and row.get("kind") == kind]
-        assert sorted_lists(getattr(graph, name)) == before
-
-
-def test_layers_that_are_built_again_are_no_loss(snapshot: dict[str, pa.Table], tmp_path: Path) -> None:
-    graph = there_and_back(snapshot, tmp_path)
-    assert graph.left_out == ()
-    assert [graph.documents.num_rows, graph.chunks.num_rows] == [1, 3]
-    assert [graph.entities.num_rows, graph.relations.num_rows] == [3, 2]
-
-
-def test_claims_come_home(snapshot: dict[str, pa.Table], tmp_path: Path) -> None:
+def test_layer_0_and_claims_come_home(snapshot: dict[str, pa.Table], tmp_path: Path) -> None:
     chunk = snapshot["chunks"]["chunk_id"][0].as_py()
     rows = [
         {
@@ -121,6 +66,13 @@ def test_claims_come_home(snapshot: dict[str, pa.Table], tmp_path: Path) -> None
     ]
     claims = pa.Table.from_pylist(rows, schemas.CLAIMS)
     graph = there_and_back(snapshot | {"claims": claims}, tmp_path)
+    assert graph.kind == "graphrag"
+    assert graph.documents.equals(snapshot["documents"])
+    assert graph.chunks.equals(snapshot["chunks"])
+    assert False in graph.entities["described"].to_pylist()
+    for name, kind in (("entities", None), ("relations", "extracted")):
+        before = [row for row in sorted_lists(snapshot[name]) if row["layer"] == 0 and row.get("kind") == kind]
+        assert sorted_lists(getattr(graph, name)) == before
     assert graph.claims.equals(claims)
 
 
@@ -137,11 +89,8 @@ def test_communities_come_home_without_their_summaries(snapshot: dict[str, pa.Ta
         "communities": pa.Table.from_pylist([community], schemas.COMMUNITIES),
         "reports": pa.Table.from_pylist([report], schemas.REPORTS),
     }
-    for name, table in graphrag_tables(tables).items():
-        pq.write_table(table, tmp_path / f"{name}.parquet")
-    graph = read_working_folder(str(tmp_path), len, communities=True)
+    graph = there_and_back(tables, tmp_path, communities=True)
     (found,) = graph.communities.to_pylist()
     assert found["entity_ids"] == sorted(each for each, layer in members.items() if layer == 0)
     (kept,) = graph.reports.to_pylist()
     assert kept == report | {"community_id": found["community_id"], "origin": "imported"}
-    assert graph.left_out == ()

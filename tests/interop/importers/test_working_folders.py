@@ -11,15 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from hirag_dist import schemas
-from hirag_dist.core.text.ids import chunk_id, document_id, entity_id, relation_id
+from hirag_dist.core.text.ids import document_id, entity_id, relation_id
 from hirag_dist.errors import InputError
 from hirag_dist.interop.importers import ImportedGraph, read_working_folder
+from tests.interop.importers.conftest import CHUNKS, FIRST, SECOND, TEXT
 
-FIRST = "Alice met Bob in Wonderland. They had tea."
-SECOND = "They had tea. Bob thanked the Hatter."
-TEXT = "Alice met Bob in Wonderland. They had tea. Bob thanked the Hatter."
 DOCUMENT = document_id(TEXT)
-CHUNKS = [chunk_id(DOCUMENT, 0, 42, TEXT[0:42]), chunk_id(DOCUMENT, 29, 66, TEXT[29:66])]
 GRAPH = "graph_chunk_entity_relation.graphml"
 
 
@@ -139,23 +136,15 @@ def test_graphrags_documents_have_labels_in_a_column_or_in_their_metadata(graphr
         assert read(folder).documents["labels"].to_pylist() == [["board", "x"]]
 
 
-def test_a_folder_of_no_known_kind_is_told_what_was_looked_for(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"no working folder of a known kind; looked for graphrag: documents\.parquet"):
-        read(tmp_path)
-
-
-@pytest.mark.parametrize("name", ["kv_store_full_docs.json", GRAPH])
-def test_a_missing_file_is_named(nano: Path, name: str) -> None:
-    (nano / name).unlink()
-    with pytest.raises(InputError, match=f"looks like a folder of nano-graphrag, .* but {name} is missing"):
-        read(nano)
-
-
 @pytest.mark.parametrize("name", ["kv_store_text_chunks.json", GRAPH])
-@pytest.mark.parametrize("damage", [b"", b'{"doc-1": {"content": "Al'])
-def test_a_damaged_file_is_named_on_one_line(nano: Path, name: str, damage: bytes) -> None:
-    (nano / name).write_bytes(damage)
-    with pytest.raises(InputError, match=f"{name} cannot be read: ") as caught:
+@pytest.mark.parametrize("damage", [None, b"", b'{"doc-1": {"content": "Al'], ids=["missing", "empty", "cut"])
+def test_a_missing_or_damaged_file_is_named_on_one_line(nano: Path, name: str, damage: bytes | None) -> None:
+    (nano / name).unlink()
+    said = f"looks like a folder of nano-graphrag, .* but {name} is missing"
+    if damage is not None:
+        (nano / name).write_bytes(damage)
+        said = f"{name} cannot be read: "
+    with pytest.raises(InputError, match=said) as caught:
         read(nano)
     assert "\n" not in str(caught.value)
 
@@ -169,7 +158,11 @@ def test_a_graph_with_a_dtd_is_refused(nano: Path, declared: str) -> None:
         read(nano)
 
 
-def test_a_folder_without_an_entity_is_refused(graphrag: Callable[..., Path]) -> None:
+def test_folders_of_no_known_kind_and_without_an_entity_are_refused(
+    graphrag: Callable[..., Path], tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=r"no working folder of a known kind; looked for graphrag: documents\.parquet"):
+        read(tmp_path)
     root = graphrag()
     for name in ("entities", "relationships"):
         path = root / f"{name}.parquet"

@@ -1,17 +1,70 @@
-"""GraphRAG's tables: its columns and types, and every link right."""
+"""Exports: GraphML that networkx and igraph read back, and GraphRAG's tables, with every link right."""
 
 from __future__ import annotations
 
+import io
 import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
+import igraph
+import networkx as nx
 import pyarrow as pa
 import pytest
+from lxml import etree
 
-from hirag_dist.interop.exports import graphrag_tables
+from hirag_dist.interop.exports import graphrag_tables, write_graphml
 from hirag_dist.schemas import CLAIMS
 
 Tables = dict[str, pa.Table]
+
+
+def written(tables: Tables) -> bytes:
+    stream = io.BytesIO()
+    write_graphml(tables, stream)
+    return stream.getvalue()
+
+
+def test_networkx_reads_the_tiny_index_back(tiny: Tables) -> None:
+    graph = nx.parse_graphml(written(tiny).decode())
+    assert not graph.is_directed()
+    assert dict(graph.nodes["0:a"]) == {
+        "name": "a",
+        "label": "a",
+        "type": "person",
+        "layer": 0,
+        "description": "About a.",
+        "described": True,
+        "n_mentions": 1,
+        "community": "left",
+        "community_level": 1,
+    }
+    assert graph.number_of_nodes() == 6
+    assert sorted((*sorted(ends), kind) for *ends, kind in graph.edges(data="kind")) == [
+        ("0:a", "0:b", "extracted"),
+        ("0:a", "0:b", "extracted"),
+        ("0:a", "0:c", "extracted"),
+        ("0:a", "1:S", "summary"),
+        ("0:b", "0:c", "extracted"),
+        ("0:b", "1:S", "summary"),
+        ("0:c", "0:d", "extracted"),
+    ]
+
+
+def test_names_that_break_xml_are_kept_but_for_control_characters(
+    make_tables: Callable[[Mapping[str, str]], Tables], nasty: dict[str, str], tmp_path: Path
+) -> None:
+    tables = make_tables(nasty)
+    raw = written(tables)
+    etree.fromstring(raw)
+    graph = nx.parse_graphml(raw.decode())
+    expected = nasty | {"S": "control [31m"}
+    assert {name: graph.nodes[f"{int(name == 'S')}:{name}"]["name"] for name in expected} == expected
+    path = tmp_path / "graph.graphml"
+    path.write_bytes(raw)
+    assert sorted(igraph.Graph.Read_GraphML(str(path)).vs["name"]) == sorted(expected.values())
+
 
 # Names and types as in the Parquet files that GraphRAG 3 wrote for its own example ("Operation: Dulce").
 STRINGS, INTS = "list<string>", "list<int64>"
@@ -85,24 +138,28 @@ def test_communities_and_reports_of_the_tiny_index(tiny: Tables) -> None:
     assert content["rating"] == 7.5
 
 
-def claims() -> pa.Table:
-    """One claim of a against b, and one about a name that no entity has, in a chunk that is not there."""
+def test_claims_are_covariates_and_are_told_of_their_subject(tiny: Tables) -> None:
     told = {"type": "debt", "status": "suspected", "start_date": "1843-12-24", "end_date": "", "source_text": "Owes."}
-    first = told | {"claim_id": "k1", "subject": "A", "object": "b", "subject_id": "0:a", "object_id": "0:b"}
-    other = told | {"claim_id": "k2", "subject": "Nobody", "object": "", "subject_id": None, "object_id": None}
-    said = {"description": "a owes b."}
-    return pa.Table.from_pylist([first | said | {"chunk_id": "c0"}, other | said | {"chunk_id": ""}], CLAIMS)
-
-
-def test_claims_are_covariates(tiny: Tables) -> None:
+    about = {"subject": "a", "object": "b", "subject_id": "0:a", "object_id": "0:b", "chunk_id": "c0"}
+    nobody = {"subject": "Nobody", "object": "", "subject_id": None, "object_id": None, "chunk_id": ""}
+    rows = [
+        about | told | {"claim_id": "k1", "description": "a owes b."},
+        nobody | told | {"claim_id": "k2", "description": "Who?"},
+        about | told | {"claim_id": "k3", "description": "a never paid."},
+    ]
+    tables = tiny | {"claims": pa.Table.from_pylist(rows, CLAIMS)}
+    graph = nx.parse_graphml(written(tables).decode())
+    said = [f"a → b, debt (suspected, from 1843-12-24): {what}" for what in ("a owes b.", "a never paid.")]
+    assert graph.nodes["0:a"]["claims"] == "\n".join(said)
+    assert not any("claims" in data for own, data in graph.nodes(data=True) if own != "0:a")
     assert "covariates" not in graphrag_tables(tiny)
-    found = graphrag_tables(tiny | {"claims": claims()})
+    found = graphrag_tables(tables)
     texts = ["covariate_type", "type", "description", "subject_id", "object_id", "status", "start_date", "end_date"]
     for name in ("id", *texts, "source_text", "text_unit_id"):
         assert found["covariates"].schema.field(name).type == pa.string()
-    rows = by_id(found["covariates"])
-    assert [rows["k1"][name] for name in texts] == [
+    by = by_id(found["covariates"])
+    assert [by["k1"][name] for name in texts] == [
         *("claim", "debt", "a owes b.", "a", "b", "SUSPECTED", "1843-12-24", "NONE")
     ]
-    assert (rows["k2"]["subject_id"], rows["k2"]["object_id"], rows["k2"]["human_readable_id"]) == ("Nobody", "NONE", 1)
-    assert by_id(found["text_units"])["c0"]["covariate_ids"] == ["k1"]
+    assert (by["k2"]["subject_id"], by["k2"]["object_id"], by["k2"]["human_readable_id"]) == ("Nobody", "NONE", 1)
+    assert by_id(found["text_units"])["c0"]["covariate_ids"] == ["k1", "k3"]
