@@ -68,7 +68,7 @@ def nearest_of_all(
         limit: rows at most.
         end: rows looked at.
         access: filter of visible rows and parts; None: all are visible.
-        codes: of the vectors; None: the product is one of float32, which takes five times as long.
+        codes: of the vectors; None: the product is one of float32, which takes twice as long.
     """
     rows = np.arange(end)
     if access is not None:
