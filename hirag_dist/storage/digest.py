@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from blake3 import blake3
 
 from hirag_dist.core.row_changes import one_array
 
@@ -18,8 +19,8 @@ _ONE_ARRAY_BYTES = 1 << 30  # offsets of an array of strings reach to 2 GiB
 
 
 def table_digest(table: pa.Table) -> str:
-    """Return the SHA-256 (hex) of a table's columns, in order."""
-    digest = hashlib.sha256()
+    """Return the BLAKE3 (hex) of a table's columns, in order."""
+    digest = blake3()
     digest.update(f"{table.num_rows}".encode())
     for name, column in zip(table.column_names, table.columns, strict=True):
         digest.update(f"|{name}:{column.type}|".encode())
@@ -74,15 +75,16 @@ def _add_text(digest: Any, array: pa.Array) -> None:
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """Size and hash of a file as it was written.
+    """Size and hashes of a file as it was written.
 
     Attributes:
         size: bytes.
-        sha256: hex.
+        sha256, blake3: hex.
     """
 
     size: int
     sha256: str
+    blake3: str
 
 
 class HashingFile(io.RawIOBase):
@@ -90,13 +92,13 @@ class HashingFile(io.RawIOBase):
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        self._digest = hashlib.sha256()
+        self._digests = hashlib.sha256(), blake3()
         self._size = 0
 
     @property
     def written(self) -> WrittenFile:
         """The bytes so far."""
-        return WrittenFile(self._size, self._digest.hexdigest())
+        return WrittenFile(self._size, *(digest.hexdigest() for digest in self._digests))
 
     def writable(self) -> bool:
         """Return True."""
@@ -105,8 +107,10 @@ class HashingFile(io.RawIOBase):
     def write(self, data: Any) -> int:
         """Write bytes; return their number."""
         self._file.write(data)
-        self._digest.update(data)
         n_bytes = memoryview(data).nbytes
+        if n_bytes:
+            for digest in self._digests:
+                digest.update(memoryview(data).cast("B"))
         self._size += n_bytes
         return n_bytes
 

@@ -72,8 +72,7 @@ SLOTS: Final = {  # table → serving array that says where each of its rows lie
     "reports": "report_slots",
 }
 VECTORS: Final = {"entities": "vectors/entities", "chunks": "vectors/chunks"}
-FORMAT_VERSION: Final = 1  # format of ids, and of snapshots whose files hold their own rows only
-DIVIDED_VERSION: Final = 2  # format of snapshots with files of changed rows
+FORMAT_VERSION: Final = 3  # of ids and manifests; 1 and 2, read as well, had SHA-256 alone
 
 
 def pointer_id(data: bytes) -> str:

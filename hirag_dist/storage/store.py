@@ -168,22 +168,24 @@ class Store:
             yield from pieces_of_file(file, columns)
 
     def sha256(self, path: str) -> str:
-        """Return the SHA-256 (hex) of a file, read a piece at a time."""
+        """Return the SHA-256 (hex) of a file, read a block at a time."""
         digest = hashlib.sha256()
-        with self._errors("read", path), self._fs.open_input_stream(self._full(path), compression=None) as stream:
-            for piece in self._read_pieces(stream):
-                digest.update(piece)
+        for block in self.read_blocks(path):
+            digest.update(block)
         return digest.hexdigest()
 
+    def read_blocks(self, path: str) -> Iterator[memoryview]:
+        """Yield the bytes of a file block by block; each block is valid until the next one is read."""
+        buffer = memoryview(bytearray(_SPOOLED_BYTES if self.local is None else _LOCAL_BYTES))
+        with self._errors("read", path), self._fs.open_input_stream(self._full(path), compression=None) as stream:
+            while n_bytes := stream.readinto(buffer):
+                yield buffer[:n_bytes]
+
     def fetch(self, path: str, target: Path) -> None:
-        """Copy a file to this machine, a piece at a time."""
-        with (
-            self._errors("read", path),
-            self._fs.open_input_stream(self._full(path), compression=None) as stream,
-            target.open("wb") as file,
-        ):
-            for piece in self._read_pieces(stream):
-                file.write(piece)
+        """Copy a file to this machine, a block at a time."""
+        with self._errors("read", path), target.open("wb") as file:
+            for block in self.read_blocks(path):
+                file.write(block)
 
     def copy(self, source: str, target: str, *, durable: bool = True) -> None:
         """Copy a file within the store, atomically and without sending its bytes through this process.
@@ -403,12 +405,6 @@ class Store:
             raise
         if durable:
             sync(folder)
-
-    def _read_pieces(self, stream: pa.NativeFile) -> Iterator[memoryview]:
-        """Yield a file piece by piece; each piece is valid until the next one is read."""
-        buffer = memoryview(bytearray(_SPOOLED_BYTES if self.local is None else _LOCAL_BYTES))
-        while n_bytes := stream.readinto(buffer):
-            yield buffer[:n_bytes]
 
     @contextmanager
     def _errors(self, verb: str, path: str) -> Iterator[None]:

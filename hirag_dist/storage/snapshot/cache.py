@@ -16,6 +16,7 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -32,6 +33,7 @@ from hirag_dist.storage.store import Store
 
 logger = logging.getLogger(__name__)
 HASHED_BYTES = 1 << 20  # files up to this size are checked by hash whenever they are opened
+_BLOCK_BYTES = 1 << 18  # hashed at a time
 _TEMPORARY = ".tmp-"
 _MAX_SNAPSHOTS = 3  # of one index in the cache
 _MIN_SNAPSHOTS = 2  # where the cache is full: the one in use, and the one before it
@@ -131,7 +133,7 @@ class SnapshotCache:
                 if entry.bytes > HASHED_BYTES and other.stat().st_size == entry.bytes:
                     target.hardlink_to(other)
                     with target.open("rb") as file:
-                        if hashlib.file_digest(file, "sha256").hexdigest() == entry.sha256:
+                        if entry.is_hash_of(iter(partial(file.read, _BLOCK_BYTES), b"")):
                             return True
                     target.unlink()
         return False
@@ -262,7 +264,7 @@ def _is_whole(path: Path, entry: FileEntry) -> bool:
     try:
         if path.stat().st_size != entry.bytes:
             return False
-        return entry.bytes > HASHED_BYTES or hashlib.sha256(path.read_bytes()).hexdigest() == entry.sha256
+        return entry.bytes > HASHED_BYTES or entry.is_hash_of([path.read_bytes()])
     except OSError:
         return False
 

@@ -7,7 +7,6 @@ files depend on the base (`storage.serving.kept_rows`), and what is read from th
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -193,7 +192,8 @@ class SnapshotFiles:
         with self._store.create(f"{self._folder}/{name}", durable=False) as file:
             hashing = HashingFile(file)
             yield cast(BinaryIO, hashing)
-        self.entries[name] = FileEntry(bytes=hashing.written.size, sha256=hashing.written.sha256)
+        written = hashing.written
+        self.entries[name] = FileEntry(bytes=written.size, sha256=written.sha256, blake3=written.blake3)
 
     def sync(self) -> None:
         """Make all files that were written durable, with their names."""
@@ -245,7 +245,7 @@ class SnapshotFiles:
             return True
         if (self._store.local / target).stat().st_mtime_ns == self._base.hashed.get(name):
             return True
-        return self._store.sha256(target) == self._base.manifest.files[name].sha256
+        return self._base.manifest.files[name].is_hash_of(self._store.read_blocks(target))
 
     def _all_linked(self, names: Sequence[str], new_names: Sequence[str]) -> bool:
         """Copy files of the base: all, or none if one was altered or removed."""
@@ -282,7 +282,7 @@ class SnapshotFiles:
             data = (folder / Path(name).name).read_bytes()
         except OSError:
             return False
-        whole = hashlib.sha256(data).hexdigest() == self._base.manifest.files[name].sha256
+        whole = self._base.manifest.files[name].is_hash_of([data])
         if not whole:
             logger.warning("%s of %s was altered; no value is taken from it", name, self._base.folder)
         return whole

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -96,7 +95,7 @@ _SCHEMAS: dict[str, pa.Schema] = {
     REPORT_INPUTS: schemas.REPORT_INPUTS,
 }
 logger = logging.getLogger(__name__)
-_PIECE_BYTES = 1 << 22
+_BLOCK_BYTES = 1 << 18  # hashed at a time
 _VECTORS = (*(f"vectors/{part}{table}" for part in ("", STORED, CHANGED) for table in VECTORS), PARTS)
 _THREADS = 2  # that hash files; on an object store each waits for its own
 _ADDED = {"documents": ("source_ids",)}  # list columns that the first snapshots lack: empty there
@@ -123,17 +122,16 @@ class HashCheck:
 
     def _check(self, snapshot: Snapshot, names: Sequence[str]) -> None:
         for name in names:
-            digest = hashlib.sha256()
             try:
                 with snapshot.local_path(name).open("rb") as file:
-                    while not self._stop.is_set() and (piece := file.read(_PIECE_BYTES)):
-                        digest.update(piece)
+                    blocks = iter(lambda: b"" if self._stop.is_set() else file.read(_BLOCK_BYTES), b"")
+                    is_whole = snapshot.manifest.files[name].is_hash_of(blocks)
             except (OSError, StoreError) as error:
                 logger.warning("%s/%s cannot be checked: %s", snapshot.folder, name, error)
                 continue
             if self._stop.is_set():
                 return
-            if digest.hexdigest() != snapshot.manifest.files[name].sha256:
+            if not is_whole:
                 logger.error(
                     "%s/%s/%s was altered after it was published, and answers from it may be wrong: build again or "
                     "serve another snapshot",
@@ -440,9 +438,9 @@ def _check_files(store: Store, folder: str, manifest: Manifest, full_check: bool
     is_small = store.local is not None and sum(manifest.files[name].bytes for name in hashed) <= HASHED_BYTES
     with ThreadPoolExecutor(_THREADS) as threads:
         on_each = map if is_small else threads.map  # to give a thread a small file takes longer than to hash it
-        hashes = on_each(lambda name: store.sha256(f"{folder}/{name}"), hashed)
-        for name, sha256 in zip(hashed, hashes, strict=True):
-            if sha256 != manifest.files[name].sha256:
+        checks = on_each(lambda name: manifest.files[name].is_hash_of(store.read_blocks(f"{folder}/{name}")), hashed)
+        for name, is_whole in zip(hashed, checks, strict=True):
+            if not is_whole:
                 raise SnapshotCorrupt(
                     f"{store.uri}/{folder}/{name} was altered after it was published; build again or serve another "
                     "snapshot"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -13,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from blake3 import blake3
 from numpy.typing import NDArray
 
 from hirag_dist import schemas
@@ -26,7 +26,6 @@ from hirag_dist.storage.layout import (
     CHANGED,
     CONTENT_TABLES,
     CURRENT,
-    DIVIDED_VERSION,
     DROPPED,
     FORMAT_VERSION,
     MANIFEST,
@@ -91,7 +90,7 @@ def write_snapshot(
         folder = snapshot_path(snapshot_id)
         existing = _whole(store, snapshot_id)
         if existing is not None:
-            if existing.format_version == DIVIDED_VERSION and snapshot_id != current_id(store):
+            if existing.is_divided and snapshot_id != current_id(store):
                 write_whole(store, snapshot_id)  # no former text of a document comes back with it
                 return open_snapshot(store, snapshot_id).manifest
             return existing
@@ -101,7 +100,7 @@ def write_snapshot(
         _write_files(pool, files, tables, arrays, values, kept, keeps_rows, origins)
     files.sync()  # before the manifest, which vouches for them
     manifest = Manifest(
-        format_version=DIVIDED_VERSION if any(map(_is_divided, files.entries)) else FORMAT_VERSION,
+        format_version=FORMAT_VERSION,
         snapshot_id=snapshot_id,
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         hirag_dist=__version__,
@@ -145,7 +144,7 @@ def write_whole(store: Store, snapshot_id: str) -> list[str]:
     """
     snapshot = open_snapshot(store, snapshot_id)
     manifest = snapshot.manifest
-    if manifest.format_version == DIVIDED_VERSION:
+    if manifest.is_divided:
         files = SnapshotFiles(store, snapshot.folder, {}, None)
         for name in manifest.divided_tables:
             files.table(name, snapshot.table(name).cast(getattr(schemas, name.upper())), keeps_rows=False)
@@ -258,7 +257,7 @@ def _write_files(
 
 
 def _array_digest(array: Array) -> str:
-    digest = hashlib.sha256(f"{array.dtype.str}{array.shape}".encode())
+    digest = blake3(f"{array.dtype.str}{array.shape}".encode())
     for first in range(0, len(array), _DIGEST_ROWS):
-        digest.update(np.ascontiguousarray(array[first : first + _DIGEST_ROWS]).data)
+        digest.update(np.ascontiguousarray(array[first : first + _DIGEST_ROWS]).reshape(-1).view(np.uint8).data)
     return digest.hexdigest()

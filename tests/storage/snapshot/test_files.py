@@ -224,7 +224,7 @@ def test_rows_that_did_not_change_stay_in_files_of_the_base(store: Store, alone:
         now = write_large(store, seed, before)
         other, expected = alone(seed)
         assert now.manifest.snapshot_id == other.manifest.snapshot_id
-        assert (now.manifest.format_version, other.manifest.format_version) == (2, 1)
+        assert (now.manifest.is_divided, other.manifest.is_divided) == (True, False)
         assert readings(now) == expected
         for folder, name in (
             ("serving-2", "entities.arrow"),
@@ -244,13 +244,13 @@ def test_rows_that_did_not_change_stay_in_files_of_the_base(store: Store, alone:
     former = [*before.manifest.files]
     gone = write_whole(store, before.manifest.snapshot_id)
     own = open_snapshot(store, before.manifest.snapshot_id, full_check=True)
-    assert (readings(own), own.manifest.format_version) == (expected, 1)
+    assert (readings(own), own.manifest.is_divided) == (expected, False)
     assert dict(own.manifest.files) == dict(other.manifest.files)
     assert {*former} - {*own.manifest.files} == {*gone}
     assert not any(store.exists(f"{own.folder}/{name}") for name in gone)
     assert write_whole(store, before.manifest.snapshot_id) == []
     whole = write_large(store, 9, before, keeps_rows=False)
-    assert whole.manifest.format_version == 1
+    assert not whole.manifest.is_divided
     assert readings(whole) == alone(9)[1]
 
 
