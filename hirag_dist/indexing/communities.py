@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from hirag_dist.config.model import Config
 from hirag_dist.core.graph.csr import build_graph, relation_ends, rows_of
-from hirag_dist.core.reports.selection import OUTLINES, ReportOutlines, report_outlines
+from hirag_dist.core.reports.selection import ReportOutlines, report_outlines
 from hirag_dist.core.row_changes import rows_with
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.base import UpdateBase
@@ -79,18 +79,13 @@ def find_communities(
         detected = detect_communities(context, order, links, previous, changed, changed_before)
     communities = base.joined([context.datasets.read(detected.communities).cast(COMMUNITIES)])
     max_lines, degree = max_report_lines(context.config), np.diff(links.indptr)
-    outlines = _mapped_outlines(
-        base,
-        report_outlines(
-            communities,
-            ids,
-            tables.relations,
-            degree,
-            max_lines,
-            MAX_TREE_REPORTS,
-            ends,
-            lambda parts: base.mapped(parts, OUTLINES),
-        ),
+    outlines = report_outlines(
+        communities, ids, tables.relations, degree, max_lines, MAX_TREE_REPORTS, ends, base.mapped
+    )
+    outlines = replace(
+        outlines,
+        entity_rows=base.mapped_sets(outlines.entity_rows),
+        relation_rows=base.mapped_sets(outlines.relation_rows),
     )
     del ends
     known = None
@@ -112,17 +107,6 @@ def _mapped_ends(base: UpdateBase, source: IntVector, target: IntVector) -> tupl
 
 def _mapped_graph(base: UpdateBase, graph: CsrGraph) -> CsrGraph:
     return CsrGraph(*base.mapped_arrays(graph.indptr, graph.indices, graph.weights, graph.relation_rows))
-
-
-def _mapped_outlines(base: UpdateBase, outlines: ReportOutlines) -> ReportOutlines:
-    return ReportOutlines(
-        outlines.below,
-        outlines.above,
-        base.joined([outlines.entities]),
-        base.joined([outlines.relations]),
-        base.mapped_sets(outlines.entity_rows),
-        base.mapped_sets(outlines.relation_rows),
-    )
 
 
 def _mapped_material(base: UpdateBase, material: CommunityMaterial) -> CommunityMaterial:

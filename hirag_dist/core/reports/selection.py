@@ -77,6 +77,7 @@ def missing_reports(communities: pa.Table, reported: pa.ChunkedArray, min_entiti
 
 
 _BLOCK_ROWS = 8192  # communities whose outlines are made at a time
+_PLACE_ROWS = 1 << 16  # places that are made at a time
 CHILD = pa.struct(
     [
         ("community_id", pa.string()),
@@ -133,6 +134,10 @@ class ReportOutlines:
     relation_rows: KeySets
 
 
+def _in_memory(parts: Iterable[pa.Table], schema: pa.Schema) -> pa.Table:
+    return pa.concat_tables([schema.empty_table(), *parts])
+
+
 def report_outlines(
     communities: pa.Table,
     entity_ids: pa.ChunkedArray,
@@ -141,7 +146,7 @@ def report_outlines(
     max_lines: int,
     max_tree: int,
     ends: tuple[IntVector, IntVector] | None = None,
-    joined: Callable[[Iterable[pa.Table]], pa.Table] = pa.concat_tables,
+    joined: Callable[[Iterable[pa.Table], pa.Schema], pa.Table] = _in_memory,
 ) -> ReportOutlines:
     """Return the material of each community report: its most connected members and heaviest relations.
 
@@ -153,7 +158,7 @@ def report_outlines(
         max_lines: members, and relations, of one community at most.
         max_tree: communities that are written together, at most.
         ends: `relation_ends` of the relations, where they are known.
-        joined: returns tables one after another as one, in memory or mapped from a file.
+        joined: returns tables of a schema one after another as one, in memory or mapped from a file.
     """
     n, n_communities = len(entity_ids), communities.num_rows
     entity_ids = pa.chunked_array([one_array(entity_ids)])
@@ -164,6 +169,8 @@ def report_outlines(
     community_at = np.full((int(level.max(initial=-1)) + 1, n), -1, np.int32)
     community_at[level[owner], rows] = owner
     shown = _first(owner, np.lexsort((rows, -degree[rows], owner)), max_lines)
+    members, shown_rows = owner[shown], rows[shown].astype(np.int64)
+    del owner, rows, shown
     source, target = ends or relation_ends(entity_ids, relations)
     links = _heaviest(community_at, source, target, relations["weight"].to_numpy(), max_lines)
     tree, is_above = _trees(communities["community_id"], level, parent, max_tree)
@@ -171,21 +178,18 @@ def report_outlines(
     # what a report can name: members that are shown, and the ends of relations that are, where not all members are
     partly = np.diff(indptr)[links[0]] > max_lines
     at_ends = [links[0][partly] * n + side[links[1][partly]] for side in (source, target)]
-    named = _distinct(np.concatenate([owner[shown] * n + rows[shown], *at_ends]))
+    named = _distinct(np.concatenate([members * n + shown_rows, *at_ends]))
     who, node = named // n, named % n
     deeper = np.minimum(level[who] + 1, len(community_at) - 1)
     child = np.where(deeper > level[who], community_at[deeper, node], -1)
     placed = _distinct(tree[who] * n + node)
     del named, at_ends, partly, who, deeper, community_at, source, target
     linked = _distinct(tree[links[0]] * max(relations.num_rows, 1) + links[1])
-    in_tree, relation = linked // max(relations.num_rows, 1), linked % max(relations.num_rows, 1)
     names = one_array(communities["community_id"])
     parent_tree = pa.array(tree[parent], mask=is_above | (parent < 0) | ~is_above[parent])
-    members, shown_rows = owner[shown], rows[shown].astype(np.int64)
-    above = [OUTLINES.empty_table()]
+    above: list[pa.Table] = []
 
     def below() -> Iterator[pa.Table]:
-        yield OUTLINES.empty_table()
         for first in range(0, n_communities, _BLOCK_ROWS):  # the lists of all communities take much memory
             some = communities.slice(first, _BLOCK_ROWS)
             last = first + some.num_rows
@@ -206,16 +210,32 @@ def report_outlines(
 
     in_order = np.concatenate([np.flatnonzero(~is_above), np.flatnonzero(is_above)])
     return ReportOutlines(
-        joined(below()),
-        joined(above),
-        pa.table(
-            [names.take(pa.array(placed // n)), _take(entity_ids, placed % n), pa.array(degree[placed % n])],
-            schema=ENTITY_PLACES,
+        joined(below(), OUTLINES),
+        joined(above, OUTLINES),
+        joined(
+            (
+                pa.table([names.take(tree), _take(entity_ids, row), degree[row]], schema=ENTITY_PLACES)
+                for tree, row in _places(placed, n)
+            ),
+            ENTITY_PLACES,
         ),
-        pa.table([names.take(pa.array(in_tree)), _take(relations["relation_id"], relation)], schema=RELATION_PLACES),
+        joined(
+            (
+                pa.table([names.take(tree), _take(relations["relation_id"], row)], schema=RELATION_PLACES)
+                for tree, row in _places(linked, relations.num_rows)
+            ),
+            RELATION_PLACES,
+        ),
         _rows_by_owner(members, shown_rows, n_communities).take(in_order),
         _rows_by_owner(*links, n_communities).take(in_order),
     )
+
+
+def _places(keys: IntVector, n_rows: int) -> Iterator[tuple[pa.Array, IntVector]]:
+    """Yield trees and rows of some of the keys, each tree * n_rows + row."""
+    for first in range(0, len(keys), _PLACE_ROWS):
+        tree, row = np.divmod(keys[first : first + _PLACE_ROWS], n_rows)
+        yield pa.array(tree), row
 
 
 def _rows_by_owner(owner: IntVector, rows: IntVector, n_owners: int) -> KeySets:
