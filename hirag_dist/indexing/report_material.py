@@ -156,12 +156,13 @@ def _places(graph: GraphTables, outlines: ReportOutlines) -> tuple[IntVector, In
     order = np.lexsort((relations, np.where(kind == _SUMMARY, some["layer"].to_numpy(), 0), kind))
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
-    places = np.concatenate([entity_at, len(entities) + rank[relation_at]]).astype(np.int64)
-    owners = np.concatenate([outlines.entity_rows.owners, outlines.relation_rows.owners])
-    by_owner = np.lexsort((places, owners))
-    indptr = outlines.entity_rows.indptr + outlines.relation_rows.indptr
     texts = np.concatenate([entities, graph.entities.num_rows + relations[order]]).astype(np.int64)
-    return indptr, places[by_owner], texts
+    by_owner = np.concatenate([outlines.entity_rows.owners, outlines.relation_rows.owners]) * len(texts)
+    by_owner[: len(entity_at)] += entity_at
+    by_owner[len(entity_at) :] += len(entities) + rank[relation_at]
+    by_owner.sort()
+    indptr = outlines.entity_rows.indptr + outlines.relation_rows.indptr
+    return indptr, by_owner % max(len(texts), 1), texts
 
 
 def _digests(graph: GraphTables, texts: IntVector) -> IntVector:
