@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hirag_dist.core.row_changes import rows_of_table
 from hirag_dist.core.text.ids import text_keys
 from hirag_dist.core.text.normalize import first_names
 from hirag_dist.errors import InputError
@@ -99,14 +98,11 @@ def selected_documents(documents: pa.Table, selection: DocumentSelection) -> pa.
     return documents.filter(pa.array(chosen, pa.bool_()))
 
 
-def kept_beside(
-    base: pa.Table, new: pa.Table, taken: Callable[[pa.Table, IntVector], pa.Table] = rows_of_table
-) -> pa.Table:
-    """Return the documents of a base that stay when new ones are added, which replace those of the same place.
+def kept_beside(base: pa.Table, new: pa.Table) -> IntVector:
+    """Return the rows of documents that stay when new ones are added, which replace those of the same place.
 
     Args:
-        base, new: DOCUMENTS.
-        taken: returns rows of a table, in memory or mapped from a file.
+        base, new: DOCUMENTS, or their columns `document_id`, `uri` and `record`.
     """
     places = {(uri, record) for uri, record in zip(new["uri"].to_pylist(), new["record"].to_pylist(), strict=True)}
     ids = set(new["document_id"].to_pylist())
@@ -114,7 +110,7 @@ def kept_beside(
         own in ids or (uri, record) not in places
         for own, uri, record in zip(*(base[name].to_pylist() for name in ("document_id", "uri", "record")), strict=True)
     ]
-    return taken(base, np.flatnonzero(kept))
+    return np.flatnonzero(kept)
 
 
 def changed_documents(context: BuildContext, base: UpdateBase, found: ReadInput) -> ChangedDocuments:

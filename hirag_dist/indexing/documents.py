@@ -39,6 +39,7 @@ from hirag_dist.indexing.stages.read import READ_METADATA, READ_PLACES, ReadDocu
 from hirag_dist.readers import is_access_refusal
 from hirag_dist.schemas import DOCUMENTS, REJECTS
 from hirag_dist.storage.layout import PLACES
+from hirag_dist.types import IntVector
 
 logger = logging.getLogger(__name__)
 NOTHING_READ = ReadDocuments.Outputs(
@@ -226,18 +227,23 @@ def _with_unchanged(
     unique = ReadInput(Dataset(DOCUMENTS), Dataset(schemas.PLACES), Dataset(REJECTS))
     if copies.rows:
         unique = unique_documents(context, copies, places)
-    kept = base.dataset("documents", DOCUMENTS), base.dataset(PLACES, schemas.PLACES)
-    if len(kept_rows) < len(base.table("documents", ["document_id"])):
-        rest = base.rows(base.table("documents").cast(DOCUMENTS), kept_rows)
-        kept_places = places_within(base.table(PLACES).cast(schemas.PLACES), rest)
-        kept = put("kept_documents", rest), put("kept_places", kept_places)
+    kept, kept_places = kept_documents(context, base, kept_rows)
     kept_ids = ids.filter(pa.array(~is_both))
     return ReadInput(
-        unique.documents + kept[0],
-        unique.places + kept[1],
+        unique.documents + kept,
+        unique.places + kept_places,
         Dataset(REJECTS),
         metadata_beside(read_metadata(context, metadata), base, kept_ids),
     )
+
+
+def kept_documents(context: BuildContext, base: UpdateBase, rows: IntVector) -> tuple[Dataset, Dataset]:
+    """Return DOCUMENTS of rows of the base and their PLACES; all of them where they lie, without reading a text."""
+    if len(rows) == len(base.table("documents", ["document_id"])):
+        return base.dataset("documents", DOCUMENTS), base.dataset(PLACES, schemas.PLACES)
+    documents = base.rows(base.table("documents").cast(DOCUMENTS), rows)
+    places = places_within(base.table(PLACES).cast(schemas.PLACES), documents)
+    return context.datasets.put("kept_documents", documents), context.datasets.put("kept_places", places)
 
 
 def _file_of(unit: str, files: Container[str]) -> tuple[str, int]:

@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hirag_dist import schemas
 from hirag_dist.core.retrieval.places import METADATA, unit_of
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import SnapshotError, StageFailed, StoreError
@@ -31,7 +30,7 @@ from hirag_dist.indexing.changed_documents import (
     selected_documents,
 )
 from hirag_dist.indexing.context import BuildContext
-from hirag_dist.indexing.documents import ReadInput, read_input, unique_documents
+from hirag_dist.indexing.documents import ReadInput, kept_documents, read_input, unique_documents
 from hirag_dist.indexing.estimate import announce_calls
 from hirag_dist.indexing.former_snapshots import former_snapshot, returning_summary, same_places, wanted_documents
 from hirag_dist.indexing.imported_graph import imported_base_layer, imported_documents
@@ -43,7 +42,7 @@ from hirag_dist.indexing.next_snapshot import (
     is_unchanged,
     next_snapshot,
 )
-from hirag_dist.indexing.places import added_places, places_within
+from hirag_dist.indexing.places import added_places
 from hirag_dist.indexing.publish import SnapshotContents, publish, publish_vectors
 from hirag_dist.indexing.read_files import NO_FILES, file_table, files_beside, files_of_kept, load_read_files
 from hirag_dist.indexing.reembed import embed_again, reembedded_note, reembedded_summary
@@ -58,9 +57,11 @@ from hirag_dist.storage.snapshot.manifest import Manifest
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot, read_current
 from hirag_dist.storage.snapshot.writer import make_current, write_whole
 from hirag_dist.storage.spill import SpillFile
+from hirag_dist.types import IntVector
 
 logger = logging.getLogger(__name__)
 _NO_MORE = UpdateRequest()  # nothing besides the documents
+_PLACE = ("document_id", "uri", "record")  # columns of DOCUMENTS that are read of all of them
 
 
 @dataclass(frozen=True)
@@ -147,9 +148,9 @@ class Build:
         """
         base = self._required_base()
         found = read_input(self.context, inputs, base)
-        before, new = base.table("documents").cast(DOCUMENTS), self.context.datasets.read(found.documents)
-        kept = kept_beside(before, new, base.rows)
-        letters = self._letters(base, pa.concat_tables([kept, new]), found)
+        before, new = base.table("documents", _PLACE), self.context.datasets.read(found.documents, _PLACE)
+        kept = kept_beside(before, new)
+        letters = self._letters(base, pa.concat_tables([before.take(kept).cast(new.schema), new]), found)
         files = found.files + files_beside(base, found.files, is_whole=has_same_fields(self.context, base))
         return self._update(base, replace(self._joined(base, kept, found), rejects=letters, files=files))
 
@@ -161,10 +162,10 @@ class Build:
             SnapshotError: the index cannot be updated.
         """
         base = self._required_base()
-        documents = base.table("documents").cast(DOCUMENTS)
+        documents = base.table("documents", ["document_id", "uri", "source_ids"])
         gone = selected_documents(documents, selection)["document_id"].combine_chunks()
-        kept = documents.filter(pc.invert(pc.is_in(documents["document_id"], value_set=gone)))
-        return self._update(base, self._kept(base, kept))
+        is_kept = pc.invert(pc.is_in(documents["document_id"], value_set=gone)).to_numpy()
+        return self._update(base, self._kept(base, np.flatnonzero(is_kept)))
 
     def refresh(self, max_tokens: int | None = None, all_reports: bool = False) -> BuildResult:
         """Write the texts that are due, without a change of documents.
@@ -177,7 +178,7 @@ class Build:
             SnapshotError: the index cannot be updated.
         """
         base = self._required_base()
-        found = self._kept(base, base.table("documents").cast(DOCUMENTS))
+        found = self._kept(base, np.arange(len(base.table("documents", ["document_id"]))))
         return self._update(base, found, UpdateRequest(True, max_tokens, all_reports))
 
     def unchanged(self) -> BuildResult:
@@ -292,40 +293,50 @@ class Build:
         """Return what was read with the base's documents of files that are there and could not be read now."""
         if not found.unread.records:
             return found
-        columns = [base.table("documents", [name])[name].to_pylist() for name in ("uri", "record")]
+        documents = base.table("documents", _PLACE)
+        columns = [documents[name].to_pylist() for name in ("uri", "record")]
         rows = np.flatnonzero([place in found.unread for place in zip(*columns, strict=True)])
         if not len(rows):
             return found
-        kept = base.rows(base.table("documents").cast(DOCUMENTS), rows)
+        kept = documents.take(rows)
         logger.warning(
             "%s could not be read and stays as it was, the first %s: see the dead letters, or `hirag-dist remove` it",
             count_noun(kept.num_rows, "document"),
             kept["uri"][0].as_py(),
         )
-        return self._joined(base, kept, replace(found, files=found.files + files_of_kept(kept)))
+        return self._joined(base, rows, replace(found, files=found.files + files_of_kept(kept)))
 
-    def _joined(self, base: UpdateBase, kept: pa.Table, found: ReadInput) -> ReadInput:
-        """Return documents of the base together with what was read, and the dead letters of that."""
-        datasets, put = self.context.datasets, self.context.datasets.put
-        new = datasets.read(found.documents)
-        places = added_places(kept, base.table(PLACES), new, datasets.read(found.places))
-        whole = pa.concat_tables([kept, new])
-        documents = unique_documents(self.context, put("all_documents", whole), put("all_places", places))
+    def _joined(self, base: UpdateBase, rows: IntVector, found: ReadInput) -> ReadInput:
+        """Return documents of the base together with what was read, and the dead letters of that.
+
+        Of a text that is among both, the base's document counts as one more copy.
+        """
+        context, datasets = self.context, self.context.datasets
+        new = datasets.read(found.documents, _PLACE)
+        ids = base.table("documents", ["document_id"])["document_id"].take(rows)
+        is_both = pc.is_in(ids, value_set=new["document_id"].combine_chunks()).to_numpy()
+        unique = found
+        if is_both.any():
+            both = base.rows(base.table("documents").cast(DOCUMENTS), rows[is_both])
+            places = added_places(both, base.table(PLACES), new, datasets.read(found.places))
+            copies = found.documents + datasets.put("copied_documents", both)
+            unique = unique_documents(context, copies, datasets.put("copied_places", places))
+        documents, kept_places = kept_documents(context, base, rows[~is_both])
+        whole = pa.table([pa.chunked_array([*ids.chunks, *new["document_id"].chunks])], names=["document_id"])
         return replace(
             found,
-            documents=documents.documents,
-            places=documents.places,
-            metadata=kept_metadata(self.context, base, whole, found.metadata),
+            documents=unique.documents + documents,
+            places=unique.places + kept_places,
+            metadata=kept_metadata(context, base, whole, found.metadata),
         )
 
-    def _kept(self, base: UpdateBase, documents: pa.Table) -> ReadInput:
+    def _kept(self, base: UpdateBase, rows: IntVector) -> ReadInput:
         """Return documents of the base with their places and metadata, and the base's dead letters of reading."""
-        put = self.context.datasets.put
-        places = put("kept_places", places_within(base.table(PLACES).cast(schemas.PLACES), documents))
-        metadata = kept_metadata(self.context, base, documents)
+        kept = base.table("documents", _PLACE).take(rows)
+        documents, places = kept_documents(self.context, base, rows)
+        metadata = kept_metadata(self.context, base, kept)
         files = files_beside(base, NO_FILES, is_whole=has_same_fields(self.context, base))
-        letters = self._letters(base, documents)
-        return ReadInput(put("kept_documents", documents), places, letters, metadata, files=files)
+        return ReadInput(documents, places, self._letters(base, kept), metadata, files=files)
 
     def _letters(self, base: UpdateBase, documents: pa.Table, new: ReadInput | None = None) -> Dataset:
         """Return the dead letters of reading: the base's, and new ones.
@@ -333,7 +344,7 @@ class Build:
         Those about metadata are kept for documents that are left and were not read again.
 
         Args:
-            documents: DOCUMENTS that are left, and new ones.
+            documents: DOCUMENTS that are left, and new ones, or their columns `uri` and `record`.
             new: what was read.
         """
         read = self.context.datasets.read

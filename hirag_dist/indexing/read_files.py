@@ -91,7 +91,7 @@ def files_of_kept(documents: pa.Table) -> FilesRead:
     """Return files to be read again: those of documents that an index keeps although they could not be read.
 
     Args:
-        documents: DOCUMENTS.
+        documents: DOCUMENTS, or their columns `document_id` and `uri`.
     """
     names = pc.unique(documents["uri"])
     empty = {name: pa.array([""]).take(pa.array(np.zeros(len(names), np.int64))) for name in _OF_FILE.names}

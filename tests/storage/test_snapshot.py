@@ -98,9 +98,23 @@ def test_one_flipped_byte_is_found(store: Store, name: str) -> None:
         open_snapshot(store)
 
 
-def test_a_byte_of_a_large_file_is_found_by_the_full_check(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def written_by_an_earlier_version(manifest: Path) -> None:
+    """Leave only the hashes that snapshots of the formats 1 and 2 have."""
+    content = json.loads(manifest.read_text())
+    for entry in content["files"].values():
+        del entry["blake3"]
+    manifest.write_text(json.dumps(content | {"format_version": 1}))
+
+
+@pytest.mark.parametrize("is_earlier", [False, True])
+def test_a_byte_of_a_large_file_is_found_by_the_full_check(
+    store: Store, monkeypatch: pytest.MonkeyPatch, is_earlier: bool
+) -> None:
     monkeypatch.setattr("hirag_dist.storage.snapshot.reader.HASHED_BYTES", 100)
     file = folder(store, snapshots.publish(store).snapshot_id) / "documents.parquet"
+    if is_earlier:
+        written_by_an_earlier_version(file.with_name("manifest.json"))
+    assert open_snapshot(store, full_check=True).manifest.format_version == (1 if is_earlier else 3)
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1
     file.write_bytes(data)
