@@ -191,7 +191,7 @@ def _is_divided_table_damaged(store: Store, folder: str, name: str) -> bool:
     manifest = parse_manifest(store.read_bytes(f"{folder}/{MANIFEST}"), f"{store.uri}/{folder}")
     entries = [(f"{folder}/{file}", manifest.files.get(file)) for file in table_files(name)]
     return any(
-        entry is None or store.size(path) is None or not entry.is_hash_of(store.read_blocks(path))
+        entry is None or store.size(path) is None or not entry.matches(store.read_blocks(path))
         for path, entry in entries
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from hirag_dist.config.model import Config
 from hirag_dist.errors import SnapshotError
@@ -49,12 +50,12 @@ def wanted_documents(
     """
 
     @cache
-    def digest() -> str:
-        return table_digest(datasets.read(documents).sort_by("document_id").cast(DOCUMENTS))
+    def digest(hasher: Callable[[], Any]) -> str:
+        return table_digest(datasets.read(documents).sort_by("document_id").cast(DOCUMENTS), hasher)
 
     def same(former: UpdateBase) -> bool:
-        is_same = former.snapshot.manifest.content["documents"] == digest()
-        return is_same and has_places(former) and metadata.equals(former)
+        hasher, expected = former.snapshot.manifest.digest("documents")
+        return digest(hasher) == expected and has_places(former) and metadata.equals(former)
 
     return WantedDocuments(documents.rows, same)
 
@@ -71,7 +72,8 @@ def same_places(datasets: DatasetStore, places: Dataset, base: UpdateBase) -> bo
     if not places.rows:
         return True
     by_start = [("document_id", "ascending"), ("start", "ascending")]
-    return table_digest(datasets.read(places).sort_by(by_start).cast(PLACES)) == manifest.content[layout.PLACES]
+    hasher, expected = manifest.digest(layout.PLACES)
+    return table_digest(datasets.read(places).sort_by(by_start).cast(PLACES), hasher) == expected
 
 
 def former_snapshot(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -14,13 +15,18 @@ from blake3 import blake3
 
 from hirag_dist.core.row_changes import one_array
 
+BLOCK_BYTES = 1 << 18  # of a file that are hashed at a time
 _ROWS = 65_536
 _ONE_ARRAY_BYTES = 1 << 30  # offsets of an array of strings reach to 2 GiB
 
 
-def table_digest(table: pa.Table) -> str:
-    """Return the BLAKE3 (hex) of a table's columns, in order."""
-    digest = blake3()
+def table_digest(table: pa.Table, hasher: Callable[[], Any] = blake3) -> str:
+    """Return the digest (hex) of a table's columns, in order.
+
+    Args:
+        hasher: makes a hash object, as `blake3` does, or `hashlib.sha256` for digests of former versions.
+    """
+    digest = hasher()
     digest.update(f"{table.num_rows}".encode())
     for name, column in zip(table.column_names, table.columns, strict=True):
         digest.update(f"|{name}:{column.type}|".encode())
@@ -30,7 +36,8 @@ def table_digest(table: pa.Table) -> str:
                 _add_long_texts(digest, part)
             else:
                 _add(digest, one_array(part))
-    return digest.hexdigest()
+    found: str = digest.hexdigest()
+    return found
 
 
 def _add_long_texts(digest: Any, column: pa.ChunkedArray) -> None:
@@ -107,12 +114,12 @@ class HashingFile(io.RawIOBase):
     def write(self, data: Any) -> int:
         """Write bytes; return their number."""
         self._file.write(data)
-        n_bytes = memoryview(data).nbytes
-        if n_bytes:
+        view = memoryview(data)
+        if view.nbytes:  # a view of no bytes may have a shape that cannot be cast
             for digest in self._digests:
-                digest.update(memoryview(data).cast("B"))
-        self._size += n_bytes
-        return n_bytes
+                digest.update(view.cast("B"))
+        self._size += view.nbytes
+        return view.nbytes
 
     def tell(self) -> int:
         """Return the number of bytes so far."""

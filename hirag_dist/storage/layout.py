@@ -72,7 +72,7 @@ SLOTS: Final = {  # table → serving array that says where each of its rows lie
     "reports": "report_slots",
 }
 VECTORS: Final = {"entities": "vectors/entities", "chunks": "vectors/chunks"}
-FORMAT_VERSION: Final = 3  # of ids and manifests; 1 and 2, read as well, had SHA-256 alone
+FORMAT_VERSION: Final = 3  # of ids and manifests. Read as well: 1, with SHA-256 alone, and 2, where rows are divided
 
 
 def pointer_id(data: bytes) -> str:

@@ -22,7 +22,7 @@ from pyarrow import fs
 from hirag_dist.config.object_stores import store_uri
 from hirag_dist.errors import StoreError
 from hirag_dist.storage.conditional_put import S3ConditionalPut
-from hirag_dist.storage.digest import HashingFile, WrittenFile
+from hirag_dist.storage.digest import BLOCK_BYTES, HashingFile, WrittenFile
 from hirag_dist.storage.file_locks import (
     FileLock,
     append_durably,
@@ -42,8 +42,7 @@ from hirag_dist.storage.parquet_files import (
 from hirag_dist.storage.store_errors import one_line_of, store_error, without_credentials
 
 _TEMPORARY = ".tmp-"
-_SPOOLED_BYTES = 16 << 20
-_LOCAL_BYTES = 256 << 10  # read at a time of a local file; from an object store each read is a request
+_SPOOLED_BYTES = 16 << 20  # of an object store, where each read is a request
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +175,7 @@ class Store:
 
     def read_blocks(self, path: str) -> Iterator[memoryview]:
         """Yield the bytes of a file block by block; each block is valid until the next one is read."""
-        buffer = memoryview(bytearray(_SPOOLED_BYTES if self.local is None else _LOCAL_BYTES))
+        buffer = memoryview(bytearray(_SPOOLED_BYTES if self.local is None else BLOCK_BYTES))
         with self._errors("read", path), self._fs.open_input_stream(self._full(path), compression=None) as stream:
             while n_bytes := stream.readinto(buffer):
                 yield buffer[:n_bytes]

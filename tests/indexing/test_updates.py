@@ -26,6 +26,7 @@ from hirag_dist.storage.snapshot.writer import write_snapshot
 from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatRequest
 from tests.indexing.stages.test_claims import claim
+from tests.storage.snapshots import as_an_earlier_version_wrote_it
 from tests.toy_builds import Bench, Script, obedient, task_of
 
 LAYER_0 = ("documents", "chunks", "mentions", "relation_mentions", "extraction_costs", "entities", "relations")
@@ -413,6 +414,20 @@ def test_a_document_that_is_added_and_removed_again_costs_nothing(living: Living
     assert not living.n_asked
     assert rolled_back_to(living.bench.store, with_it.manifest.snapshot_id) is None
     assert [own for own, _ in record_current(living.bench.store)][-1] == with_it.manifest.snapshot_id
+
+
+def test_an_index_of_an_earlier_version_is_found_unchanged_and_returned_to(living: LivingBench) -> None:
+    texts = corpus(12) | {"a.md": f"# Iron\n\n{text('iron', 60)}\n\n## Sea\n\n{text('sea', 61)}\n"}
+    first = living.index(texts)
+    assert first.manifest.counts["places"]
+    as_an_earlier_version_wrote_it(living.bench.store, first.manifest.snapshot_id)
+    living.index(texts)
+    assert not living.result.changed
+    living.add({"x.txt": MORE["x.txt"]})
+    assert living.result.changed
+    back = living.remove(sources=("*x.txt",))
+    assert back.manifest.snapshot_id == first.manifest.snapshot_id
+    assert living.result.update.returned
 
 
 def test_a_file_that_is_unreadable_now_is_a_dead_letter_of_a_new_snapshot(living: LivingBench) -> None:

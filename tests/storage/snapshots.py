@@ -1,5 +1,8 @@
 """A tiny snapshot, described in words: two people in a city, from one document, summarised once."""
 
+import hashlib
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,9 +13,11 @@ from hirag_dist import schemas
 from hirag_dist.core.entities.merging import inter_layer_relation
 from hirag_dist.core.graph.communities import community_table
 from hirag_dist.core.graph.csr import build_graph
+from hirag_dist.storage.digest import table_digest
 from hirag_dist.storage.serving import kept_rows
 from hirag_dist.storage.snapshot import divided_tables
 from hirag_dist.storage.snapshot.manifest import Manifest
+from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.snapshot.writer import make_current, write_snapshot
 from hirag_dist.storage.store import Store
 from tests.table_rows import filled_row, filled_table
@@ -69,6 +74,20 @@ def publish(store: Store, tables: dict[str, pa.Table] | None = None, live: bool 
     if live:
         make_current(store, manifest.snapshot_id)
     return manifest
+
+
+def as_an_earlier_version_wrote_it(store: Store, snapshot_id: str) -> None:
+    """Give a snapshot the manifest that it had in format 1: SHA-256 of its files and of its content, under its id."""
+    snapshot = open_snapshot(store, snapshot_id)
+    path = Path(store.root) / snapshot.folder / "manifest.json"
+    manifest = json.loads(path.read_text())
+    for entry in manifest["files"].values():
+        entry.pop("blake3", None)
+    manifest["content"] = {name: hashlib.sha256(name.encode()).hexdigest() for name in manifest["content"]}
+    for name in manifest["content"].keys() & {"documents", "places"}:
+        table = snapshot.table(name).cast(getattr(schemas, name.upper()))
+        manifest["content"][name] = table_digest(table, hashlib.sha256)
+    path.write_text(json.dumps(manifest | {"format_version": 1}))
 
 
 def keep_all_rows(patch: pytest.MonkeyPatch) -> None:

@@ -1,15 +1,18 @@
 """A snapshot is checked when it is opened, and every fault is said in one line."""
 
+import hashlib
 import json
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from blake3 import blake3
 
 from hirag_dist.errors import SnapshotCorrupt, SnapshotNotFound, SnapshotTooNew
 from hirag_dist.storage.layout import BUILD
 from hirag_dist.storage.lock import BuildLock
+from hirag_dist.storage.snapshot.manifest import FileEntry
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
 from hirag_dist.storage.snapshot.token_ratio import tokens_per_corpus_token
 from hirag_dist.storage.store import Store
@@ -98,22 +101,15 @@ def test_one_flipped_byte_is_found(store: Store, name: str) -> None:
         open_snapshot(store)
 
 
-def written_by_an_earlier_version(manifest: Path) -> None:
-    """Leave only the hashes that snapshots of the formats 1 and 2 have."""
-    content = json.loads(manifest.read_text())
-    for entry in content["files"].values():
-        del entry["blake3"]
-    manifest.write_text(json.dumps(content | {"format_version": 1}))
-
-
 @pytest.mark.parametrize("is_earlier", [False, True])
 def test_a_byte_of_a_large_file_is_found_by_the_full_check(
     store: Store, monkeypatch: pytest.MonkeyPatch, is_earlier: bool
 ) -> None:
     monkeypatch.setattr("hirag_dist.storage.snapshot.reader.HASHED_BYTES", 100)
-    file = folder(store, snapshots.publish(store).snapshot_id) / "documents.parquet"
+    snapshot_id = snapshots.publish(store).snapshot_id
     if is_earlier:
-        written_by_an_earlier_version(file.with_name("manifest.json"))
+        snapshots.as_an_earlier_version_wrote_it(store, snapshot_id)
+    file = folder(store, snapshot_id) / "documents.parquet"
     assert open_snapshot(store, full_check=True).manifest.format_version == (1 if is_earlier else 3)
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1
@@ -121,6 +117,22 @@ def test_a_byte_of_a_large_file_is_found_by_the_full_check(
     open_snapshot(store)
     with pytest.raises(SnapshotCorrupt, match="altered"):
         open_snapshot(store, full_check=True)
+
+
+def test_a_file_is_compared_by_blake3_where_its_entry_has_it() -> None:
+    right = hashlib.sha256(b"ab").hexdigest()
+    assert FileEntry(bytes=2, sha256=right).matches([b"a", b"b"])
+    assert not FileEntry(bytes=2, sha256=right).matches([b"b", b"a"])
+    assert FileEntry(bytes=2, sha256="", blake3=blake3(b"ab").hexdigest()).matches([b"a", b"b"])
+    assert not FileEntry(bytes=2, sha256=right, blake3=blake3(b"").hexdigest()).matches([b"a", b"b"])
+
+
+@pytest.mark.parametrize("file", ["changed_entities.parquet", "serving-2/entity_slots.npy"])
+def test_a_snapshot_with_rows_of_a_former_one_is_divided(store: Store, file: str) -> None:
+    manifest = snapshots.publish(store)
+    assert not manifest.is_divided
+    files = {**manifest.files, file: FileEntry(bytes=0, sha256="")}
+    assert manifest.model_copy(update={"files": files}).is_divided
 
 
 def test_a_short_or_missing_file_is_found(store: Store) -> None:

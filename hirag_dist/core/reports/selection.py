@@ -215,14 +215,14 @@ def report_outlines(
         joined(
             (
                 pa.table([names.take(tree), _take(entity_ids, row), degree[row]], schema=ENTITY_PLACES)
-                for tree, row in _places(placed, n)
+                for tree, row in _tree_rows(placed, n)
             ),
             ENTITY_PLACES,
         ),
         joined(
             (
                 pa.table([names.take(tree), _take(relations["relation_id"], row)], schema=RELATION_PLACES)
-                for tree, row in _places(linked, relations.num_rows)
+                for tree, row in _tree_rows(linked, relations.num_rows)
             ),
             RELATION_PLACES,
         ),
@@ -231,7 +231,7 @@ def report_outlines(
     )
 
 
-def _places(keys: IntVector, n_rows: int) -> Iterator[tuple[pa.Array, IntVector]]:
+def _tree_rows(keys: IntVector, n_rows: int) -> Iterator[tuple[pa.Array, IntVector]]:
     """Yield trees and rows of some of the keys, each tree * n_rows + row."""
     for first in range(0, len(keys), _PLACE_ROWS):
         tree, row = np.divmod(keys[first : first + _PLACE_ROWS], n_rows)

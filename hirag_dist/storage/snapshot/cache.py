@@ -23,6 +23,7 @@ from typing import BinaryIO
 import pyarrow as pa
 
 from hirag_dist.errors import SnapshotCorrupt, StoreError
+from hirag_dist.storage.digest import BLOCK_BYTES
 from hirag_dist.storage.file_locks import FileLock, lock_file
 from hirag_dist.storage.layout import CACHE, STORED, snapshot_path
 from hirag_dist.storage.serving.text_columns import BATCH_ROWS
@@ -33,7 +34,6 @@ from hirag_dist.storage.store import Store
 
 logger = logging.getLogger(__name__)
 HASHED_BYTES = 1 << 20  # files up to this size are checked by hash whenever they are opened
-_BLOCK_BYTES = 1 << 18  # hashed at a time
 _TEMPORARY = ".tmp-"
 _MAX_SNAPSHOTS = 3  # of one index in the cache
 _MIN_SNAPSHOTS = 2  # where the cache is full: the one in use, and the one before it
@@ -133,7 +133,7 @@ class SnapshotCache:
                 if entry.bytes > HASHED_BYTES and other.stat().st_size == entry.bytes:
                     target.hardlink_to(other)
                     with target.open("rb") as file:
-                        if entry.is_hash_of(iter(partial(file.read, _BLOCK_BYTES), b"")):
+                        if entry.matches(iter(partial(file.read, BLOCK_BYTES), b"")):
                             return True
                     target.unlink()
         return False
@@ -264,7 +264,7 @@ def _is_whole(path: Path, entry: FileEntry) -> bool:
     try:
         if path.stat().st_size != entry.bytes:
             return False
-        return entry.bytes > HASHED_BYTES or entry.is_hash_of([path.read_bytes()])
+        return entry.bytes > HASHED_BYTES or entry.matches([path.read_bytes()])
     except OSError:
         return False
 

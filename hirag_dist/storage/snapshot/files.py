@@ -245,7 +245,7 @@ class SnapshotFiles:
             return True
         if (self._store.local / target).stat().st_mtime_ns == self._base.hashed.get(name):
             return True
-        return self._base.manifest.files[name].is_hash_of(self._store.read_blocks(target))
+        return self._base.manifest.files[name].matches(self._store.read_blocks(target))
 
     def _all_linked(self, names: Sequence[str], new_names: Sequence[str]) -> bool:
         """Copy files of the base: all, or none if one was altered or removed."""
@@ -282,7 +282,7 @@ class SnapshotFiles:
             data = (folder / Path(name).name).read_bytes()
         except OSError:
             return False
-        whole = self._base.manifest.files[name].is_hash_of([data])
+        whole = self._base.manifest.files[name].matches([data])
         if not whole:
             logger.warning("%s of %s was altered; no value is taken from it", name, self._base.folder)
         return whole

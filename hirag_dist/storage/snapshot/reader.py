@@ -21,6 +21,7 @@ from hirag_dist.core.graph.communities import membership
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.core.vectors import SlottedVectors, Vectors
 from hirag_dist.errors import SnapshotCorrupt, SnapshotNotFound, StoreError
+from hirag_dist.storage.digest import BLOCK_BYTES
 from hirag_dist.storage.layout import (
     ALIASES,
     BUILD,
@@ -95,7 +96,6 @@ _SCHEMAS: dict[str, pa.Schema] = {
     REPORT_INPUTS: schemas.REPORT_INPUTS,
 }
 logger = logging.getLogger(__name__)
-_BLOCK_BYTES = 1 << 18  # hashed at a time
 _VECTORS = (*(f"vectors/{part}{table}" for part in ("", STORED, CHANGED) for table in VECTORS), PARTS)
 _THREADS = 2  # that hash files; on an object store each waits for its own
 _ADDED = {"documents": ("source_ids",)}  # list columns that the first snapshots lack: empty there
@@ -124,8 +124,8 @@ class HashCheck:
         for name in names:
             try:
                 with snapshot.local_path(name).open("rb") as file:
-                    blocks = iter(lambda: b"" if self._stop.is_set() else file.read(_BLOCK_BYTES), b"")
-                    is_whole = snapshot.manifest.files[name].is_hash_of(blocks)
+                    blocks = iter(lambda: b"" if self._stop.is_set() else file.read(BLOCK_BYTES), b"")
+                    is_whole = snapshot.manifest.files[name].matches(blocks)
             except (OSError, StoreError) as error:
                 logger.warning("%s/%s cannot be checked: %s", snapshot.folder, name, error)
                 continue
@@ -438,7 +438,7 @@ def _check_files(store: Store, folder: str, manifest: Manifest, full_check: bool
     is_small = store.local is not None and sum(manifest.files[name].bytes for name in hashed) <= HASHED_BYTES
     with ThreadPoolExecutor(_THREADS) as threads:
         on_each = map if is_small else threads.map  # to give a thread a small file takes longer than to hash it
-        checks = on_each(lambda name: manifest.files[name].is_hash_of(store.read_blocks(f"{folder}/{name}")), hashed)
+        checks = on_each(lambda name: manifest.files[name].matches(store.read_blocks(f"{folder}/{name}")), hashed)
         for name, is_whole in zip(hashed, checks, strict=True):
             if not is_whole:
                 raise SnapshotCorrupt(

@@ -44,7 +44,7 @@ from hirag_dist.storage.serving.text_columns import BATCH_ROWS, write_texts
 from hirag_dist.storage.serving.writer import SERVING, write_serving
 from hirag_dist.storage.snapshot.files import SnapshotFiles
 from hirag_dist.storage.snapshot.history import record_current
-from hirag_dist.storage.snapshot.manifest import Manifest, compute_snapshot_id
+from hirag_dist.storage.snapshot.manifest import BLAKE3, Manifest, compute_snapshot_id
 from hirag_dist.storage.snapshot.reader import CurrentPointer, Snapshot, current_id, open_snapshot, read_current
 from hirag_dist.storage.store import Store
 from hirag_dist.types import IntVector
@@ -161,14 +161,14 @@ def write_whole(store: Store, snapshot_id: str) -> list[str]:
             for name, array in zip(LEXICAL_ARRAYS, index, strict=True):
                 files.array(f"{SERVING}/{name}", array, {})
         files.sync()
-        entries = {name: entry for name, entry in manifest.files.items() if not _is_divided(name)} | files.entries
+        entries = {name: entry for name, entry in manifest.files.items() if not _holds_some_rows(name)} | files.entries
         changes = {"format_version": FORMAT_VERSION, "files": {name: entries[name] for name in sorted(entries)}}
         manifest = manifest.model_copy(update=changes)
         store.write_bytes(f"{snapshot.folder}/{MANIFEST}", manifest.model_dump_json(indent=1).encode())
     return _remove_unlisted(store, manifest)
 
 
-def _is_divided(name: str) -> bool:
+def _holds_some_rows(name: str) -> bool:
     """Return whether a file holds some rows of a table, or says which."""
     own = name.rpartition("/")[2]
     return own.startswith((STORED, CHANGED, UNUSED)) or own.removesuffix(".npy") in {*SLOTS.values(), FREQUENCIES}
@@ -220,7 +220,7 @@ def _digests(pool: ThreadPoolExecutor, tables: Mapping[str, pa.Table], arrays: M
     found = [pool.submit(table_digest, table) for table in digested]
     found += [pool.submit(_array_digest, array) for array in arrays.values()]
     names = [*whole, *letters, *arrays]
-    return {name: future.result() for name, future in zip(names, found, strict=True)}
+    return {name: f"{BLAKE3}{future.result()}" for name, future in zip(names, found, strict=True)}
 
 
 def _write_files(

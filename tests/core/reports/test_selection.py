@@ -12,9 +12,15 @@ from hirag_dist.compute.kernels import CpuKernels
 from hirag_dist.core.graph.communities import community_table
 from hirag_dist.core.graph.csr import build_graph
 from hirag_dist.core.graph.leiden import visiting_keys
+from hirag_dist.core.reports import selection
 from hirag_dist.core.reports.selection import OUTLINES, ReportChoice, ReportOutlines, missing_reports, report_outlines
 from hirag_dist.schemas import COMMUNITIES
 from tests.table_rows import filled_row
+
+
+@pytest.fixture(autouse=True)
+def _several_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selection, "_PLACE_ROWS", 7)
 
 
 class Case:

@@ -22,6 +22,7 @@ from hirag_dist import schemas
 from hirag_dist.core.retrieval.lexical import LexicalIndexBuilder, best_chunks, visible_chunks
 from hirag_dist.errors import SnapshotCorrupt, SnapshotNotFound, StoreError
 from hirag_dist.execution.dataset import read_part
+from hirag_dist.storage.layout import FORMAT_VERSION
 from hirag_dist.storage.serving.lexical import LEXICAL_ARRAYS, map_lexical
 from hirag_dist.storage.snapshot import cache as snapshot_cache
 from hirag_dist.storage.snapshot.files import SnapshotFiles, write_parquet
@@ -242,10 +243,14 @@ def test_rows_that_did_not_change_stay_in_files_of_the_base(store: Store, alone:
     store.delete(first.folder)
     assert readings(open_snapshot(store, before.manifest.snapshot_id, full_check=True)) == expected
     former = [*before.manifest.files]
+    snapshots.as_an_earlier_version_wrote_it(store, before.manifest.snapshot_id)
     gone = write_whole(store, before.manifest.snapshot_id)
     own = open_snapshot(store, before.manifest.snapshot_id, full_check=True)
     assert (readings(own), own.manifest.is_divided) == (expected, False)
-    assert dict(own.manifest.files) == dict(other.manifest.files)
+    assert own.manifest.format_version == FORMAT_VERSION, "its new files have hashes that format 1 has not"
+    assert {name: entry.sha256 for name, entry in own.manifest.files.items()} == {
+        name: entry.sha256 for name, entry in other.manifest.files.items()
+    }
     assert {*former} - {*own.manifest.files} == {*gone}
     assert not any(store.exists(f"{own.folder}/{name}") for name in gone)
     assert write_whole(store, before.manifest.snapshot_id) == []
