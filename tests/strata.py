@@ -43,9 +43,9 @@ LONGEST = (
     "storage/test",
     "execution",
     "core/entities",
-    "retrieval/test_engine.py",
     "indexing/test_updates.py",
     "application",
+    "retrieval/test_engine.py",  # when the commands have compiled what it needs
     "indexing",
     "contracts",
     "cli",
