@@ -61,7 +61,7 @@ from hirag_dist.types import IntVector
 
 logger = logging.getLogger(__name__)
 _NO_MORE = UpdateRequest()  # nothing besides the documents
-_PLACE = ("document_id", "uri", "record")  # columns of DOCUMENTS that are read of all of them
+_PLACE = ("document_id", "uri", "record")  # columns of DOCUMENTS that are read without the texts
 
 
 @dataclass(frozen=True)

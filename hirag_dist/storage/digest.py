@@ -15,7 +15,7 @@ from blake3 import blake3
 
 from hirag_dist.core.row_changes import one_array
 
-BLOCK_BYTES = 1 << 18  # of a file that are hashed at a time
+BLOCK_BYTES = 1 << 18  # of a file on this machine, hashed at a time
 _ROWS = 65_536
 _ONE_ARRAY_BYTES = 1 << 30  # offsets of an array of strings reach to 2 GiB
 

@@ -42,7 +42,7 @@ from hirag_dist.storage.parquet_files import (
 from hirag_dist.storage.store_errors import one_line_of, store_error, without_credentials
 
 _TEMPORARY = ".tmp-"
-_SPOOLED_BYTES = 16 << 20  # of an object store, where each read is a request
+_SPOOLED_BYTES = 16 << 20  # read at a time from an object store, where each read is a request
 
 
 @dataclass(frozen=True, slots=True)

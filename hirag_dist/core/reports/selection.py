@@ -77,7 +77,7 @@ def missing_reports(communities: pa.Table, reported: pa.ChunkedArray, min_entiti
 
 
 _BLOCK_ROWS = 8192  # communities whose outlines are made at a time
-_PLACE_ROWS = 1 << 16  # places that are made at a time
+_PLACE_ROWS = 1 << 16  # entities, and relations, whose places are made at a time
 CHILD = pa.struct(
     [
         ("community_id", pa.string()),
@@ -232,7 +232,7 @@ def report_outlines(
 
 
 def _tree_rows(keys: IntVector, n_rows: int) -> Iterator[tuple[pa.Array, IntVector]]:
-    """Yield trees and rows of some of the keys, each tree * n_rows + row."""
+    """Yield the trees and the rows of keys, a block at a time; a key is its tree times `n_rows`, plus its row."""
     for first in range(0, len(keys), _PLACE_ROWS):
         tree, row = np.divmod(keys[first : first + _PLACE_ROWS], n_rows)
         yield pa.array(tree), row

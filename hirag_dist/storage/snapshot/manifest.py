@@ -150,7 +150,7 @@ class Manifest(BaseModel):
         return frozenset(table for table, slots in SLOTS.items() if f"{slots}.npy" in names)
 
     def digest(self, name: str) -> tuple[Callable[[], Any], str]:
-        """Return what makes the hash object of the digest of a table or array, and this digest (hex)."""
+        """Return the hash function of the digest of a table or array, and this digest (hex)."""
         digest = self.content[name]
         return (blake3 if digest.startswith(BLAKE3) else hashlib.sha256), digest.removeprefix(BLAKE3)
 
