@@ -14,6 +14,8 @@ from hirag_dist.html import Bars, Cell, Section, Table
 from hirag_dist.types import FloatVector
 from hirag_dist.types.index_info import NOTHING, Interval
 
+_DRAWN_AT_ONCE = 1 << 16  # numbers of rows that stay in the cache of a processor
+
 
 def bootstrap_means(values: ArrayLike, *, n_resamples: int = 10_000, seed: int = 0) -> list[Interval]:
     """Return the mean of each column with its 95 % percentile bootstrap interval, all over the same resamples.
@@ -40,8 +42,13 @@ def bootstrap_means(values: ArrayLike, *, n_resamples: int = 10_000, seed: int =
     known = ~np.isnan(table)
     rows = np.concatenate([np.where(known, table, 0.0), known], axis=1)
     rng = np.random.default_rng(seed)
-    draws = (np.bincount(rng.integers(0, n_rows, n_rows), minlength=n_rows) @ rows for _ in range(n_resamples))
-    sums = np.stack(list(draws)) if n_rows else np.zeros((n_resamples, 2 * n_columns))
+    sums = np.zeros((n_resamples, 2 * n_columns))
+    n_at_once = max(_DRAWN_AT_ONCE // max(n_rows, 1), 1)
+    for first in range(0, n_resamples if n_rows else 0, n_at_once):
+        block = sums[first : first + n_at_once]
+        drawn_rows = rng.integers(0, n_rows, (len(block), n_rows)) + n_rows * np.arange(len(block))[:, None]
+        times = np.bincount(drawn_rows.ravel(), minlength=len(block) * n_rows).reshape(len(block), n_rows)
+        block[:] = times @ rows
     found = []
     for column in range(n_columns):
         drawn = sums[:, n_columns + column]

@@ -173,12 +173,12 @@ class Store:
             digest.update(block)
         return digest.hexdigest()
 
-    def read_blocks(self, path: str) -> Iterator[memoryview]:
-        """Yield the bytes of a file block by block; each block is valid until the next one is read."""
-        buffer = memoryview(bytearray(_SPOOLED_BYTES if self.local is None else BLOCK_BYTES))
+    def read_blocks(self, path: str) -> Iterator[pa.Buffer]:
+        """Yield the bytes of a file block by block."""
+        n_bytes = _SPOOLED_BYTES if self.local is None else BLOCK_BYTES
         with self._errors("read", path), self._fs.open_input_stream(self._full(path), compression=None) as stream:
-            while n_bytes := stream.readinto(buffer):
-                yield buffer[:n_bytes]
+            while (block := stream.read_buffer(n_bytes)).size:
+                yield block
 
     def fetch(self, path: str, target: Path) -> None:
         """Copy a file to this machine, a block at a time."""
