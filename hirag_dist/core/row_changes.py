@@ -113,6 +113,27 @@ def changed_rows(
     return ChangedRows(taken(pa.concat_tables([before, new]), rows), origin)
 
 
+def origin_of_same(now: pa.Table, before: pa.Table, origin: IntVector, names: Sequence[str]) -> IntVector:
+    """Return (n,) the row of each row in the table before; −1 for a new one, and where a value has changed.
+
+    Args:
+        origin: (n,) int64 row of each; −1 for a new one.
+        names: columns whose values may have changed.
+
+    >>> now, before = pa.table({"share": [0.5, 0.0, 0.25]}), pa.table({"share": [0.5, 0.125]})
+    >>> origin_of_same(now, before, np.array([0, -1, 1]), ["share"]).tolist()
+    [0, -1, -1]
+    """
+    kept = np.flatnonzero(origin >= 0)
+    one, other = now.select(names).take(pa.array(kept)), before.select(names).take(pa.array(origin[kept]))
+    same = np.ones(len(kept), np.bool_)
+    for name in names:
+        same &= same_values(one_array(one[name]), one_array(other[name]))
+    found = np.full(len(origin), -1, np.int64)
+    found[kept[same]] = origin[kept[same]]
+    return found
+
+
 def rows_with(column: pa.ChunkedArray, values: pa.Array) -> IntVector:
     """Return the rows that have one of some values, ascending."""
     found: IntVector = np.flatnonzero(pc.is_in(column, value_set=values).to_numpy(zero_copy_only=False))

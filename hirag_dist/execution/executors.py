@@ -28,7 +28,7 @@ from hirag_dist.protocols import CPU, EventListener, Executor, ResidentShards
 
 _M_TRIM_THRESHOLD: Final = -1  # numbers of malloc.h
 _M_MMAP_THRESHOLD: Final = -3
-_THRESHOLD_BYTES: Final = 1 << 20  # with 128 KiB, the least of glibc, a build takes 7 % more CPU for page faults
+_THRESHOLD_BYTES: Final = 8 << 20
 _ARROW_SETTING: Final = "ARROW_DEFAULT_MEMORY_POOL"
 _SETTINGS: Final = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")
 

@@ -20,7 +20,7 @@ from hirag_dist.core.clustering.stop_rule import StopLimits, change_rate, stop_a
 from hirag_dist.core.entities.merging import CHARS_PER_TOKEN
 from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.key_sets import KeySets, chunk_text_sets, key_sets
-from hirag_dist.core.row_changes import ChangedRows
+from hirag_dist.core.row_changes import ChangedRows, origin_of_same
 from hirag_dist.core.text.ids import entity_id
 from hirag_dist.core.text.normalize import name_key
 from hirag_dist.execution.dataset import Dataset
@@ -39,7 +39,7 @@ from hirag_dist.indexing.layer_clusters import UpdatedClusters, new_clusters, up
 from hirag_dist.indexing.layers import LayerRecord, embed_entities
 from hirag_dist.indexing.stages.embed import vector_table
 from hirag_dist.indexing.stages.meta_types import EXCERPT_CHARS, N_EXCERPTS, ProposeMetaTypes, SampleChunks
-from hirag_dist.indexing.summaries import LayerSummaries, update_summaries
+from hirag_dist.indexing.summaries import OF_NOW, LayerSummaries, update_summaries
 from hirag_dist.indexing.summary_entities import (
     FormerRelations,
     SummaryEntities,
@@ -68,7 +68,7 @@ class Hierarchy:
         relation_changes: those that came and went.
         mentions: SUMMARY_MENTIONS of each summary layer; of all clusters only where documents carry labels.
         rejects: dead letters above layer 0.
-        state: SUMMARIES of all layers.
+        state: SUMMARIES of all layers, sorted by (layer, cluster).
         sources: texts that the entities of each layer derive from.
         meta_types: that summaries were guided by; none where there is no summary.
     """
@@ -80,7 +80,7 @@ class Hierarchy:
     records: tuple[LayerRecord, ...]
     mentions: tuple[Dataset, ...]
     rejects: Dataset
-    state: pa.Table
+    state: ChangedRows
     sources: tuple[KeySets, ...]
     counts: TextCounts
     meta_types: tuple[str, ...]
@@ -105,7 +105,7 @@ def write_hierarchy(
     limits = stop_limits(context.config)
     sources = [base.mapped_sets(_text_sources(layer))]
     layers, records = [layer.entities], list[LayerRecord]()
-    states: list[pa.Table] = []
+    states: list[ChangedRows] = []
     clusters_of, relations, mentions = [CLUSTERS.empty_table()], [layer.relations], []
     rejects, counts = Dataset(REJECTS), TextCounts()
     former = former_relations(base)
@@ -150,7 +150,7 @@ def write_hierarchy(
         hints = _hints(base, number, written, above)
         layers.append(_embedded(context, base, number + 1, found))
         sources.append(base.mapped_sets(found.sources))
-        states.append(written.state)
+        states.append(_state(base, number, written))
         clusters_of.append(base.joined([clusters.clusters]))
         relations.append(found.relations)
         mentions.append(found.mentions)
@@ -166,7 +166,10 @@ def write_hierarchy(
         tuple(records),
         tuple(mentions),
         rejects,
-        base.joined([SUMMARIES.empty_table(), *states]),
+        ChangedRows(
+            base.joined([SUMMARIES.empty_table(), *(state.table for state in states)]),
+            np.concatenate([np.zeros(0, np.int64), *(state.origin for state in states)]),
+        ),
         tuple(sources),
         counts,
         () if meta_types is None else meta_types.names,
@@ -271,6 +274,13 @@ def _with_stats(record: LayerRecord, clusters: UpdatedClusters, below: Sequence[
     previous = next((layer.sparsity for layer in reversed(below) if layer.sparsity is not None), None)
     rate = None if previous is None else change_rate(previous, clusters.stats.sparsity)
     return replace(record, change_rate=rate, **asdict(clusters.stats))
+
+
+def _state(base: UpdateBase, number: int, written: LayerSummaries) -> ChangedRows:
+    """Return SUMMARIES of a layer, and the row of each in the base, −1 where it is not as it was."""
+    before, first = base.layer_rows("summaries", number)
+    origin = origin_of_same(written.state, before.cast(SUMMARIES), written.origin, OF_NOW)
+    return ChangedRows(written.state, np.where(origin >= 0, first + origin, -1))
 
 
 def _hints(base: UpdateBase, number: int, written: LayerSummaries, above: pa.Table) -> dict[str, str]:

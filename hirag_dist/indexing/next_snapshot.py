@@ -160,7 +160,7 @@ def next_snapshot(
         stats = context.datasets.read(graph.detected.stats).to_pylist()[0]
         note = update_note(base, summary, stats["changed_since_cold"], decisive).model_copy(
             update={
-                "replaced": _still_used(replaced, hierarchy.state, reports.state, layer.debt),
+                "replaced": _still_used(replaced, hierarchy.state.table, reports.state.table, layer.debt),
                 **(_averages(context, base, summary, hierarchy, changed.documents.chunks) if base.is_nothing else {}),
             }
         )
@@ -242,7 +242,8 @@ def _reports(
         entities=put("entity_order", tables.entities.select(ENTITY_ORDER.names)),
         relations=put("relation_kinds", tables.relations.select(RELATION_KINDS.names)),
     )
-    return UpdatedReports(kept.reports, REPORT_INPUTS.empty_table(), Dataset(REJECTS), TextCounts(), kept.communities)
+    no_inputs = ChangedRows(REPORT_INPUTS.empty_table(), np.zeros(0, np.int64))
+    return UpdatedReports(kept.reports, no_inputs, Dataset(REJECTS), TextCounts(), kept.communities)
 
 
 def _settings(context: BuildContext, base: UpdateBase, changed: ChangedDocuments) -> UpdateSettings:
@@ -305,7 +306,7 @@ def _averages(
     """Return what a build from nothing notes for updates: its meta types, and the averages that they estimate by."""
     bill = context.runner.bill
     n_tokens = pc.sum(context.datasets.read(chunks, ["n_tokens"])["n_tokens"]).as_py() or 1
-    summary_tokens = _reply_tokens(bill, "summarise layer", hierarchy.state.num_rows, base.note.reply_tokens[0])
+    summary_tokens = _reply_tokens(bill, "summarise layer", hierarchy.state.table.num_rows, base.note.reply_tokens[0])
     report_tokens = _reply_tokens(bill, "reports", summary.reports.written, base.note.reply_tokens[1])
     return {
         "meta_types": tuple(hierarchy.meta_types or _configured_types(context)),

@@ -78,6 +78,8 @@ _ORDER: Mapping[str, Sequence[str]] = {  # what each table of `SnapshotContents`
     MENTIONS: ("name_key", "chunk_id", "position"),
     RELATION_MENTIONS: ("source_key", "target_key", "chunk_id", "position"),
     EXTRACTION_COSTS: ("chunk_id", "stage"),
+    SUMMARIES: ("layer", "cluster_id"),
+    REPORT_INPUTS: ("community_id",),
 }
 
 _OF_STATE = (*UPDATE_TABLES, EXTRACTION_COSTS, DESCRIPTION_DEBT)  # tables of `UpdateState`
@@ -172,8 +174,8 @@ class UpdateState:
     relation_mentions: Dataset | ChangedRows
     extraction_costs: Dataset
     description_debt: pa.Table
-    summaries: pa.Table
-    report_inputs: pa.Table
+    summaries: ChangedRows
+    report_inputs: ChangedRows
     note: UpdateNote
 
 
@@ -361,9 +363,8 @@ def _tables(runner: StageRunner, folder: SpillFile, parts: SnapshotContents) -> 
             tables[name] = dataset.table
         elif dataset is not None and (dataset.rows or name not in (ALIASES, CLAIMS, PLACES)):
             tables[name] = folder.table(runner.datasets.tables(dataset), dataset.schema, by)
-    if state is not None:
-        tables |= {SUMMARIES: state.summaries, REPORT_INPUTS: state.report_inputs}
-        tables |= {DESCRIPTION_DEBT: state.description_debt} if state.description_debt.num_rows else {}
+    if state is not None and state.description_debt.num_rows:
+        tables[DESCRIPTION_DEBT] = state.description_debt
     order = (*CONTENT_TABLES, "usage", ALIASES, CLAIMS, PLACES, *_OF_STATE)
     return {name: tables[name] for name in order if name in tables}
 

@@ -13,7 +13,7 @@ from hirag_dist.config.model import Config
 from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.key_sets import KeySets, distinct_keys, key_sets
 from hirag_dist.core.reports.selection import MIN_ENTITIES, ReportChoice, ReportOutlines
-from hirag_dist.core.row_changes import one_array
+from hirag_dist.core.row_changes import ChangedRows, one_array, origin_of_same
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.base import UpdateBase
 from hirag_dist.indexing.budget import DueTexts, UpdateBudget, UpdateSettings, affordable
@@ -29,6 +29,7 @@ from hirag_dist.indexing.written import STAND_IN, changed_share, input_lists
 from hirag_dist.schemas import REJECTS, REPORT_INPUTS, REPORTS
 from hirag_dist.types import FloatVector, IntVector
 
+_OF_NOW = ("stale_share", "stale_since")  # columns of the inputs of a kept report that have the values of now
 _REQUEST_TOKENS = 100  # of a report's share of the instructions, about
 _LINE_TOKENS = 12  # of the marks, names and types of a line, about
 
@@ -39,13 +40,13 @@ class UpdatedReports:
 
     Attributes:
         reports: REPORTS.
-        state: REPORT_INPUTS.
+        state: REPORT_INPUTS, sorted by community.
         counts: of reports, those that are their members' names and descriptions left out.
         communities: COMMUNITIES, where they were imported with their reports.
     """
 
     reports: Dataset
-    state: pa.Table
+    state: ChangedRows
     rejects: Dataset
     counts: TextCounts
     communities: Dataset | None = None
@@ -114,14 +115,13 @@ def update_reports(
     )
     kept = np.flatnonzero(writer.there & ~replaced)
     written = _state(material, new, sources, share, since)
-    return UpdatedReports(
-        writer.reports(),
-        base.sorted(
-            (written, _kept(base.rows(state, at[kept]), share[kept], since[kept])), REPORT_INPUTS, ("community_id",)
-        ),
-        writer.rejects,
-        counts,
+    table = base.sorted(
+        (written, _kept(base.rows(state, at[kept]), share[kept], since[kept])), REPORT_INPUTS, ("community_id",)
     )
+    before = rows_of(table["community_id"], state["community_id"].take(pa.array(at[kept])))
+    origin = np.append(at[kept], -1)[before]
+    inputs = ChangedRows(table, origin_of_same(table, state, origin, _OF_NOW))
+    return UpdatedReports(writer.reports(), inputs, writer.rejects, counts)
 
 
 @dataclass(frozen=True)
@@ -349,7 +349,7 @@ def _union(one: KeySets, other: KeySets) -> KeySets:
 def _kept(state: pa.Table, share: FloatVector, since: IntVector) -> pa.Table:
     """Return REPORT_INPUTS of kept reports, with the shares and numbers of now."""
     columns = {name: state[name] for name in REPORT_INPUTS.names}
-    columns |= {"stale_share": pa.array(share, pa.float32()), "stale_since": pa.array(since, pa.int32())}
+    columns |= dict(zip(_OF_NOW, (pa.array(share, pa.float32()), pa.array(since, pa.int32())), strict=True))
     return pa.table(columns, schema=REPORT_INPUTS)
 
 

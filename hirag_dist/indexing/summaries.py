@@ -32,6 +32,7 @@ from hirag_dist.indexing.written import (
 from hirag_dist.schemas import REJECTS, SUMMARIES
 from hirag_dist.types import FloatVector, IntVector
 
+OF_NOW = ("stale_share", "stale_since", "n_turned")  # columns of a kept summary that have the values of now
 _REQUEST_TOKENS = 90  # of a cluster's share of the instructions, about
 _REPLY_SHARE = (
     0.5  # of a layer's summaries at what is left of the budget: the layers above and the reports take the rest

@@ -59,7 +59,13 @@ class StoreEntry:
 
 
 class Store:
-    """One index folder. Paths are relative, with forward slashes."""
+    """One index folder. Paths are relative, with forward slashes.
+
+    Attributes:
+        uri: as it was given, without credentials.
+        root: path in the file system.
+        local: the folder on this machine, or None on an object store.
+    """
 
     def __init__(self, uri: str) -> None:
         """Open a folder by path or URI. It need not exist yet.
@@ -79,11 +85,7 @@ class Store:
         else:
             self._fs, self.root = fs.LocalFileSystem(), str(Path(uri).absolute())
         self.root = self.root.rstrip("/")
-
-    @property
-    def local(self) -> Path | None:
-        """The folder on this machine, or None on an object store."""
-        return Path(self.root) if isinstance(self._fs, fs.LocalFileSystem) else None
+        self.local = Path(self.root) if isinstance(self._fs, fs.LocalFileSystem) else None
 
     def __reduce__(self) -> tuple[type[Store], tuple[str]]:
         return (type(self), (self._opened if "://" in self._opened else self.root,))

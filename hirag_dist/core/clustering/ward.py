@@ -21,8 +21,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.cluster.hierarchy import fcluster
-from scipy.spatial.distance import pdist, squareform
 
 from hirag_dist.core.arrays import compiled
 from hirag_dist.types import FloatMatrix, FloatVector, IntVector
@@ -193,6 +191,8 @@ def ward_tree(rows: FloatMatrix | FloatVector, sizes: IntVector | None = None) -
         rows: (n, d), finite, n ≥ 1.
         sizes: (n,) rows that each stands for as their mean; None for one each.
     """
+    from scipy.spatial.distance import pdist, squareform  # not at the top: a large import
+
     apart = squareform(pdist(rows)) if len(rows) > 1 else np.zeros((1, 1))
     if sizes is None:
         sizes = np.ones(len(rows), np.int64)
@@ -211,6 +211,8 @@ def labels_below(tree: Tree, height: float) -> IntVector:
     """Return (n,) the group of each row, from 0 on, of a tree whose merges above a height are undone."""
     if not len(tree):
         return np.zeros(1, np.int64)
+    from scipy.cluster.hierarchy import fcluster  # not at the top: a large import
+
     labels: IntVector = fcluster(tree, height, "distance").astype(np.int64) - 1
     return labels
 

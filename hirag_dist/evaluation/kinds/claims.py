@@ -20,7 +20,6 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.cluster.hierarchy import linkage
 
 from hirag_dist.core.arrays import compiled_apart
 from hirag_dist.core.prompts.requests import answer_claims_request, parse_list
@@ -144,6 +143,8 @@ def cluster_counts(claims: Sequence[str], thresholds: Sequence[float] = THRESHOL
     """
     if len(claims) < 2:
         return [len(claims)] * len(thresholds)
+    from scipy.cluster.hierarchy import linkage  # not at the top: a large import
+
     heights = linkage(rouge_l_distances(claims), "complete")[:, 2]
     return [len(claims) - int(np.sum(heights <= threshold + _ROUNDING)) for threshold in thresholds]
 

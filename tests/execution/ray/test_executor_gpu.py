@@ -49,7 +49,7 @@ CONFIG = Config.model_validate(
         "kernels": "gpu",
         "chunk_tokens": 100,
         "chunk_overlap_tokens": 0,
-        "clustering": {"target_size": 6},
+        "clustering": {"target_size": 12},  # one layer of summaries
         "execution": {"executor": "ray", "gpu_workers": 1},
         "llm": {"endpoints": {"builtin-embedder": {"kind": "hashing"}}},  # in all processes
     }
