@@ -40,6 +40,7 @@ from tests.scripted_model import ScriptedModel
 
 Script = Callable[[ChatRequest], ChatReply | str | None]
 Kept = tuple[Path, BuildResult, ScriptedModel, list[object]]
+LAYER_0_ALONE: dict[str, Any] = {"max_layers": 0, "communities": {"report_share": 0}}  # extraction alone asks a model
 LONG = " ".join(f"word{letter}{other}" for letter in "abcdef" for other in "abcdefgh")  # 48 entities
 
 
@@ -174,7 +175,7 @@ class Bench:
             keys,
             self.counts_tokens,
             self.force_current,
-            self.base_id,
+            self.base_id or None,  # without an index there is no current snapshot
             self.dim,
         )
         key = FIRST_BUILDS.key(inputs, facts) if is_first else ""

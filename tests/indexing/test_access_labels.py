@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tests.labelled_builds import build
-from tests.toy_builds import LONG, Bench, rows
+from tests.toy_builds import LAYER_0_ALONE, LONG, Bench, rows
 
 PUBLIC = "Scrooge/person: A miser.\nMarley/person: A partner.\nScrooge + Marley: They trade. 3"
 SECRET = "SCROOGE/person: A smuggler.\nMarley/spy: Not dead.\nLe Havre/location: A port.\nSCROOGE + Marley: They spy. 4"
@@ -13,7 +13,7 @@ OTHER = "Scrooge/person: A miser.\nGhost/person: It haunts.\nScrooge + Ghost: It
 
 
 def test_mentions_of_what_several_label_sets_speak_of(bench: Bench) -> None:
-    snapshot = build(bench, [(PUBLIC, []), (SECRET, ["secret"]), (OTHER, [])], max_layers=0)
+    snapshot = build(bench, [(PUBLIC, []), (SECRET, ["secret"]), (OTHER, [])], **LAYER_0_ALONE)
     names = {row["entity_id"]: row["name"] for row in rows(snapshot, "entities")}
     labels = {row["document_id"]: row["labels"] for row in rows(snapshot, "documents")}
     of_chunk = {row["chunk_id"]: labels[row["document_id"]] for row in rows(snapshot, "chunks")}
@@ -33,7 +33,7 @@ def test_mentions_of_what_several_label_sets_speak_of(bench: Bench) -> None:
 
 
 def test_each_label_set_gives_a_mixed_entity_a_part_with_a_vector(bench: Bench) -> None:
-    snapshot = build(bench, [(PUBLIC, []), (SECRET, ["secret"]), (OTHER, [])], max_layers=0)
+    snapshot = build(bench, [(PUBLIC, []), (SECRET, ["secret"]), (OTHER, [])], **LAYER_0_ALONE)
     names = [row["name"] for row in rows(snapshot, "entities")]
     parts = {
         (names[row], label_set): vector
@@ -45,7 +45,7 @@ def test_each_label_set_gives_a_mixed_entity_a_part_with_a_vector(bench: Bench) 
         )
     }
     assert set(parts) == {("Marley", 0), ("Marley", 1), ("Scrooge", 0), ("Scrooge", 1)}
-    without = build(Bench(bench.folder / "public"), [(PUBLIC, []), (OTHER, [])], max_layers=0)
+    without = build(Bench(bench.folder / "public"), [(PUBLIC, []), (OTHER, [])], **LAYER_0_ALONE)
     own = dict(zip((row["name"] for row in rows(without, "entities")), without.entity_vectors, strict=True))
     for name in ("Marley", "Scrooge"):
         np.testing.assert_array_equal(parts[name, 0], own[name], "as if the hidden document were not there")
@@ -59,7 +59,7 @@ def test_names_that_were_resolved_to_one_entity_have_one_entitys_mentions(bench:
         (public + meeting.format("WHO"), []),
         (secret + meeting.format("World Health Organization"), ["secret"]),
     ]
-    snapshot = build(bench, documents, max_layers=0, resolution={"enabled": True})
+    snapshot = build(bench, documents, resolution={"enabled": True}, **LAYER_0_ALONE)
     assert [row["name"] for row in rows(snapshot, "aliases")]
     mentions = rows(snapshot, "entity_mentions")
     assert len({row["entity_id"] for row in mentions}) == 2

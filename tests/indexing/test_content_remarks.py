@@ -13,7 +13,7 @@ from hirag_dist.core.text.ids import entity_id
 from hirag_dist.core.vectors import SlottedVectors
 from hirag_dist.indexing.content_remarks import NOTE, content_counts, content_notes, is_sparse
 from hirag_dist.types import ChatRequest
-from tests.toy_builds import Bench, between, task_of
+from tests.toy_builds import LAYER_0_ALONE, Bench, between, task_of
 
 
 def test_zero_vectors_copies_and_documents_without_entities_are_counted() -> None:
@@ -34,18 +34,16 @@ def test_zero_vectors_copies_and_documents_without_entities_are_counted() -> Non
     }
 
 
-@pytest.mark.parametrize(("n_bare", "is_sparse_then"), [(1, False), (2, True)])
-def test_an_index_is_sparse_if_half_of_its_documents_have_no_entity(
-    tmp_path: Path, n_bare: int, is_sparse_then: bool
-) -> None:
+def test_an_index_is_sparse_if_half_of_its_documents_have_no_entity(tmp_path: Path) -> None:
     texts = ["sun moon", "sea water", "dew light", "sky wind"]
 
     def script(request: ChatRequest) -> str | None:
-        return DONE if task_of(request) == "extract-graph" and between(request, "text") in texts[:n_bare] else None
+        return DONE if task_of(request) == "extract-graph" and between(request, "text") in texts[:2] else None
 
-    manifest = Bench(tmp_path).build(texts, script, max_layers=0).manifest
-    assert (content_counts(manifest)["without_entities"], is_sparse(manifest)) == (n_bare, is_sparse_then)
+    manifest = Bench(tmp_path).build(texts, script, **LAYER_0_ALONE).manifest
+    assert (content_counts(manifest)["without_entities"], is_sparse(manifest)) == (2, True)
     assert manifest.complete  # no reply was refused
+    assert not is_sparse(manifest.model_copy(update={"counts": {**manifest.counts, "documents": 5}}))
 
 
 def hub(request: ChatRequest) -> str | None:

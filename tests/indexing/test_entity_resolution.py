@@ -16,7 +16,7 @@ from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import ChatRequest
 from tests.indexing.test_updates import LAYER_0, LivingBench, check_base_layer, check_consistent
 from tests.labelled_builds import build as labelled_build
-from tests.toy_builds import Bench, between, rows, task_of
+from tests.toy_builds import LAYER_0_ALONE, Bench, between, rows, task_of
 
 ON = {"enabled": True}
 TEXTS = [  # "NAME/type: description" a line, then "NAME + NAME"
@@ -43,7 +43,7 @@ def reply(request: ChatRequest) -> str | None:
 
 
 def build(bench: Bench, script: Any = reply, **keys: Any) -> Snapshot:
-    return bench.build(TEXTS, script, max_layers=0, **keys)
+    return bench.build(TEXTS, script, **LAYER_0_ALONE, **keys)
 
 
 def names(snapshot: Snapshot) -> set[str]:
@@ -100,7 +100,7 @@ def test_an_entity_is_found_by_each_of_its_names(bench: Bench) -> None:
 
 def test_a_name_that_a_hidden_text_alone_uses_is_no_name_for_others(bench: Bench) -> None:
     documents = [(text, ["secret"] if "WHO/" in text else []) for text in TEXTS]
-    snapshot = labelled_build(bench, documents, reply, max_layers=0, resolution=ON)
+    snapshot = labelled_build(bench, documents, reply, resolution=ON, **LAYER_0_ALONE)
     whole = MappedIndex.open(snapshot)
     views = AccessControlledIndex(whole, snapshot)
     (found,) = whole.named_entities("What is the WHO?")
@@ -166,7 +166,7 @@ def test_layer_0_after_updates_equals_a_fresh_builds(tmp_path: Path) -> None:
     now = dict(list(texts.items())[:5])
     living.index(now, script=claiming, **LIVING)
     seen = set()
-    for _ in range(3):
+    for _ in range(2):
         for name in rng.sample(sorted(texts), 3):
             if now.pop(name, None) is None:
                 now[name] = texts[name]
@@ -184,7 +184,7 @@ def test_layer_0_after_updates_equals_a_fresh_builds(tmp_path: Path) -> None:
 def test_decisions_hold_in_updates_and_when_all_is_built_again(tmp_path: Path) -> None:
     living, file = LivingBench(tmp_path), tmp_path / "aliases.csv"
     texts = {f"{at}.txt": text for at, text in enumerate(TEXTS)}
-    keys: dict[str, Any] = {"script": reply, "max_layers": 0, "resolution": ON | {"aliases": str(file)}}
+    keys: dict[str, Any] = {"script": reply, "resolution": ON | {"aliases": str(file)}} | LAYER_0_ALONE
     file.write_text("name,other,same\nHenry IV,Scrooge,yes\nWHO,World Health Organization,no\n")
     living.index({name: texts[name] for name in ("0.txt", "4.txt")}, **keys)
     updated = living.index(texts, **keys)

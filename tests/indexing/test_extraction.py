@@ -16,12 +16,11 @@ from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import ChatRequest
 from tests.indexing.stages.test_claims import claim
 from tests.indexing.test_updates import CLAIMING, LivingBench, corpus
-from tests.toy_builds import Bench, between, extract, rows, task_of
+from tests.toy_builds import LAYER_0_ALONE, Bench, between, extract, rows, task_of
 
 PEOPLE = ("Ada Lovelace", "Alan Turing", "Grace Hopper", "Mary Somerville", "John Herschel", "Emmy Noether")
 PLACES = ("London", "Cambridge", "Göttingen", "Princeton")
-LAYER_0: dict[str, Any] = {"max_layers": 0, "communities": {"report_share": 0}}  # nothing else is asked
-BY = {method: LAYER_0 | {"extraction": {"method": method}} for method in ("llm", "nlp")}
+BY = {method: LAYER_0_ALONE | {"extraction": {"method": method}} for method in ("llm", "nlp")}
 CALLS = ("extract-graph", "extract-entities", "extract-relations")
 TABLES = ("chunks", "mentions", "relation_mentions", "extraction_costs", "entities", "relations")
 
@@ -93,7 +92,8 @@ def test_two_calls_a_chunk_give_the_graph_of_one(bench: Bench, tmp_path: Path) -
     other = Bench(tmp_path / "other")
     other.folder.mkdir()
     texts = ["sun moon light", "moon sea"]
-    joint, in_steps = bench.build(texts, **LAYER_0), other.build(texts, script, **LAYER_0, extraction="two_step")
+    joint = bench.build(texts, **LAYER_0_ALONE)
+    in_steps = other.build(texts, script, extraction="two_step", **LAYER_0_ALONE)
     assert [len(bench.asked(task)) for task in CALLS] == [2, 0, 0]
     assert [len(other.asked(task)) for task in CALLS] == [0, 2, 2]
     for name in ("entities", "relations"):
@@ -106,7 +106,7 @@ def test_a_gleaning_round_finds_what_was_missed_and_there_is_none_by_default(ben
         return f"entity<|>{word}<|>concept<|>A word.\n{DONE}" if task_of(request) == "extract-graph" else None
 
     for rounds, names in (({}, {"sun"}), ({"gleaning_rounds": 1}, {"sun", "moon"})):
-        snapshot = bench.build(["sun moon"], script, **LAYER_0, **rounds)
+        snapshot = bench.build(["sun moon"], script, **LAYER_0_ALONE, **rounds)
         assert {row["name"] for row in rows(snapshot, "entities")} == names
 
 
@@ -122,7 +122,7 @@ def script(request: ChatRequest) -> str | None:
     return claim(request)
 
 
-KEYS: list[dict[str, Any]] = [CLAIMING | {"gleaning_rounds": 1}, {"extraction": "two_step"}]
+KEYS = [LAYER_0_ALONE | CLAIMING | {"gleaning_rounds": 1}, LAYER_0_ALONE | {"extraction": "two_step"}]
 
 
 def used_by_extraction(snapshot: Snapshot) -> int:
@@ -136,7 +136,7 @@ def used_by_extraction(snapshot: Snapshot) -> int:
 def test_a_removal_counts_what_the_extraction_of_its_documents_has_cost(
     living: LivingBench, keys: dict[str, Any]
 ) -> None:
-    texts = corpus(6) | {"long.txt": LONG_WORDS}
+    texts = corpus(3) | {"long.txt": LONG_WORDS}
     first = living.index(texts, script=script, **keys)
     costs = first.table("extraction_costs")
     assert set(costs["chunk_id"].to_pylist()) == set(first.table("chunks")["chunk_id"].to_pylist())
@@ -150,11 +150,10 @@ def test_a_removal_counts_what_the_extraction_of_its_documents_has_cost(
 
 
 def test_the_costs_are_no_part_of_the_id(living: LivingBench) -> None:
-    counted = living.index(corpus(3))
-    living.bench.counts_tokens = False
+    counted = living.index(corpus(3), **LAYER_0_ALONE)
     bench = LivingBench(living.folder / "other")
     bench.bench.counts_tokens = False
     bench.bench.base_id = None
-    other = bench.index(corpus(3))
+    other = bench.index(corpus(3), **LAYER_0_ALONE)
     assert other.manifest.snapshot_id == counted.manifest.snapshot_id
     assert other.table("extraction_costs") != counted.table("extraction_costs")

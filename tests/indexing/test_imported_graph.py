@@ -68,7 +68,7 @@ def asked(bench: Bench) -> set[str]:
     return {task_of(request) for request in bench.model.requests}
 
 
-def test_communities_anew_take_reports_and_no_extraction(bench: Bench, tmp_path: Path) -> None:
+def test_communities_anew_take_reports_with_claims_and_no_extraction(bench: Bench, tmp_path: Path) -> None:
     snapshot = built(bench, graph_of(folder(tmp_path / "in"), keep=False))
     assert asked(bench) == {"summarise", "report"}
     assert snapshot.manifest.complete
@@ -78,9 +78,19 @@ def test_communities_anew_take_reports_and_no_extraction(bench: Bench, tmp_path:
     covered = {own for row in rows(snapshot, "communities") for own in row["entity_ids"]}
     assert covered == layers.keys()
 
+    assert snapshot.manifest.counts[CLAIMS] == 2
+    names = [row["name"] for row in rows(snapshot, "entities")]
+    told = MappedIndex.open(snapshot).claims_about([names.index(SECRET)], 100)
+    assert {item.description for item in told} == {"It comes first of all.", "It is alone elsewhere."}
+    reports = [request for request in bench.asked("report") if "<claims>" in request.messages[1].content]
+    shown = {between(request, "claims") for request in reports}
+    assert shown == {f"K1. {SECRET}, order (true): It comes first of all."}
+
 
 def test_kept_communities_take_no_report_and_hold_summaries(bench: Bench, tmp_path: Path) -> None:
-    snapshot = built(bench, graph_of(folder(tmp_path / "in"), keep=True))
+    """The same import once more is the same snapshot, and asks nothing."""
+    where = folder(tmp_path / "in")
+    snapshot = built(bench, graph_of(where, keep=True))
     assert asked(bench) == {"summarise"}
     (report,) = rows(snapshot, "reports")
     assert (report["title"], report["origin"]) == ("The first half", "imported")
@@ -94,27 +104,10 @@ def test_kept_communities_take_no_report_and_hold_summaries(bench: Bench, tmp_pa
     assert letters == {("import", "the folder holds none that says something")}
     assert not snapshot.manifest.complete
 
-
-def test_the_same_import_is_the_same_snapshot_and_asks_nothing(bench: Bench, tmp_path: Path) -> None:
-    where = folder(tmp_path / "in")
-    first = built(bench, graph_of(where, keep=True))
     again = built(bench, graph_of(where, keep=True))
     assert asked(bench) == set()
     assert bench.result.stages_run == 0
-    assert again.manifest.snapshot_id == first.manifest.snapshot_id
-
-
-def test_claims_are_in_the_snapshot_and_the_reports(bench: Bench, tmp_path: Path) -> None:
-    snapshot = built(bench, graph_of(folder(tmp_path / "in"), keep=False))
-    assert snapshot.manifest.counts[CLAIMS] == 2
-    names = [row["name"] for row in rows(snapshot, "entities")]
-    told = MappedIndex.open(snapshot).claims_about([names.index(SECRET)], 100)
-    assert {item.description for item in told} == {"It comes first of all.", "It is alone elsewhere."}
-    shown = [
-        between(request, "claims") for request in bench.asked("report") if "<claims>" in request.messages[1].content
-    ]
-    assert shown
-    assert set(shown) == {f"K1. {SECRET}, order (true): It comes first of all."}
+    assert again.manifest.snapshot_id == snapshot.manifest.snapshot_id
 
 
 def test_a_claim_is_not_told_to_whom_the_reports_are(bench: Bench, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from hirag_dist.storage.snapshot.documents import list_documents
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from tests.filtered_builds import METADATA, build_records, records
 from tests.leaky_builds import corpus, script
-from tests.toy_builds import Bench, rows
+from tests.toy_builds import LAYER_0_ALONE, Bench, rows
 
 DOCUMENTS = records(corpus(1)[:6])
 
@@ -34,17 +34,17 @@ def bench(tmp_path: Path) -> Bench:
 
 
 def test_changed_metadata_is_a_new_snapshot_without_a_call(bench: Bench) -> None:
-    first = build_records(bench, DOCUMENTS)
-    again = build_records(bench, DOCUMENTS)
+    first = build_records(bench, DOCUMENTS, **LAYER_0_ALONE)
+    again = build_records(bench, DOCUMENTS, **LAYER_0_ALONE)
     assert again.manifest.snapshot_id == first.manifest.snapshot_id
-    second = build_records(bench, changed(2, kind="other"))
+    second = build_records(bench, changed(2, kind="other"), **LAYER_0_ALONE)
     assert second.manifest.snapshot_id != first.manifest.snapshot_id
     assert second.manifest.notes["update"]["other_changes"] == ["metadata"]
     assert not bench.model.requests
     differ = {name for name, digest in second.manifest.content.items() if digest != first.manifest.content[name]}
     assert differ - {"layers"} == {layout.DOCUMENT_METADATA}  # an update notes why the hierarchy ends
     assert values(second)[DOCUMENTS[2]["title"]]["kind"] == "other"
-    back = build_records(bench, DOCUMENTS)
+    back = build_records(bench, DOCUMENTS, **LAYER_0_ALONE)
     assert back.manifest.snapshot_id == first.manifest.snapshot_id, "the former snapshot is the result"
 
 
@@ -78,7 +78,7 @@ def test_values_of_added_and_removed_documents_come_and_go(bench: Bench) -> None
 
 
 def test_a_wrong_value_is_a_dead_letter_and_the_document_is_kept(bench: Bench) -> None:
-    snapshot = build_records(bench, changed(2, published="soon", tags={"a": 1}))
+    snapshot = build_records(bench, changed(2, published="soon", tags={"a": 1}), **LAYER_0_ALONE)
     assert snapshot.manifest.counts["documents"] == 6
     (letter,) = rows(snapshot, "rejects")
     assert (letter["stage"], letter["unit_id"]) == ("metadata", "corpus.jsonl#2")

@@ -12,19 +12,17 @@ from hirag_dist.indexing.places import added_places
 from hirag_dist.indexing.stages.read import READ_PLACES
 from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
-from tests.toy_builds import Bench
+from tests.table_rows import filled_table
+from tests.toy_builds import LAYER_0_ALONE, Bench
 
 
 def documents(*rows: tuple[str, str]) -> pa.Table:
-    empty = {"record": 0, "title": "T", "source_ids": [], "labels": [], "n_chars": 1, "text": "x"}
-    return pa.Table.from_pylist([{"document_id": own, "uri": uri} | empty for own, uri in rows], schemas.DOCUMENTS)
+    return filled_table(schemas.DOCUMENTS, ({"document_id": own, "uri": uri} for own, uri in rows))
 
 
 def places(*rows: tuple[str, str]) -> pa.Table:
-    numbers = {"start": 0, "end": 1, "page": 0, "row": 0}
-    empty = {"kind": "section", "page_label": "", "anchor": "", "boxes": b""}
-    found = [{"document_id": own, "section": section} | numbers | empty for own, section in rows]
-    return pa.Table.from_pylist(found, schemas.PLACES)
+    found = ({"document_id": own, "section": section, "kind": "section", "end": 1} for own, section in rows)
+    return filled_table(schemas.PLACES, found)
 
 
 def test_a_document_that_is_read_again_has_its_new_places() -> None:
@@ -52,10 +50,10 @@ def test_updates_keep_places(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "a.md").write_text(MARKDOWN)
     (folder / "c.txt").write_text("lambda mu nu xi")
-    bench.run_on([str(folder)])
+    bench.run_on([str(folder)], **LAYER_0_ALONE)
     assert sections(open_snapshot(bench.store))["a.md"] == ["Words", "Others"]
     (tmp_path / "b.html").write_text(HTML)
-    bench.run_work(lambda build: build.add([str(tmp_path / "b.html")]))
+    bench.run_work(lambda build: build.add([str(tmp_path / "b.html")]), **LAYER_0_ALONE)
     expected = {"a.md": ["Words", "Others"], "b.html": ["Greek"], "c.txt": []}
     assert sections(open_snapshot(bench.store)) == expected
     index = MappedIndex.open(open_snapshot(bench.store))
@@ -63,9 +61,9 @@ def test_updates_keep_places(tmp_path: Path) -> None:
         (quoted,) = index.quoted(source, source.end - 4, source.end)
         assert (quoted.start, quoted.end) == (source.end - 4, source.end)
         assert quoted.display == (expected[source.uri] or [""])[-1]
-    unchanged = bench.run_work(lambda build: build.add([str(tmp_path / "b.html")]))
+    unchanged = bench.run_work(lambda build: build.add([str(tmp_path / "b.html")]), **LAYER_0_ALONE)
     assert unchanged.up_to_date
-    bench.run_work(lambda build: build.remove(DocumentSelection(sources=("a.md",))))
+    bench.run_work(lambda build: build.remove(DocumentSelection(sources=("a.md",))), **LAYER_0_ALONE)
     snapshot = open_snapshot(bench.store)
     assert sections(snapshot) == {"b.html": ["Greek"], "c.txt": []}
     assert snapshot.table("places")["section"].to_pylist() == ["Greek"]

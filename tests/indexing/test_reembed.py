@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapsh
 from hirag_dist.types import FloatMatrix
 from tests.indexing.test_updates import PAID, LivingBench, check_base_layer, check_consistent, corpus, text
 from tests.labelled_builds import build as build_labelled
-from tests.toy_builds import Bench
+from tests.toy_builds import LAYER_0_ALONE, Bench
 
 MORE = {"x.txt": text("iron", 70), "y.txt": text("sea", 71)}
 VECTORS = {"vectors/entities", "vectors/chunks"}
@@ -29,14 +29,6 @@ VECTORS = {"vectors/entities", "vectors/chunks"}
 def reembed(living: LivingBench, dim: int = 16, **keys: Any) -> Snapshot:
     living.bench.dim = dim
     return living._done(living.bench.run_work(lambda build: build.reembed(), llm=PAID, **keys))
-
-
-def fresh(living: LivingBench, texts: dict[str, str], dim: int) -> Snapshot:
-    """Return an index of the same texts that was built with an embedder from the beginning."""
-    bench = Bench(living.folder / f"fresh of {dim}", dim=dim, counts_tokens=True)
-    bench.folder.mkdir()
-    result = bench.run_on([living.write(texts, f"corpus of {dim}")], llm=PAID)
-    return open_snapshot(bench.store, result.manifest.snapshot_id)
 
 
 def test_vectors_are_the_other_embedder_s_and_everything_else_stays(living: LivingBench) -> None:
@@ -64,44 +56,40 @@ def test_vectors_are_the_other_embedder_s_and_everything_else_stays(living: Livi
     assert reembed(living, 32).manifest.snapshot_id == before.manifest.snapshot_id == current_id(living.bench.store)
 
 
-def test_updates_go_on_from_new_vectors(living: LivingBench) -> None:
-    living.index(corpus(12))
+def test_updates_go_on_from_new_vectors_and_return_to_no_others(living: LivingBench) -> None:
+    first = living.index(corpus(12))
+    living.index(corpus(12) | MORE)
     new = reembed(living)
-    updated = living.index(corpus(12) | MORE)
-    assert living.result.update.number == 2
-    check_base_layer(updated, fresh(living, corpus(12) | MORE, 16))
+    updated = living.index(corpus(12))
+    assert living.result.update.number == 3
+    assert updated.manifest.snapshot_id != first.manifest.snapshot_id
+    bench = Bench(living.folder / "fresh", dim=16, counts_tokens=True)
+    bench.folder.mkdir()
+    bench.run_on([living.write(corpus(12))], llm=PAID, **LAYER_0_ALONE)
+    check_base_layer(updated, open_snapshot(bench.store))
     check_consistent(updated)
     assert updated.manifest.notes["update"]["clustered_with"] == "hashing-32"
-    back = living.index(corpus(12))
+    back = living.index(corpus(12) | MORE)
     assert back.manifest.snapshot_id == new.manifest.snapshot_id
     assert not living.n_asked
 
 
-def test_an_update_does_not_return_to_vectors_of_the_former_embedder(living: LivingBench) -> None:
-    first = living.index(corpus(12))
-    living.index(corpus(12) | MORE)
-    reembed(living)
-    less = living.index(corpus(12))
-    assert less.manifest.snapshot_id != first.manifest.snapshot_id
-    assert less.manifest.dim == 16
-
-
 def test_another_embedder_is_refused_unless_it_is_asked_for(living: LivingBench) -> None:
-    living.index(corpus(12))
+    living.index(corpus(3), **LAYER_0_ALONE)
     before = current_id(living.bench.store)
     living.bench.dim = 16
-
-    def refused(work: Any) -> None:
+    inputs = [living.write(corpus(3) | MORE)]
+    works: list[Callable[[Build], Any]] = [
+        lambda build: build.index(inputs),
+        lambda build: build.add(inputs),
+        lambda build: build.refresh(),
+        Build.check_base,
+    ]
+    for work in works:
         with pytest.raises(ConfigError, match=r"hashing-32 of 32 .* hashing-16 of 16 .*--reembed.*--rebuild"):
-            living.bench.run_work(work, llm=PAID)
-
-    inputs = [living.write(corpus(12) | MORE)]
-    refused(lambda build: build.index(inputs))
-    refused(lambda build: build.add(inputs))
-    refused(lambda build: build.refresh())
-    refused(Build.check_base)
+            living.bench.run_work(work, llm=PAID, **LAYER_0_ALONE)
     assert current_id(living.bench.store) == before
-    living.index(corpus(12), chunk_tokens=500)  # another configuration too: it is built from nothing
+    living.index(corpus(3), chunk_tokens=500, **LAYER_0_ALONE)  # another configuration too: it is built from nothing
     assert "chunk_tokens" in living.result.rebuilt_because
     assert open_snapshot(living.bench.store).manifest.dim == 16
 
@@ -131,22 +119,22 @@ def faulty(word: str, error: str = "") -> tuple[type[Faulty], list[str]]:
 
 
 def test_an_interruption_leaves_the_old_index_and_costs_nothing_twice(living: LivingBench) -> None:
-    before = living.index(corpus(12))
+    before = living.index(corpus(3), **LAYER_0_ALONE)
     living.bench.make_embedder, first = faulty(
         " is a word.", "the endpoint is out of reach"
     )  # descriptions of entities
     with pytest.raises(BackendUnavailable):
-        reembed(living)
+        reembed(living, **LAYER_0_ALONE)
     assert current_id(living.bench.store) == before.manifest.snapshot_id
     living.bench.make_embedder, second = faulty("")
-    after = reembed(living)
+    after = reembed(living, **LAYER_0_ALONE)
     assert len(first) == before.manifest.counts["chunks"] + before.manifest.counts["entities"]
     assert len(second) == before.manifest.counts["entities"]
     assert after.manifest.complete
 
 
 def test_a_refused_text_is_a_dead_letter_until_it_has_a_vector(living: LivingBench) -> None:
-    before = living.index(corpus(12))
+    before = living.index(corpus(3), **LAYER_0_ALONE)
     word = before.table("entities")["name"][0].as_py()
     living.bench.make_embedder, _ = faulty(word)
 
@@ -155,19 +143,19 @@ def test_a_refused_text_is_a_dead_letter_until_it_has_a_vector(living: LivingBen
 
     living.bench.dim = 16
     with pytest.raises(StageFailed, match="--require-complete"):
-        living.bench.run_work(complete, llm=PAID)
+        living.bench.run_work(complete, llm=PAID, **LAYER_0_ALONE)
     assert current_id(living.bench.store) == before.manifest.snapshot_id
-    partial = reembed(living)
+    partial = reembed(living, **LAYER_0_ALONE)
     assert set(partial.table("rejects")["stage"].to_pylist()) == {EmbedChunks.name, EmbedEntities.name}
     assert not partial.manifest.complete
     living.bench.make_embedder = HashingEmbedder
     living.bench.base_id = before.manifest.snapshot_id
-    result = living.bench.run_work(lambda build: build.reembed(), retry=True, llm=PAID)
+    result = living.bench.run_work(lambda build: build.reembed(), retry=True, llm=PAID, **LAYER_0_ALONE)
     assert result.manifest.complete
     living.bench.base_id, living.bench.make_embedder = "", faulty(word)[0]
-    assert not reembed(living, 24).manifest.complete
+    assert not reembed(living, 24, **LAYER_0_ALONE).manifest.complete
     living.bench.make_embedder = HashingEmbedder
-    assert reembed(living, 16).manifest.complete, "letters about vectors go with the vectors"
+    assert reembed(living, 16, **LAYER_0_ALONE).manifest.complete, "letters about vectors go with the vectors"
 
 
 def test_what_each_label_set_says_has_new_vectors_too(tmp_path: Path) -> None:
@@ -176,17 +164,17 @@ def test_what_each_label_set_says_has_new_vectors_too(tmp_path: Path) -> None:
         ("Ada/person: Ada is a spy.\nEngine/technology: A weapon.\nAda + Engine: Ada stole it. 4", ["secret"]),
     ]
     living, fresh = Bench(tmp_path / "living", base_id=""), Bench(tmp_path / "fresh", dim=16)
-    build_labelled(living, documents)
-    expected = build_labelled(fresh, documents)
+    build_labelled(living, documents, **LAYER_0_ALONE)
+    expected = build_labelled(fresh, documents, **LAYER_0_ALONE)
     living.dim = 16
-    result = living.run_work(lambda build: build.reembed())
+    result = living.run_work(lambda build: build.reembed(), **LAYER_0_ALONE)
     found = open_snapshot(living.store, result.manifest.snapshot_id, full_check=True)
     assert found.manifest.content["vectors/parts"] == expected.manifest.content["vectors/parts"]
     assert found.manifest.content == expected.manifest.content
 
 
 def test_the_estimate_counts_all_texts_and_their_price(living: LivingBench) -> None:
-    snapshot = living.index(corpus(12))
+    snapshot = living.index(corpus(3), **LAYER_0_ALONE)
     endpoint = {"base_url": "http://x", "model": "m", "dim": 16, "price": {"input": 1000.0}}
     config = {"llm": {"endpoints": {"vectors": endpoint}, "roles": {"embed": "vectors"}}}
     made = estimate_reembedding(snapshot, Config.model_validate(config))

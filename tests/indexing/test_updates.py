@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pytest
 
 from hirag_dist.application.drift import measure_drift
+from hirag_dist.core.drift import MIN_COMPACTNESS_RATIO
 from hirag_dist.core.key_sets import key_sets
 from hirag_dist.core.text.ids import text_keys
 from hirag_dist.errors import InputError, SnapshotError
@@ -27,7 +28,7 @@ from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatRequest
 from tests.indexing.stages.test_claims import claim
 from tests.storage.snapshots import as_an_earlier_version_wrote_it
-from tests.toy_builds import Bench, Script, obedient, task_of
+from tests.toy_builds import LAYER_0_ALONE, Bench, Script, obedient, task_of
 
 LAYER_0 = ("documents", "chunks", "mentions", "relation_mentions", "extraction_costs", "entities", "relations")
 PAID: dict[str, Any] = {
@@ -159,220 +160,8 @@ def texts_of(snapshot: Snapshot) -> str:
     return "\n".join(str(snapshot.table(name).to_pylist()) for name in names)
 
 
-def test_nothing_changed_asks_nothing_and_publishes_nothing(living: LivingBench) -> None:
-    first = living.index(corpus(6))
-    again = living.index(corpus(6))
-    assert living.n_asked == 0
-    assert not living.result.changed
-    assert again.manifest.snapshot_id == first.manifest.snapshot_id
-    assert len(living.bench.store.names("snapshots")) == 1
-
-
-def test_the_work_folder_does_not_grow_with_the_number_of_updates(living: LivingBench) -> None:
-    texts = corpus(6)
-    living.index(texts)
-    sizes = []
-    for at in range(3):
-        living.index(texts | {f"new{at}.txt": text("sun", 100 + at)})
-        folder = living.bench.folder / "index" / "work"
-        sizes.append(sum(1 for path in folder.rglob("*") if path.is_file()))
-    assert max(sizes) < 1.3 * min(sizes)
-
-
-def test_layer_0_equals_a_fresh_builds_whatever_the_history(living: LivingBench) -> None:
-    rng = random.Random(7)
-    now = corpus(12)
-    living.index(now)
-    for step in range(4):
-        action = rng.choice(["add", "remove", "edit", "several"])
-        if action in ("add", "several"):
-            now[f"new{step}.txt"] = text(rng.choice(TOPICS), 100 + step)
-        if action in ("remove", "several"):
-            del now[rng.choice(sorted(now))]
-        if action in ("edit", "several"):
-            chosen = rng.choice(sorted(now))
-            now[chosen] = f"{now[chosen]} {text(rng.choice(TOPICS), 200 + step, 3)}"
-        updated = living.index(now)
-        check_consistent(updated)
-    assert living.result.update.number == 4
-    check_base_layer(updated, living.fresh(now))
-
-
-def test_the_same_changes_on_the_same_base_give_the_same_snapshot(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also where tables of the base are mapped from files."""
-    ids = []
-    for name, max_bytes in (("in memory", 10**9), ("mapped", 0)):
-        monkeypatch.setattr(update_base, "_MAX_BYTES", max_bytes)
-        living = LivingBench(tmp_path / name)
-        living.index(corpus(6))
-        living.remove(sources=("03.txt",))
-        living.index(corpus(8) | {"03.txt": text("sea", 77)})
-        ids.append(living.add({"05.txt": text("sea", 99)}).manifest.snapshot_id)
-    assert ids[0] == ids[1]
-
-
-def test_untouched_summaries_and_reports_keep_id_and_text_and_are_not_asked_again(living: LivingBench) -> None:
-    before = living.index(corpus(24))
-    after = living.index(corpus(24) | {"x.txt": text("sun", 77)}, update={"max_ratio": 1000})
-    update = living.result.update
-    counts = update.reports
-    assert counts.written + counts.kept + counts.deferred + counts.lists == after.manifest.counts["reports"]
-    n_written = update.summaries.written + update.reports.written
-    assert 0 < len(living.bench.asked("summarise") + living.bench.asked("report")) == n_written
-    assert update.summaries.kept > update.summaries.written
-    for name, key in (("summaries", "cluster_id"), ("reports", "community_id")):
-        was = {row[key]: row for row in before.table(name).to_pylist()}
-        kept = [row for row in after.table(name).to_pylist() if row[key] in was]
-        same = [
-            row
-            for row in kept
-            if all(row[part] == was[row[key]][part] for part in ("title", "entities") if part in row)
-        ]
-        assert len(same) >= 0.5 * len(was), name
-
-
-@pytest.mark.parametrize("max_ratio", [0, 1000])
-def test_nothing_derives_from_a_removed_document(living: LivingBench, max_ratio: float) -> None:
-    now = corpus(12) | {"secret.txt": f"zebra {text('sun', 5)} zebra {text('sea', 6)}"}
-    first = living.index(now)
-    assert "zebra" in texts_of(first)
-    after = living.remove(sources=("secret.txt",), update={"max_ratio": max_ratio})
-    assert "zebra" not in texts_of(after)
-    check_consistent(after)
-    update = living.result.update
-    assert (update.summaries.stand_ins + update.reports.stand_ins > 0) == (max_ratio == 0)
-
-
-def test_what_was_put_off_is_debt_and_a_refresh_pays_it(living: LivingBench) -> None:
-    now = corpus(12)
-    living.index(now)
-    keys: dict[str, Any] = {"update": {"max_ratio": 0}}
-    behind = living.index(now | {f"{at}x.txt": text("iron", at) for at in range(4)}, **keys)
-    update = living.result.update
-    assert update.debt_tokens > 0
-    assert not living.bench.asked("summarise")
-    assert behind.manifest.notes["update"]["debt"]["summaries"]["units"] == update.summaries.deferred
-    new = base_table(behind, "entities")["entity_id"].to_pylist()
-    assert set(new) <= set(behind.table("clusters")["entity_id"].to_pylist())  # found at once, whatever is put off
-    paid = living.refresh()
-    assert living.result.update.debt_tokens == 0
-    assert "stand-in" not in paid.table("reports")["origin"].to_pylist()
-    assert set(paid.table("summaries")["origin"].to_pylist()) == {"model"}
-    assert max(paid.table("report_inputs")["stale_since"].to_pylist()) == 0
-    check_consistent(paid)
-
-
-def test_what_has_changed_by_less_than_the_limit_of_staleness_is_kept(living: LivingBench) -> None:
-    living.index(corpus(12))
-    most = []
-    for staleness, other in ((0.5, text("sun", 77)), (0, text("sun", 78))):
-        after = living.index(corpus(12) | {"x.txt": other}, update={"max_ratio": 1000, "staleness": staleness})
-        inputs = [after.table(name)["stale_share"].to_pylist() for name in ("summaries", "report_inputs")]
-        most.append([max(shares) for shares in inputs])
-    assert all(0 < share < 0.5 for share in most[0])
-    assert most[1] == [0, 0]
-
-
-def test_the_bound_holds(living: LivingBench) -> None:
-    now = corpus(12)
-    living.index(now)
-    for ratio in (1.5, 3):
-        now = now | {f"x{ratio}.txt": text("bread", int(ratio * 10))}
-        now["00.txt"] += f" zebra{ratio}"
-        living.index(now, update={"max_ratio": ratio})
-        assert len(living.bench.asked("extract-graph")) == 2, "what is new or was edited is all that is read"
-        update = living.result.update
-        assert (update.documents.added, update.documents.changed, update.documents.removed) == (1, 1, 0)
-        assert update.budget_tokens is not None
-        assert update.spent_tokens <= max(update.budget_tokens, update.extraction_tokens)
-
-
-def test_a_former_text_goes_with_its_document(living: LivingBench) -> None:
-    keys: dict[str, Any] = {"update": {"max_ratio": 0, "staleness": 1}}
-    now = corpus(12) | {"secret.txt": f"zebra {text('sun', 5)} zebra {text('sea', 6)}"}
-    living.index(now)
-    behind = living.index(now | {"secret.txt": text("sun", 5)}, **keys)
-    assert "zebra" in texts_of(behind)  # summaries and reports of the former text are stale, not removed
-    assert behind.manifest.notes["update"]["replaced"]
-    after = living.remove(sources=("secret.txt",), **keys)
-    assert "zebra" not in texts_of(after)
-    assert not after.manifest.notes["update"]["replaced"]
-
-
-@pytest.mark.parametrize(
-    ("work", "error", "said"),
-    [
-        (lambda living: living.remove("nowhere"), InputError, "no document of the index is named nowhere"),
-        (lambda living: living.remove(sources=("*",)), InputError, "no document with text would be left"),
-        (lambda living: LivingBench(living.folder / "new").add(corpus(2)), SnapshotError, "it holds no index"),
-    ],
-)
-def test_what_cannot_be_removed_or_added_to_is_refused(
-    living: LivingBench, work: Callable[[LivingBench], Any], error: type[Exception], said: str
-) -> None:
-    living.index(corpus(3))
-    before = current_id(living.bench.store)
-    with pytest.raises(error, match=said):
-        work(living)
-    assert current_id(living.bench.store) == before
-
-
-def test_claims_equal_a_fresh_builds_and_go_with_their_document(living: LivingBench) -> None:
-    now = corpus(8)
-    living.index(now, script=claim, **CLAIMING)
-    now["x.txt"] = "zebra sun1 sun2"
-    with_zebra = living.index(now, script=claim, **CLAIMING)
-    assert len(living.bench.asked("extract-claims")) == 1
-    assert "zebra" in str(with_zebra.table("claims").to_pylist())
-    now["00.txt"] += " sea1"
-    del now["x.txt"]
-    updated = living.index(now, script=claim, **CLAIMING)
-    assert updated.table("claims").equals(living.fresh(now, script=claim, **CLAIMING).table("claims"))
-    assert "zebra" not in str(updated.table("claims").to_pylist())
-
-
-def test_dead_letters_stay_until_they_are_asked_again(living: LivingBench) -> None:
-    def refusing(request: ChatRequest) -> str | None:
-        broken = task_of(request) == "extract-graph" and "badword" in request.messages[1].content
-        return "no entities here, sorry" if broken else None
-
-    now = corpus(6) | {"bad.txt": "badword sun1 sun2"}
-    living.index(now, script=refusing)
-    base = current_id(living.bench.store)
-    now["more.txt"] = text("sea", 50)
-    updated = living.index(now, script=refusing)
-    letters = [(row["stage"], row["unit_id"]) for row in updated.table("rejects").to_pylist()]
-    fresh = living.fresh(now, script=refusing)
-    assert letters == [(row["stage"], row["unit_id"]) for row in fresh.table("rejects").to_pylist()]
-    assert len(letters) == 1
-    assert not updated.manifest.complete
-    check_base_layer(updated, fresh)
-    living.bench.base_id = base
-    healed = living._done(living.bench.run_on([str(living.folder / "corpus")], retry=True, llm=PAID))
-    assert healed.manifest.complete
-    fresh = living.fresh(now)
-    check_base_layer(healed, fresh, [name for name in LAYER_0 if name != "extraction_costs"])
-    costs, first_costs = (base_table(one, "extraction_costs")["tokens"].to_pylist() for one in (healed, fresh))
-    (note,) = (cost - first for cost, first in zip(costs, first_costs, strict=True) if cost != first)
-    assert 0 < note < 50, "a later attempt is told why the one before was refused"
-
-
-def test_a_refresh_groups_a_small_index_anew_where_it_has_become_loose(living: LivingBench) -> None:
-    texts = {f"{at:03}.txt": text(TOPICS[at % 6], at, 20) for at in range(24)}
-    living.index(texts)
-    for step in range(4):
-        topics = [TOPICS[(step + at) % 6] + "x" * (step % 2) for at in range(2)]
-        texts |= {f"new{step}{at}.txt": text(topic, 500 + step * 10 + at, 20) for at, topic in enumerate(topics)}
-        living.index(texts)
-    layer = measure_drift(living.refresh()).layers[0]
-    assert layer.compactness >= 0.95 * layer.shadow_compactness
-
-
-def test_rows_that_an_update_takes_from_its_base_are_those_of_the_base(
-    living: LivingBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_layer_0_equals_a_fresh_builds_whatever_the_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows from the base are the base's, and the same changes give the same snapshot, also from mapped tables."""
     known: list[set[str]] = []
 
     def checked(store: Store, tables: dict[str, pa.Table], arrays: Any, **given: Any) -> Manifest:
@@ -387,23 +176,180 @@ def test_rows_that_an_update_takes_from_its_base_are_those_of_the_base(
         return write_snapshot(store, tables, arrays, **given)
 
     monkeypatch.setattr(publish, "write_snapshot", checked)
-    texts = corpus(16)
-    living.index(dict(list(texts.items())[:12]))
-    living.index({**texts, "03.txt": text("sea", 99)})
-    living.add({"new.txt": text("iron", 7)})
-    living.index(dict(list(texts.items())[2:]))
-    always = {"entities", "relations", "mentions", "relation_mentions", "summaries"}
-    assert known[-3:] == [always, always | {"report_inputs"}, always]
+    ids: list[list[str]] = []
+    now = corpus(12)
+    now |= {"03.txt": f"{now['03.txt']} {text('iron', 203, 3)}", "new.txt": text("sea", 100)}
+    del now["04.txt"]
+    for name, max_bytes in (("in memory", 10**9), ("mapped", 0)):
+        monkeypatch.setattr(update_base, "_MAX_BYTES", max_bytes)
+        living = LivingBench(tmp_path / name)
+        living.index(corpus(12))
+        found = [living.index(now), living.remove(sources=("03.txt",)), living.add({"05.txt": text("sea", 99)})]
+        ids.append([snapshot.manifest.snapshot_id for snapshot in found])
+    assert ids[0] == ids[1]
+    assert known[-6:] == [{"entities", "relations", "mentions", "relation_mentions", "summaries", "report_inputs"}] * 6
+    for snapshot in found:
+        check_consistent(snapshot)
+    assert living.result.update.number == 3
+    del now["03.txt"]
+    check_base_layer(found[-1], living.fresh(now | {"05.txt": text("sea", 99)}))
+
+
+def test_what_has_not_changed_by_more_than_the_limit_of_staleness_is_kept(living: LivingBench) -> None:
+    """It keeps id and text, and is not asked again. The work folder does not grow with the number of updates."""
+    before = living.index(corpus(12))
+    n_files = []
+    for staleness, other in ((0.5, text("sun", 77)), (0, text("sun", 78))):
+        after = living.index(corpus(12) | {"x.txt": other}, update={"max_ratio": 1000, "staleness": staleness})
+        update, counts = living.result.update, living.result.update.reports
+        assert counts.written + counts.kept + counts.deferred + counts.lists == after.manifest.counts["reports"]
+        n_written = update.summaries.written + update.reports.written
+        n_asked = len(living.bench.asked("summarise") + living.bench.asked("report"))
+        assert 0 < n_asked <= n_written, "the second update may find replies of the first"
+        assert update.summaries.kept > update.summaries.written
+        shares = [max(after.table(name)["stale_share"].to_pylist()) for name in ("summaries", "report_inputs")]
+        assert all(0 < share < 0.5 if staleness else share == 0 for share in shares)
+        for name, key in (("summaries", "cluster_id"), ("reports", "community_id")):
+            was = {row[key]: row for row in before.table(name).to_pylist()}
+            kept = [row for row in after.table(name).to_pylist() if row[key] in was]
+            same = [
+                row
+                for row in kept
+                if all(row[part] == was[row[key]][part] for part in ("title", "entities") if part in row)
+            ]
+            assert len(same) >= 0.5 * len(was), name
+        work = living.bench.folder / "index" / "work"
+        n_files.append(sum(path.is_file() for path in work.rglob("*")))
+    assert max(n_files) < 1.3 * min(n_files)
+
+
+SECRET = corpus(12) | {"secret.txt": f"zebra {text('sun', 5)} zebra {text('sea', 6)}"}
+
+
+@pytest.mark.parametrize("max_ratio", [0, 1000])
+def test_nothing_derives_from_a_removed_document(living: LivingBench, max_ratio: float) -> None:
+    assert "zebra" in texts_of(living.index(SECRET))
+    after = living.remove(sources=("secret.txt",), update={"max_ratio": max_ratio})
+    assert "zebra" not in texts_of(after)
+    check_consistent(after)
+    update = living.result.update
+    assert (update.summaries.stand_ins + update.reports.stand_ins > 0) == (max_ratio == 0)
+
+
+def test_a_former_text_goes_with_its_document(living: LivingBench) -> None:
+    keys: dict[str, Any] = {"update": {"max_ratio": 0, "staleness": 1}}
+    living.index(SECRET)
+    behind = living.index(SECRET | {"secret.txt": text("sun", 5)}, **keys)
+    assert "zebra" in texts_of(behind)  # summaries and reports of the former text are stale, not removed
+    assert behind.manifest.notes["update"]["replaced"]
+    after = living.remove(sources=("secret.txt",), **keys)
+    assert "zebra" not in texts_of(after)
+    assert not after.manifest.notes["update"]["replaced"]
+
+
+def test_the_bound_holds_and_what_was_put_off_is_debt_that_a_refresh_pays(living: LivingBench) -> None:
+    now = corpus(12)
+    living.index(now)
+    for ratio in (1.5, 0):
+        now = now | {f"x{ratio}.txt": text("iron", int(ratio * 10))}
+        now["00.txt"] += f" zebra{ratio}"
+        behind = living.index(now, update={"max_ratio": ratio})
+        assert len(living.bench.asked("extract-graph")) == 2, "what is new or was edited is all that is read"
+        update = living.result.update
+        assert (update.documents.added, update.documents.changed, update.documents.removed) == (1, 1, 0)
+        assert update.budget_tokens is not None
+        assert update.spent_tokens <= max(update.budget_tokens, update.extraction_tokens)
+    assert update.debt_tokens > 0
+    assert not living.bench.asked("summarise")
+    assert behind.manifest.notes["update"]["debt"]["summaries"]["units"] == update.summaries.deferred
+    new = base_table(behind, "entities")["entity_id"].to_pylist()
+    assert set(new) <= set(behind.table("clusters")["entity_id"].to_pylist())  # found at once, whatever is put off
+    paid = living.refresh()
+    assert living.result.update.debt_tokens == 0
+    assert "stand-in" not in paid.table("reports")["origin"].to_pylist()
+    assert set(paid.table("summaries")["origin"].to_pylist()) == {"model"}
+    assert max(paid.table("report_inputs")["stale_since"].to_pylist()) == 0
+    check_consistent(paid)
+
+
+def test_what_cannot_be_removed_or_added_to_is_refused(living: LivingBench) -> None:
+    before = living.index(corpus(3), **LAYER_0_ALONE)
+    works: list[tuple[Callable[[], Any], type[Exception], str]] = [
+        (lambda: living.remove("nowhere", **LAYER_0_ALONE), InputError, "no document of the index is named nowhere"),
+        (lambda: living.remove(sources=("*",), **LAYER_0_ALONE), InputError, "no document with text would be left"),
+        (lambda: LivingBench(living.folder / "new").add(corpus(2)), SnapshotError, "it holds no index"),
+    ]
+    for work, error, said in works:
+        with pytest.raises(error, match=said):
+            work()
+    assert current_id(living.bench.store) == before.manifest.snapshot_id
+
+
+def test_claims_equal_a_fresh_builds_and_go_with_their_document(living: LivingBench) -> None:
+    keys: dict[str, Any] = {"script": claim} | CLAIMING | LAYER_0_ALONE
+    now = corpus(4)
+    living.index(now, **keys)
+    now["x.txt"] = "zebra sun1 sun2"
+    with_zebra = living.index(now, **keys)
+    assert len(living.bench.asked("extract-claims")) == 1
+    assert "zebra" in str(with_zebra.table("claims").to_pylist())
+    now["00.txt"] += " sea1"
+    del now["x.txt"]
+    updated = living.index(now, **keys)
+    assert updated.table("claims").equals(living.fresh(now, **keys).table("claims"))
+    assert "zebra" not in str(updated.table("claims").to_pylist())
+
+
+def test_dead_letters_stay_until_they_are_asked_again(living: LivingBench) -> None:
+    def refusing(request: ChatRequest) -> str | None:
+        broken = task_of(request) == "extract-graph" and "badword" in request.messages[1].content
+        return "no entities here, sorry" if broken else None
+
+    now = corpus(3) | {"bad.txt": "badword sun1 sun2"}
+    keys: dict[str, Any] = {"llm": PAID} | LAYER_0_ALONE
+    living.index(now, script=refusing, **keys)
+    base = current_id(living.bench.store)
+    now["more.txt"] = text("sea", 50)
+    updated = living.index(now, script=refusing, **keys)
+    letters = [(row["stage"], row["unit_id"]) for row in updated.table("rejects").to_pylist()]
+    fresh = living.fresh(now, script=refusing, **keys)
+    assert letters == [(row["stage"], row["unit_id"]) for row in fresh.table("rejects").to_pylist()]
+    assert len(letters) == 1
+    assert not updated.manifest.complete
+    check_base_layer(updated, fresh)
+    living.bench.base_id = base
+    healed = living._done(living.bench.run_on([str(living.folder / "corpus")], retry=True, **keys))
+    assert healed.manifest.complete
+    fresh = living.fresh(now, **keys)
+    check_base_layer(healed, fresh, [name for name in LAYER_0 if name != "extraction_costs"])
+    costs, first_costs = (base_table(one, "extraction_costs")["tokens"].to_pylist() for one in (healed, fresh))
+    (note,) = (cost - first for cost, first in zip(costs, first_costs, strict=True) if cost != first)
+    assert 0 < note < 50, "a later attempt is told why the one before was refused"
+
+
+def test_a_refresh_groups_a_small_index_anew_where_it_has_become_loose(living: LivingBench) -> None:
+    now = {f"{at:03}.txt": text(TOPICS[at % 6], at, 20) for at in range(12)}
+    living.index(now)
+    now |= {f"new{at}.txt": text(f"{TOPICS[at]}x", 500 + at, 20) for at in range(3)}
+    loose = living.index(now, update={"max_ratio": 0})
+    before, after = (measure_drift(snapshot).layers[0].compactness_ratio for snapshot in (loose, living.refresh()))
+    assert before < MIN_COMPACTNESS_RATIO <= after
 
 
 MORE = {"x.txt": text("iron", 70), "y.txt": text("sea", 71)}
 
 
-def test_a_document_that_is_added_and_removed_again_costs_nothing(living: LivingBench) -> None:
+def test_documents_of_now_or_of_a_former_snapshot_cost_nothing_and_a_new_dead_letter_is_a_new_snapshot(
+    living: LivingBench,
+) -> None:
     first = living.index(corpus(12))
+    store = living.bench.store
+    assert living.index(corpus(12)).manifest.snapshot_id == first.manifest.snapshot_id
+    assert (living.n_asked, living.result.changed, len(store.names("snapshots"))) == (0, False, 1)
+
     with_it = living.index(corpus(12) | {"x.txt": MORE["x.txt"]})
     back = living.remove(sources=("x.txt",))
-    assert back.manifest.snapshot_id == first.manifest.snapshot_id == current_id(living.bench.store)
+    assert back.manifest.snapshot_id == first.manifest.snapshot_id == current_id(store)
     assert not living.n_asked
     assert living.result.changed
     update = living.result.update
@@ -411,38 +357,34 @@ def test_a_document_that_is_added_and_removed_again_costs_nothing(living: Living
     assert (update.base, update.spent_tokens, update.documents.removed) == (with_it.manifest.snapshot_id, 0, 1)
     assert update.summaries.kept == first.manifest.counts["summaries"]
     again = living.index(corpus(12) | {"x.txt": MORE["x.txt"]})
-    assert again.manifest.snapshot_id == with_it.manifest.snapshot_id == current_id(living.bench.store)
+    assert again.manifest.snapshot_id == with_it.manifest.snapshot_id == current_id(store)
     assert not living.n_asked
-    assert rolled_back_to(living.bench.store, with_it.manifest.snapshot_id) is None
-    assert [own for own, _ in record_current(living.bench.store)][-1] == with_it.manifest.snapshot_id
+    assert rolled_back_to(store, with_it.manifest.snapshot_id) is None
+    assert [own for own, _ in record_current(store)][-1] == with_it.manifest.snapshot_id
+
+    folder = Path(living.write(corpus(12)))
+    (folder / "broken.html").write_bytes(b"\x00" * 100)
+    broken = living._done(living.bench.run_on([str(folder)], llm=PAID))
+    assert broken.manifest.snapshot_id != first.manifest.snapshot_id
+    assert not broken.manifest.complete
 
 
 def test_an_index_of_an_earlier_version_is_found_unchanged_and_returned_to(living: LivingBench) -> None:
-    texts = corpus(12) | {"a.md": f"# Iron\n\n{text('iron', 60)}\n\n## Sea\n\n{text('sea', 61)}\n"}
-    first = living.index(texts)
+    texts = corpus(3) | {"a.md": f"# Iron\n\n{text('iron', 60)}\n\n## Sea\n\n{text('sea', 61)}\n"}
+    first = living.index(texts, **LAYER_0_ALONE)
     assert first.manifest.counts["places"]
     as_an_earlier_version_wrote_it(living.bench.store, first.manifest.snapshot_id)
-    living.index(texts)
+    living.index(texts, **LAYER_0_ALONE)
     assert not living.result.changed
-    living.add({"x.txt": MORE["x.txt"]})
+    living.add({"x.txt": MORE["x.txt"]}, **LAYER_0_ALONE)
     assert living.result.changed
-    back = living.remove(sources=("*x.txt",))
+    back = living.remove(sources=("*x.txt",), **LAYER_0_ALONE)
     assert back.manifest.snapshot_id == first.manifest.snapshot_id
     assert living.result.update.returned
 
 
-def test_a_file_that_is_unreadable_now_is_a_dead_letter_of_a_new_snapshot(living: LivingBench) -> None:
-    first = living.index(corpus(12))
-    living.index(corpus(12) | MORE)
-    folder = Path(living.write(corpus(12)))
-    (folder / "broken.html").write_bytes(b"\x00" * 100)
-    after = living._done(living.bench.run_on([str(folder)], llm=PAID))
-    assert after.manifest.snapshot_id != first.manifest.snapshot_id
-    assert not after.manifest.complete
-
-
 def communities(share: float) -> dict[str, Any]:
-    return {"communities": {"max_size": 12, "report_share": share}}
+    return {"max_layers": 0, "communities": {"max_size": 12, "report_share": share}}
 
 
 def n_missing(snapshot: Snapshot) -> int:
@@ -454,31 +396,21 @@ def n_missing(snapshot: Snapshot) -> int:
     return len(missing)
 
 
-def n_reports_asked(living: LivingBench) -> int:
-    return sum(task_of(request) == "report" for request in living.bench.model.requests)
-
-
 def test_a_share_is_followed_from_the_first_build_and_changed_without_another(living: LivingBench) -> None:
-    first = living.index(corpus(6), **communities(0.0))
-    everything = n_missing(first)
-    assert n_reports_asked(living) == 0
+    everything = n_missing(living.index(corpus(6), **communities(0.0)))
     assert everything > 4
-    second = living.index(corpus(7), **communities(0.5))
+    assert not living.bench.asked("report")
+    none = living.index(corpus(6) | {"00.txt": text("sun", 99)}, **communities(0.0))
+    assert not living.bench.asked("report"), "an update writes none that is left out"
+    counts = living.result.update.reports
+    assert (counts.written, counts.deferred, counts.missing) == (0, 0, n_missing(none))
+    some = living.index(corpus(7), **communities(0.5))
     assert not living.result.rebuilt_because
-    assert 0 < n_missing(second) < everything
+    assert 0 < n_missing(some) < everything
     whole = living.refresh(**communities(1.0))
     assert n_missing(whole) == 0
     assert "reports" not in whole.manifest.notes
     assert living.index(corpus(7), **communities(0.0)).manifest.snapshot_id == whole.manifest.snapshot_id
-
-
-def test_an_update_writes_no_report_that_is_left_out(living: LivingBench) -> None:
-    living.index(corpus(6), **communities(0.0))
-    changed = corpus(6) | {"00.txt": text("sun", 99)}
-    updated = living.index(changed, **communities(0.0))
-    assert n_reports_asked(living) == 0
-    counts = living.result.update.reports
-    assert (counts.written, counts.deferred, counts.missing) == (0, 0, n_missing(updated))
 
 
 @pytest.mark.integration

@@ -8,9 +8,9 @@ from hirag_dist.core.prompts.templates import DONE
 from hirag_dist.core.text.ids import entity_id
 from hirag_dist.storage.layout import CLAIMS
 from hirag_dist.types import ChatRequest
-from tests.toy_builds import Bench, between, rows, task_of
+from tests.toy_builds import LAYER_0_ALONE, Bench, between, rows, task_of
 
-WANTED: dict[str, Any] = {
+WANTED: dict[str, Any] = LAYER_0_ALONE | {
     "claims": True,
     "llm": {
         "endpoints": {"model": {"base_url": "http://model", "model": "m"}},  # not asked: the bench's model is
@@ -50,7 +50,7 @@ def test_claims_are_about_the_entities_of_their_chunk(bench: Bench) -> None:
 
 
 def test_by_default_none_are_asked_for_and_the_snapshot_is_as_before(bench: Bench) -> None:
-    snapshot = bench.build(TEXTS, claim)
+    snapshot = bench.build(TEXTS, claim, **LAYER_0_ALONE)
     assert bench.asked("extract-claims") == []
     assert CLAIMS not in snapshot.manifest.counts
     assert "claims" not in snapshot.manifest.build["config"]

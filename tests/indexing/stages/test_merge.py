@@ -23,8 +23,8 @@ from hirag_dist.storage.store import Store
 from tests.bare_services import SERVICES
 
 SEPARATE = 1000  # of the descriptions of one entity or relation at most are merged
-N_HUB = 1500
-N_REST = 900
+N_HUB = 1100
+N_REST = 300
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def test_entities_of_partitions_are_those_of_the_whole(runner: StageRunner) -> N
     given = put(runner, mentions(), MENTIONS)
     parts = runner.run(InParts(), "in parts", mentions=given)
     whole = runner.run(MergeEntities(), "whole", mentions=given)
-    assert len(parts.entities.parts) == 6
+    assert len(parts.entities.parts) == 4
     assert len(whole.entities.parts) == 1
     entities = runner.datasets.read(whole.entities)
     assert runner.datasets.read(parts.entities).sort_by("entity_id").equals(entities)

@@ -3,37 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
 
 import pyarrow as pa
 import pytest
 
-from hirag_dist.core.prompts.reply_parsing import MalformedReply
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.execution.stage import Services
 from hirag_dist.indexing.stages.meta_types import EXCERPTS, ProposeMetaTypes
-from hirag_dist.types import ChatReply, ChatRequest, Rejected
-
-T = TypeVar("T")
-Say = Callable[[ChatRequest], str]
+from hirag_dist.types import ChatRequest
+from tests.indexing.stages.test_packed_calls import Chat
 
 
-class Chat:
-    """A pool of one try."""
-
-    unit_replies = None
-
-    def __init__(self, say: Say) -> None:
-        self._say = say
-
-    async def ask(self, request: ChatRequest, accept: Callable[[ChatReply], T]) -> T | Rejected:
-        try:
-            return accept(ChatReply(self._say(request)))
-        except MalformedReply as refusal:
-            return Rejected(request.unit, str(refusal), 1)
-
-
-def services_with(say: Say = str) -> Services:
+def services_with(say: Callable[[ChatRequest], str]) -> Services:
     return Services(Chat(say), None, None, None, len)  # type: ignore[arg-type]
 
 

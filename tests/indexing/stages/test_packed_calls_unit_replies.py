@@ -166,8 +166,7 @@ async def test_what_a_pack_failed_for_is_found_again_and_counted(bench: Bench, b
         assert other.input_tokens <= first.input_tokens
 
 
-@pytest.mark.parametrize("before", ["", "ag"])
-@pytest.mark.parametrize("unreadable", ["cd", "bc"])
+@pytest.mark.parametrize(("before", "unreadable"), [("", "cd"), ("ag", "bc")])
 async def test_a_killed_run_goes_on_with_the_same_packs(bench: Bench, before: str, unreadable: str) -> None:
     """Capitals are too large to share a call: once their pack is done, their neighbours would fit together."""
     names = "abXcdYefg"

@@ -70,7 +70,7 @@ def resolved(
     return found["aliases"].to_pylist(), len(questions)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.lists(st.lists(st.sampled_from(POOL), min_size=1, max_size=5), max_size=6), st.randoms())
 def test_aliases_do_not_depend_on_the_order_of_mentions(chunks: list[Chunk], rng: random.Random) -> None:
     named = {f"{at}": names for at, names in enumerate(chunks)}
