@@ -1,7 +1,10 @@
 """A tiny snapshot, described in words: two people in a city, from one document, summarised once."""
 
+import atexit
 import hashlib
 import json
+import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +76,20 @@ def publish(store: Store, tables: dict[str, pa.Table] | None = None, live: bool 
     manifest = write_snapshot(store, tables, arrays, embedder="axes", complete=True, build={}, notes={})
     if live:
         make_current(store, manifest.snapshot_id)
+    return manifest
+
+
+_WRITTEN: list[tuple[Path, Manifest]] = []  # the tiny snapshot, once it was copied
+
+
+def published(store: Store) -> Manifest:
+    """Make a store that holds a copy of the tiny snapshot, for tests that are about reading it."""
+    if not _WRITTEN:
+        folder = Path(tempfile.mkdtemp(prefix="hirag-tiny-snapshot-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        _WRITTEN.append((folder, publish(Store(str(folder)))))
+    folder, manifest = _WRITTEN[0]
+    shutil.copytree(folder, store.root)
     return manifest
 
 
