@@ -262,9 +262,9 @@ def test_rows_that_did_not_change_stay_in_files_of_the_base(store: Store, alone:
     assert {*former} - {*own.manifest.files} == {*gone}
     assert not any(store.exists(f"{own.folder}/{name}") for name in gone)
     assert write_whole(store, before.manifest.snapshot_id) == []
-    whole = write_large(store, 1, before, keeps_rows=False)
+    whole = write_large(store, 3, before, keeps_rows=False)
     assert not whole.manifest.is_divided
-    assert readings(whole) == alone(1)[1]
+    assert readings(whole) == alone(3)[1]
 
 
 @pytest.fixture
