@@ -152,7 +152,7 @@ def test_documents_are_added_and_removed(
     assert removed.update.documents.removed == 1
     assert removed.manifest.counts["documents"] == 2
     rebuilt = hd.build_index(corpus, index, config=CONFIG, rebuild=True)
-    assert rebuilt.update is None
+    assert (rebuilt.update, rebuilt.up_to_date) == (None, False)
 
 
 def test_wrong_arguments_of_updates(built: tuple[hd.IndexResult, list[object]], tmp_path: Path) -> None:

@@ -1,9 +1,7 @@
 """A tiny snapshot, described in words: two people in a city, from one document, summarised once."""
 
-import atexit
 import hashlib
 import json
-import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -79,17 +77,21 @@ def publish(store: Store, tables: dict[str, pa.Table] | None = None, live: bool 
     return manifest
 
 
-_WRITTEN: list[tuple[Path, Manifest]] = []  # the tiny snapshot, once it was copied
+_WRITTEN: list[tuple[dict[str, bytes], Manifest]] = []  # files of an index with the tiny snapshot, once it is needed
 
 
 def published(store: Store) -> Manifest:
     """Make a store that holds a copy of the tiny snapshot, for tests that are about reading it."""
     if not _WRITTEN:
-        folder = Path(tempfile.mkdtemp(prefix="hirag-tiny-snapshot-"))
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        _WRITTEN.append((folder, publish(Store(str(folder)))))
-    folder, manifest = _WRITTEN[0]
-    shutil.copytree(folder, store.root)
+        with tempfile.TemporaryDirectory() as folder:
+            made = Store(folder)
+            manifest = publish(made)
+            _WRITTEN.append(({path: made.read_bytes(path) for path in made.walk("")}, manifest))
+    files, manifest = _WRITTEN[0]
+    for path, data in files.items():
+        file = Path(store.root, path)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data)
     return manifest
 
 
