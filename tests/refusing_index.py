@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +28,9 @@ TEXTS = {
     "bridge.txt": "Isambard Brunel built the Clifton Bridge. Sarah Guppy drew the piles of the Clifton Bridge.",
     "train.txt": "George Stephenson built the Rocket in Newcastle. Robert Stephenson drove the Rocket to Rainhill.",
 }
+
+
+_BEGUN: dict[str, tuple[Path, IndexResult]] = {}  # what decides a build from nothing → an index to copy
 
 
 @dataclass
@@ -68,6 +74,19 @@ class RefusingIndex:
         for name in names:
             (folder / name).write_text(TEXTS[name])
         return [str(folder / name) for name in names]
+
+    def begin(self, *names: str) -> IndexResult:
+        """Build an index from nothing; where another test has built it too, take a copy."""
+        key = repr((names, self.keys, self.refused))
+        if key in _BEGUN:
+            self.files(*names)
+            shutil.copytree(_BEGUN[key][0], self.uri)
+            return _BEGUN[key][1]
+        result = self.build(*names)
+        kept = Path(tempfile.mkdtemp(prefix="hirag-begun-"))
+        atexit.register(shutil.rmtree, kept, ignore_errors=True)
+        _BEGUN[key] = (Path(shutil.copytree(self.uri, kept, dirs_exist_ok=True)), result)
+        return result
 
     def build(self, *names: str, **options: Any) -> IndexResult:
         return run_build(self.files(*names), self.uri, self.config, BuildOptions(**options))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,14 @@ from typing import Any
 import pytest
 
 import hirag_dist as hd
-from tests.removal_builds import KEPT, REMOVED
+from tests.removal_builds import REMOVED
 
 CONFIG: dict[str, Any] = {"execution": {"executor": "inline"}}
 TEXTS = {
     "harbour.md": "Ada Byron founded the Harbour Company in Bristol. The Harbour Company bought the ship Meridian. "
     "The Meridian sailed from Bristol to Lisbon under Captain Reyes.",
-    "letters.md": "Captain Reyes wrote letters to Ada Byron from Lisbon. The letters describe the storm that damaged "
-    "the Meridian. Bristol newspapers printed the letters.",
+    "letters.md": "Captain Reyes wrote letters to Ada Byron and George Byron from Lisbon. The letters describe the "
+    "storm that damaged the Meridian. Bristol newspapers printed the letters.",
 }
 
 
@@ -58,14 +59,11 @@ def test_a_second_build_runs_no_stage(built: tuple[hd.IndexResult, list[object]]
     assert (again.snapshot_id, again.stages_run, again.changed) == (built[0].snapshot_id, 0, False)
 
 
-def test_a_part_of_several_names(tmp_path: Path) -> None:
-    (tmp_path / "a.md").write_text("Ada Byron met Captain Reyes. George Byron met Captain Reyes.", encoding="utf-8")
-    result = hd.build_index(tmp_path / "a.md", tmp_path / "index", config=CONFIG)
-    with hd.open_index(result.index_uri) as index:
-        with pytest.raises(hd.NotFound, match="the closest names: 'Ada Byron', 'George Byron'"):
-            index.get_entity("Byron")
-        with pytest.raises(hd.NotFound, match="a search for it shows"):
-            index.get_entity("yron")
+def test_a_part_of_several_names(index: hd.Index) -> None:
+    with pytest.raises(hd.NotFound, match="the closest names: 'Ada Byron', 'George Byron'"):
+        index.get_entity("Byron")
+    with pytest.raises(hd.NotFound, match="a search for it shows"):
+        index.get_entity("yron")
 
 
 def test_a_build_inside_a_running_event_loop(built: tuple[hd.IndexResult, list[object]], corpus: Path) -> None:
@@ -142,20 +140,19 @@ def test_configurations_are_files_mappings_or_models(tmp_path: Path) -> None:
         hd.load_config(retrieval={"top_nn": 9})
 
 
-def test_documents_are_added_and_removed(tmp_path: Path) -> None:
-    config = CONFIG | {"clustering": {"target_size": 4}}
-    index = hd.build_index(write(tmp_path / "corpus", KEPT), tmp_path / "index", config=config).index_uri
-    added = hd.add_documents(write(tmp_path / "more", REMOVED), index, config=config)
+def test_documents_are_added_and_removed(
+    built: tuple[hd.IndexResult, list[object]], corpus: Path, tmp_path: Path
+) -> None:
+    index = str(shutil.copytree(built[0].index_uri, tmp_path / "index"))
+    added = hd.add_documents(write(tmp_path / "more", REMOVED), index, config=CONFIG)
     assert isinstance(added.update, hd.UpdateSummary)
     assert added.update.documents.added == 1
     assert added.manifest.counts["documents"] == 3
-    removed = hd.remove_documents([], index, sources=["patient*"], config=config)
+    removed = hd.remove_documents([], index, sources=["patient*"], config=CONFIG)
     assert removed.update.documents.removed == 1
     assert removed.manifest.counts["documents"] == 2
-    again = hd.build_index(tmp_path / "corpus", index, config=config)
-    assert again.up_to_date
-    rebuilt = hd.build_index(tmp_path / "corpus", index, config=config, rebuild=True)
-    assert rebuilt.update is None
+    rebuilt = hd.build_index(corpus, index, config=CONFIG, rebuild=True)
+    assert (rebuilt.update, rebuilt.up_to_date) == (None, False)
 
 
 def test_wrong_arguments_of_updates(built: tuple[hd.IndexResult, list[object]], tmp_path: Path) -> None:

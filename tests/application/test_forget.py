@@ -80,18 +80,6 @@ def test_nothing_is_left_and_the_rest_needs_no_extraction(index: Index) -> None:
     assert (sent["extract"], sent["embed"], sent["probe"]) == (0, 0, 0)
 
 
-def test_a_removal_that_made_a_former_snapshot_current_again_is_forgotten_too(tmp_path: Path) -> None:
-    with removal_bench(tmp_path) as bench:
-        first = bench.build(KEPT).snapshot_id
-        before = bench.build(KEPT | REMOVED).snapshot_id
-        index = Index(bench, bench.document_id("patient.txt"), before)
-        assert bench.build(KEPT).snapshot_id == first == current_id(bench.store)
-        assert not index.verify()
-        assert run(index).complete
-        assert index.verify()
-        assert bench.store.names("snapshots") == [first]
-
-
 @pytest.mark.usefixtures("divided")
 def test_a_former_text_in_files_that_the_current_snapshot_shares_is_forgotten_too(tmp_path: Path) -> None:
     with removal_bench(tmp_path) as bench:
@@ -129,13 +117,13 @@ def test_old_snapshots_stay_for_their_grace_period(index: Index) -> None:
     assert (index.verify(), pending_forget(store)) == (True, None)
 
 
-def test_killed_after_every_third_change_it_is_continued(template: Index, tmp_path: Path) -> None:
+def test_killed_after_every_fourth_change_it_is_continued(template: Index, tmp_path: Path) -> None:
     n_kills = 0
     while True:
         folder = tmp_path / str(n_kills)
         shutil.copytree(template.bench.folder / "index", folder / "index")
         index = replace(template, bench=RemovalBench(folder, template.bench.config))
-        store = MortalStore(index.bench.store.root, 3 * n_kills + 1)
+        store = MortalStore(index.bench.store.root, 4 * n_kills + 1)
         try:
             with BuildLock(Store(store.root)) as lock:
                 forget(store, index.bench.config, lock, [index.gone], 0.0)
@@ -144,10 +132,10 @@ def test_killed_after_every_third_change_it_is_continued(template: Index, tmp_pa
             n_kills += 1
         if pending_forget(index.bench.store) is not None:
             assert run_forget(store.uri, index.bench.config, [], now=True).complete
-        assert index.verify(), f"killed after change {3 * n_kills - 2}"
+        assert index.verify(), f"killed after change {4 * n_kills - 3}"
         assert pending_forget(index.bench.store) is None
         shutil.rmtree(folder)
-    assert n_kills > 4
+    assert n_kills > 2
 
 
 def test_a_document_that_is_still_there_is_refused(index: Index) -> None:
@@ -251,19 +239,26 @@ def clean(bench: RemovalBench, *ids: str) -> bool:
 
 
 def test_every_version_of_a_document_counts_but_one_that_is_served(bench: RemovalBench) -> None:
-    first = bench.build(KEPT | {"patient.txt": "Wilhelmina Throckmorton is now in Bremen for a while."}).snapshot_id
+    """The removal makes a former snapshot current again, which stays."""
+    first = bench.build(KEPT).snapshot_id
+    second = bench.build(KEPT | {"patient.txt": "Wilhelmina Throckmorton is now in Bremen for a while."}).snapshot_id
     early = bench.document_id("patient.txt")
-    second = bench.build(KEPT | REMOVED).snapshot_id
+    third = bench.build(KEPT | REMOVED).snapshot_id
     late = bench.document_id("patient.txt")
     assert find_removed(bench.store, [early]).ids == {early}
     assert clean(bench, early)
     assert not clean(bench, late)
-    bench.build(KEPT)
+    assert bench.build(KEPT).snapshot_id == first == current_id(bench.store)
     removed = find_removed(bench.store, [late])
     assert (removed.ids, removed.unknown) == ({early, late}, frozenset())
-    assert removed.snapshots == tuple(sorted([first, second]))
+    assert removed.snapshots == tuple(sorted([second, third]))
     assert removed.passages.within("wilhelmina throckmorton is now in bremen for a while")
     assert find_removed(bench.store, ["patient.txt"]).ids == removed.ids
+    index = Index(bench, late, third)
+    assert not index.verify()
+    assert run(index).complete
+    assert verify_removed(bench.store, bench.config, removed).clean
+    assert bench.store.names("snapshots") == [first]
 
 
 def test_what_a_remaining_document_has_too_is_no_trace(bench: RemovalBench) -> None:

@@ -39,7 +39,7 @@ def tables_of(snapshot: Snapshot) -> dict[str, Any]:
 @pytest.fixture
 def imported(index: RefusingIndex, tmp_path: Path) -> tuple[str, IndexResult]:
     """Return another index, of a graph that was exported."""
-    index.build("engine.txt", "loom.txt")
+    index.begin("engine.txt", "loom.txt")
     folder, uri = tmp_path / "graphrag", str(tmp_path / "imported")
     folder.mkdir()
     for name, table in graphrag_tables(tables_of(open_snapshot(index.store))).items():
@@ -64,7 +64,7 @@ def test_an_imported_graph_is_no_base(imported: tuple[str, IndexResult], index: 
 
 
 def test_an_update_after_a_rollback_starts_from_what_is_current(index: RefusingIndex) -> None:
-    first = index.build("engine.txt", "loom.txt")
+    first = index.begin("engine.txt", "loom.txt")
     second = index.build("engine.txt", "loom.txt", "bridge.txt")
     index.store.write_bytes(CURRENT, first.snapshot_id.encode())
     added = index.add("train.txt")
@@ -75,7 +75,7 @@ def test_an_update_after_a_rollback_starts_from_what_is_current(index: RefusingI
 @pytest.mark.usefixtures("divided")
 def test_rows_stay_in_files_of_a_former_snapshot_until_a_document_is_removed(index: RefusingIndex) -> None:
     (engine,) = index.files("engine.txt")
-    whole = index.build("engine.txt", "loom.txt")
+    whole = index.begin("engine.txt", "loom.txt")
     added = index.add("bridge.txt")
     assert (whole.manifest.is_divided, added.manifest.is_divided) == (False, True)
     assert {"entities", "relations", "mentions", "reports"} <= added.manifest.divided_tables
@@ -98,8 +98,7 @@ def test_rows_stay_in_files_of_a_former_snapshot_until_a_document_is_removed(ind
 
 
 def test_a_rebuild_is_from_nothing_and_its_retry_too(index: RefusingIndex) -> None:
-    index.build("engine.txt", "loom.txt")
-    index.build("engine.txt", "loom.txt", "bridge.txt")
+    index.begin("engine.txt", "loom.txt")
     rebuilt = index.build("engine.txt", "loom.txt", "bridge.txt", rebuild=True)
     again = index.retry()
     assert (rebuilt.update, again.update) == (None, None)

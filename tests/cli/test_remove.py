@@ -101,24 +101,25 @@ def test_not_while_a_build_runs(store: Store, ids: list[str]) -> None:
     assert store.names("snapshots") == sorted(ids)
 
 
+ROWS = {"rows.jsonl": '{"text": "James Watt met Matthew Boulton."}\n{"text": "Soho lies near Birmingham."}'}
+
+
 @pytest.fixture
 def bench(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> CommandBench:
-    return indexed_bench(tmp_path, capfd, KEPT | REMOVED)
+    return indexed_bench(tmp_path, capfd, KEPT | REMOVED | ROWS)
 
 
 def test_a_dry_run_shows_the_selection_and_changes_nothing(bench: CommandBench) -> None:
     before = bench.snapshot().manifest.snapshot_id
     code, said = bench.run("remove", "--source", "pat*", "--dry-run")
     assert code == 0
-    assert said == f"1 document of 3 would be removed: {bench.ids()['patient.txt']} patient.txt patient"
+    assert said == f"1 document of 5 would be removed: {bench.ids()['patient.txt']} patient.txt patient"
     report = bench.json("remove", bench.ids()["loom.txt"], "--source", "pat*", "--dry-run")
     assert sorted(row["uri"] for row in report["documents"]) == ["loom.txt", "patient.txt"]
     assert bench.snapshot().manifest.snapshot_id == before
 
 
 def test_documents_of_one_file_are_listed_with_their_records(bench: CommandBench) -> None:
-    bench.write("rows.jsonl", '{"text": "James Watt met Matthew Boulton."}\n{"text": "Soho lies near Birmingham."}')
-    bench.run("index", bench.corpus)
     said = bench.run("remove", "--source", "rows*", "--dry-run")[1]
     assert said.startswith("2 documents of 5 would be removed: ")
     assert re.findall("rows.jsonl, record .", said) == ["rows.jsonl, record 1", "rows.jsonl, record 2"]
@@ -129,9 +130,9 @@ def test_ids_from_a_file(bench: CommandBench) -> None:
     file.write_text(f"\n{bench.ids()['patient.txt']}\n\n")
     code, said = bench.run("remove", "--input-file", str(file))
     assert code == 0
-    assert said.startswith("1 document of 3 to remove: ")
+    assert said.startswith("1 document of 5 to remove: ")
     assert "Update 1 since the index was built from nothing: 1 document removed." in said
-    assert bench.uris() == ["engine.txt", "loom.txt"]
+    assert bench.uris() == ["engine.txt", "loom.txt", "rows.jsonl", "rows.jsonl"]
 
 
 def test_forget_after_remove_and_at_once(bench: CommandBench) -> None:
@@ -157,10 +158,10 @@ def test_a_search_for_a_document_that_is_still_there_says_so(bench: CommandBench
     assert code == 6
     assert said == f"Not removed yet: {own}. Next: {removes}"
     bench.write("loom.txt", f"{KEPT['loom.txt']} A former text is not asked about.")
+    Path(bench.corpus, "patient.txt").unlink()
     bench.run("index", bench.corpus)
     own = bench.ids()["loom.txt"]
     assert bench.run("remove", own, "--verify") == (6, f"Not removed yet: {own}. Next: {removes}")
-    bench.json("remove", gone)
     code, said = bench.run("remove", "--verify", own, gone)
     assert code == 6
     assert "documents.uri" in said, "of the document that is gone"

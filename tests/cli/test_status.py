@@ -27,6 +27,7 @@ from hirag_dist.types import ChatRequest
 from tests.altered_snapshots import altered
 from tests.cli.update_commands import CommandBench, indexed_bench
 from tests.scripted_endpoint import run_command
+from tests.storage import snapshots
 from tests.toy_builds import LONG, Bench, between, task_of
 
 
@@ -211,10 +212,8 @@ def test_snapshots_are_listed_newest_first_and_a_damaged_current_one_says_how_to
 ) -> None:
     store = Store(bench.index)
     ids = [current_id(store)]
-    for name in ("new.txt", "newer.txt"):
-        bench.write(name, f"James Watt wrote {name} in Soho.")
-        assert bench.run("index", bench.corpus)[0] == 0
-        ids.append(current_id(store))
+    for note in ("", " More."):
+        ids.append(snapshots.publish(store, snapshots.tiny_tables(note)).snapshot_id)
     times = [f"2030-01-0{day}T00:00:00+00:00" for day in (2, 3, 1)]
     for snapshot, at in zip(ids, times, strict=True):
         path = f"snapshots/{snapshot}/{MANIFEST}"

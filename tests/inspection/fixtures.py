@@ -38,5 +38,5 @@ def empty() -> Tables:
 
 @pytest.fixture(scope="session")
 def generated() -> Tables:
-    """2,000 entities of layer 0 in planted communities, with a hierarchy, reports and a bill."""
-    return indexes.synthetic_index(2_000, seed=3)
+    """700 entities of layer 0 in planted communities, with a hierarchy, reports and a bill."""
+    return indexes.synthetic_index(700, seed=3)

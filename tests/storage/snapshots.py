@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,24 @@ def publish(store: Store, tables: dict[str, pa.Table] | None = None, live: bool 
     manifest = write_snapshot(store, tables, arrays, embedder="axes", complete=True, build={}, notes={})
     if live:
         make_current(store, manifest.snapshot_id)
+    return manifest
+
+
+_WRITTEN: list[tuple[dict[str, bytes], Manifest]] = []  # files of an index with the tiny snapshot, once it is needed
+
+
+def published(store: Store) -> Manifest:
+    """Make a store that holds a copy of the tiny snapshot, for tests that are about reading it."""
+    if not _WRITTEN:
+        with tempfile.TemporaryDirectory() as folder:
+            made = Store(folder)
+            manifest = publish(made)
+            _WRITTEN.append(({path: made.read_bytes(path) for path in made.walk("")}, manifest))
+    files, manifest = _WRITTEN[0]
+    for path, data in files.items():
+        file = Path(store.root, path)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data)
     return manifest
 
 

@@ -54,12 +54,12 @@ def test_a_hub_is_told_from_its_first_thousand_mentions_in_reach(tmp_path: Path)
 
 
 def documents(seed: int) -> list[tuple[str, list[str]]]:
-    """Thirty documents of a dozen words each, some of them in many."""
+    """Eighteen documents of a dozen words each, some of them in many."""
     choose = random.Random(seed)
     words = [f"word{first}{second}" for first in "abcdef" for second in "abcdefgh"]
     return [
         (" ".join(dict.fromkeys(choose.choices(words, k=12))), choose.sample(["x", "y", "z"], choose.randrange(3)))
-        for _ in range(30)
+        for _ in range(18)
     ]
 
 

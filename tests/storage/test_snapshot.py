@@ -78,14 +78,14 @@ def test_tokens_of_replies_by_tokens_of_the_corpus(store: Store) -> None:
 
 
 def test_a_snapshot_without_its_manifest_was_never_finished(store: Store) -> None:
-    manifest = snapshots.publish(store)
+    manifest = snapshots.published(store)
     (folder(store, manifest.snapshot_id) / "manifest.json").unlink()
     with pytest.raises(SnapshotNotFound, match="never finished"):
         open_snapshot(store)
 
 
 def test_a_snapshot_under_another_id_is_not_taken_for_it(store: Store) -> None:
-    own = folder(store, snapshots.publish(store).snapshot_id)
+    own = folder(store, snapshots.published(store).snapshot_id)
     own.rename(own.with_name("0" * len(own.name)))
     with pytest.raises(SnapshotCorrupt, match=f"its manifest is of {own.name}"):
         open_snapshot(store, "0" * len(own.name))
@@ -93,7 +93,7 @@ def test_a_snapshot_under_another_id_is_not_taken_for_it(store: Store) -> None:
 
 @pytest.mark.parametrize("name", ["entities.parquet", "graph/indices.npy", "vectors/chunks.npy"])
 def test_one_flipped_byte_is_found(store: Store, name: str) -> None:
-    file = folder(store, snapshots.publish(store).snapshot_id) / name
+    file = folder(store, snapshots.published(store).snapshot_id) / name
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1
     file.write_bytes(data)
@@ -106,7 +106,7 @@ def test_a_byte_of_a_large_file_is_found_by_the_full_check(
     store: Store, monkeypatch: pytest.MonkeyPatch, is_earlier: bool
 ) -> None:
     monkeypatch.setattr("hirag_dist.storage.snapshot.reader.HASHED_BYTES", 100)
-    snapshot_id = snapshots.publish(store).snapshot_id
+    snapshot_id = snapshots.published(store).snapshot_id
     if is_earlier:
         snapshots.as_an_earlier_version_wrote_it(store, snapshot_id)
     file = folder(store, snapshot_id) / "documents.parquet"
@@ -129,14 +129,14 @@ def test_a_file_is_compared_by_blake3_where_its_entry_has_it() -> None:
 
 @pytest.mark.parametrize("file", ["changed_entities.parquet", "serving-2/entity_slots.npy"])
 def test_a_snapshot_with_rows_of_a_former_one_is_divided(store: Store, file: str) -> None:
-    manifest = snapshots.publish(store)
+    manifest = snapshots.published(store)
     assert not manifest.is_divided
     files = {**manifest.files, file: FileEntry(bytes=0, sha256="")}
     assert manifest.model_copy(update={"files": files}).is_divided
 
 
 def test_a_short_or_missing_file_is_found(store: Store) -> None:
-    file = folder(store, snapshots.publish(store).snapshot_id) / "relations.parquet"
+    file = folder(store, snapshots.published(store).snapshot_id) / "relations.parquet"
     file.write_bytes(file.read_bytes()[:-3])
     with pytest.raises(SnapshotCorrupt, match="bytes instead of"):
         open_snapshot(store)
@@ -146,7 +146,7 @@ def test_a_short_or_missing_file_is_found(store: Store) -> None:
 
 
 def test_a_later_format_asks_for_an_upgrade(store: Store) -> None:
-    file = folder(store, snapshots.publish(store).snapshot_id) / "manifest.json"
+    file = folder(store, snapshots.published(store).snapshot_id) / "manifest.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"format_version": 99, "news": True}))
     with pytest.raises(SnapshotTooNew, match="upgrade"):
         open_snapshot(store)
@@ -154,7 +154,7 @@ def test_a_later_format_asks_for_an_upgrade(store: Store) -> None:
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format_version": 1}'])
 def test_a_damaged_manifest_is_said(store: Store, text: str) -> None:
-    file = folder(store, snapshots.publish(store).snapshot_id) / "manifest.json"
+    file = folder(store, snapshots.published(store).snapshot_id) / "manifest.json"
     file.write_text(text)
     with pytest.raises(SnapshotCorrupt, match=r"manifest\.json is damaged"):
         open_snapshot(store)

@@ -58,7 +58,7 @@ def test_a_table_comes_as_if_sorted_in_memory(
 ) -> None:
     for name in ("_SMALL_BYTES", "_MEMORY_BYTES"):
         monkeypatch.setattr(f"hirag_dist.storage.spill.{name}", small_bytes)
-    parts = tables(40, np.random.default_rng(1))
+    parts = tables(20, np.random.default_rng(1))
     whole = pa.concat_tables(parts)
     expected = whole.sort_by([(name, "ascending") for name in by]) if by else whole
     found = SpillFile(tmp_path, piece_bytes).table(iter(parts), SCHEMA, by)

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
@@ -39,6 +40,7 @@ def key(what: object) -> str:
     return hashlib.sha256(str(what).encode()).hexdigest()[:40]
 
 
+@cache
 def record(n: int, at: float = 1.0) -> Record:
     value = json.dumps({"n": n, "text": random.Random(n).randbytes(20).hex()}).encode()
     return Record(bytes.fromhex(key(n)), at, len(value).to_bytes(4, "little") + value)

@@ -249,10 +249,10 @@ class TestSeveralProcesses:
         checks = 0
 
         async def write(writer: Ledger, name: str) -> None:
-            for n in range(20):
+            for n in range(10):
                 await writer.put_many({key(f"{name}{n}-{m}"): {"n": n} for m in range(64)})
                 stored.update(key(f"{name}{n}-{m}") for m in range(64))
-                while checks < n // 4:  # however slow the reader is, it has looked in between
+                while checks < n // 2:  # however slow the reader is, it has looked in between
                     await asyncio.sleep(0.001)
 
         writing = [asyncio.ensure_future(write(writer, str(n))) for n, writer in enumerate(writers)]
@@ -263,7 +263,7 @@ class TestSeveralProcesses:
             checks += 1
         await asyncio.gather(*writing, *(writer.close() for writer in writers))
         await reader.refresh()
-        assert len(await reader.get_many(list(stored))) == len(stored) == 2560
+        assert len(await reader.get_many(list(stored))) == len(stored) == 1280
 
 
 class TestDamagedLogs:

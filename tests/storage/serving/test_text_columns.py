@@ -20,7 +20,8 @@ def written(folder: Path, sizes: list[int]) -> tuple[TextColumns, list[str], lis
     """Write random texts, long, empty and of several scripts, in batches of the given sizes."""
     draw = random.Random(sum(sizes))
     own = [f"id {at}" for at in range(sum(sizes))]
-    texts = ["".join(draw.choices("aé漢🙂\n ", k=draw.choice((0, 1, 3, 40)))) for _ in own]
+    some = ["".join(draw.choices("aé漢🙂\n ", k=draw.choice((0, 1, 3, 40)))) for _ in range(500)]
+    texts = draw.choices(some, k=len(own))
     first = 0
     batches = []
     for size in sizes:
@@ -32,7 +33,7 @@ def written(folder: Path, sizes: list[int]) -> tuple[TextColumns, list[str], lis
     return TextColumns(folder / "texts.arrow"), own, texts
 
 
-@pytest.mark.parametrize("sizes", [[], [3, 0, 4], [BATCH_ROWS - 1, 2, BATCH_ROWS, 5], [3 * BATCH_ROWS + 7]])
+@pytest.mark.parametrize("sizes", [[], [3, 0, 4], [BATCH_ROWS - 1, 2, BATCH_ROWS, 5], [2 * BATCH_ROWS + 7]])
 def test_every_value_is_read_by_its_row(tmp_path: Path, sizes: list[int]) -> None:
     columns, own, texts = written(tmp_path, sizes)
     assert columns.n_rows == len(own)
@@ -43,9 +44,9 @@ def test_every_value_is_read_by_its_row(tmp_path: Path, sizes: list[int]) -> Non
     assert [columns.value("own", row) for row in rows] == [own[row] for row in rows]
 
 
-@pytest.mark.parametrize("n_changed", [0, 5, BATCH_ROWS + 9])
+@pytest.mark.parametrize("n_changed", [0, BATCH_ROWS + 9])
 def test_values_in_two_files_are_read_as_from_one(tmp_path: Path, n_changed: int) -> None:
-    own, texts = (list(values) for values in written(tmp_path, [2 * BATCH_ROWS + 77])[1:])
+    own, texts = (list(values) for values in written(tmp_path, [BATCH_ROWS + 77])[1:])
     rng = np.random.default_rng(n_changed)
     changed = np.sort(rng.choice(len(own), n_changed, replace=False))
     slots = np.arange(len(own), dtype=np.int32)

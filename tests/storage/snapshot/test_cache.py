@@ -38,13 +38,13 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def older(store: Store) -> Store:
     """An index whose snapshot was published without serving files."""
-    return _without_serving(store, snapshots.publish(store).snapshot_id)
+    return _without_serving(store, snapshots.published(store).snapshot_id)
 
 
 @pytest.fixture
 def remote(tmp_path: Path) -> Store:
     """The tiny snapshot on a store that is not a folder here."""
-    snapshots.publish(Store(str(tmp_path / "published")))
+    snapshots.published(Store(str(tmp_path / "published")))
     store = Store("mock:///index")
     fs.copy_files(str(tmp_path / "published"), store.root, fs.LocalFileSystem(), store._fs)
     assert store.local is None
@@ -79,7 +79,7 @@ def test_a_local_snapshot_without_them_gets_them_beside_it_once(older: Store) ->
 
 
 def test_derived_files_are_those_that_are_published(store: Store) -> None:
-    own = snapshots.publish(store).snapshot_id
+    own = snapshots.published(store).snapshot_id
     folder = Path(store.root) / snapshot_path(own) / SERVING
     published = {path.name: path.read_bytes() for path in folder.iterdir()}
     snapshot = open_snapshot(_without_serving(store, own))

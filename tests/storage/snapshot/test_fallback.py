@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from pathlib import Path
 
 import pytest
@@ -15,16 +16,24 @@ from hirag_dist.storage.store import Store
 from tests.storage.snapshots import publish, tiny_tables
 
 
-def three(store: Store) -> list[str]:
-    return [publish(store, tiny_tables(note)).snapshot_id for note in ("", " One.", " Two.")]
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, list[str]]:
+    store = Store(str(tmp_path_factory.mktemp("three")))
+    return store, [publish(store, tiny_tables(note)).snapshot_id for note in ("", " One.", " Two.")]
+
+
+@pytest.fixture
+def ids(published: tuple[Store, list[str]], store: Store) -> list[str]:
+    """Three snapshots, which were made current one after the other."""
+    shutil.copytree(published[0].root, store.root)
+    return published[1]
 
 
 def manifest(store: Store, snapshot_id: str) -> Path:
     return Path(store.root) / "snapshots" / snapshot_id / "manifest.json"
 
 
-def test_the_one_that_was_current_last(store: Store, caplog: pytest.LogCaptureFixture) -> None:
-    ids = three(store)
+def test_the_one_that_was_current_last(store: Store, ids: list[str], caplog: pytest.LogCaptureFixture) -> None:
     manifest(store, ids[2]).write_bytes(b"")
     with caplog.at_level(logging.WARNING):
         opened = open_current(store)
@@ -39,8 +48,7 @@ def test_the_one_that_was_current_last(store: Store, caplog: pytest.LogCaptureFi
         open_current(store)
 
 
-def test_one_with_documents_that_are_being_forgotten_is_left_out(store: Store) -> None:
-    ids = three(store)
+def test_one_with_documents_that_are_being_forgotten_is_left_out(store: Store, ids: list[str]) -> None:
     manifest(store, ids[2]).write_bytes(b"")
     store.write_json(FORGET, {"snapshots": [ids[1]]})
     assert open_current(store).manifest.snapshot_id == ids[0]
@@ -49,16 +57,16 @@ def test_one_with_documents_that_are_being_forgotten_is_left_out(store: Store) -
         open_current(store)
 
 
-def test_one_that_was_never_current_comes_after_those_that_were(store: Store) -> None:
-    ids = three(store)
+def test_one_that_was_never_current_comes_after_those_that_were(store: Store, ids: list[str]) -> None:
     never = publish(store, tiny_tables(" Never."), live=False).snapshot_id
     assert [snapshot.manifest.snapshot_id for snapshot in whole_snapshots(store)] == [ids[1], ids[0], never]
 
 
-def test_nothing_is_opened_in_place_of_a_named_one_a_newer_one_or_none(store: Store) -> None:
+def test_nothing_is_opened_in_place_of_a_named_one_a_newer_one_or_none(
+    store: Store, ids: list[str], tmp_path: Path
+) -> None:
     with pytest.raises(SnapshotNotFound):
-        open_current(store)
-    ids = three(store)
+        open_current(Store(str(tmp_path / "none")))
     manifest(store, ids[1]).write_bytes(b"{}")
     with pytest.raises(SnapshotCorrupt):
         open_current(store, ids[1])
@@ -68,8 +76,7 @@ def test_nothing_is_opened_in_place_of_a_named_one_a_newer_one_or_none(store: St
         open_current(store)
 
 
-def test_nothing_is_pruned_while_the_current_one_is_damaged(store: Store) -> None:
-    ids = three(store)
+def test_nothing_is_pruned_while_the_current_one_is_damaged(store: Store, ids: list[str]) -> None:
     file = next(Path(store.root, "snapshots", ids[2]).glob("entities.parquet"))
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1
@@ -81,7 +88,7 @@ def test_nothing_is_pruned_while_the_current_one_is_damaged(store: Store) -> Non
 def test_a_damaged_snapshot_is_written_again(store: Store) -> None:
     made = publish(store)
     folder = Path(store.root, "snapshots", made.snapshot_id)
-    for file in sorted(path for path in folder.rglob("*") if path.is_file())[::5]:
+    for file in sorted(path for path in folder.rglob("*") if path.is_file())[::15]:
         file.write_bytes(b"")
         again = publish(store)
         assert again.files == made.files

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 import os
 import random
@@ -203,6 +202,15 @@ def readings(snapshot: Snapshot) -> list[Any]:
     return [*values, *tables, *matrices, *(array.tolist() for pair in found for array in pair)]
 
 
+@pytest.fixture(scope="module")
+def updated(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
+    """The second of two snapshots, which has most rows in files of the first."""
+    store = Store(str(tmp_path_factory.mktemp("updated")))
+    with pytest.MonkeyPatch.context() as patch:
+        snapshots.keep_all_rows(patch)
+        return write_large(store, 1, write_large(store, 0))
+
+
 Alone = Callable[[int], tuple[Snapshot, list[Any]]]
 
 
@@ -221,7 +229,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Alone:
 @pytest.mark.usefixtures("divided")
 def test_rows_that_did_not_change_stay_in_files_of_the_base(store: Store, alone: Alone) -> None:
     before = first = write_large(store, 0)
-    for seed in range(1, 5):
+    for seed in (1, 2):
         now = write_large(store, seed, before)
         other, expected = alone(seed)
         assert now.manifest.snapshot_id == other.manifest.snapshot_id
@@ -254,40 +262,56 @@ def test_rows_that_did_not_change_stay_in_files_of_the_base(store: Store, alone:
     assert {*former} - {*own.manifest.files} == {*gone}
     assert not any(store.exists(f"{own.folder}/{name}") for name in gone)
     assert write_whole(store, before.manifest.snapshot_id) == []
-    whole = write_large(store, 9, before, keeps_rows=False)
+    whole = write_large(store, 3, before, keeps_rows=False)
     assert not whole.manifest.is_divided
-    assert readings(whole) == alone(9)[1]
+    assert readings(whole) == alone(3)[1]
+
+
+@pytest.fixture
+def divided_base(updated: Snapshot, store: Store) -> Snapshot:
+    """The second snapshot, in the store of the test."""
+    shutil.copytree(updated.store.root, store.root)
+    return open_snapshot(store, updated.manifest.snapshot_id, full_check=True)
 
 
 @pytest.mark.parametrize(
-    ("name", "offset"),
+    "altered",  # a file of each group that is kept or written on its own, and where a byte changes
     [
-        ("serving-2/stored_entities.arrow", None),
-        ("vectors/stored_entities.npy", -20),
-        ("serving-2/changed_entities.arrow", None),
-        ("serving-2/stored_reports.arrow", None),
-        ("serving-2/stored_term_counts.npy", -1),
-        ("serving-2/changed_term_counts.npy", -1),
-        ("serving-2/changed_term_counts.npy", 128),
-        ("stored_entities.parquet", 40),
-        ("changed_entities.parquet", 40),
-        ("unused_entities.parquet", 40),
+        {
+            "serving-2/stored_entities.arrow": None,
+            "serving-2/stored_reports.arrow": None,
+            "serving-2/stored_term_counts.npy": -1,
+            "stored_entities.parquet": 40,
+        },
+        {
+            "vectors/stored_entities.npy": -20,
+            "serving-2/changed_term_counts.npy": -1,
+            "changed_entities.parquet": 40,
+        },
+        {
+            "serving-2/changed_entities.arrow": None,
+            "serving-2/changed_term_counts.npy": 128,
+            "unused_entities.parquet": 40,
+        },
     ],
 )
 @pytest.mark.usefixtures("divided")
-def test_an_altered_file_of_the_base_is_not_kept(store: Store, alone: Alone, name: str, offset: int | None) -> None:
-    base = write_large(store, 1, write_large(store, 0))
-    file = Path(store.root) / base.folder / name
-    data = bytearray(file.read_bytes())
-    data[data.rindex(b"text 5") if offset is None else offset] ^= 1
-    os.unlink(file)
-    file.write_bytes(data)
-    assert readings(write_large(store, 2, base)) == alone(2)[1]
+def test_an_altered_file_of_the_base_is_not_kept(
+    store: Store, divided_base: Snapshot, alone: Alone, altered: dict[str, int | None]
+) -> None:
+    for name, offset in altered.items():
+        file = Path(store.root) / divided_base.folder / name
+        data = bytearray(file.read_bytes())
+        data[data.rindex(b"text 5") if offset is None else offset] ^= 1
+        file.write_bytes(data)
+    assert readings(write_large(store, 2, divided_base)) == alone(2)[1]
 
 
 @pytest.mark.usefixtures("divided")
-def test_a_lexical_index_in_one_part_beside_texts_in_two_is_read_and_divided_later(store: Store, alone: Alone) -> None:
-    before, (other, expected) = write_large(store, 1, write_large(store, 0)), alone(1)
+def test_a_lexical_index_in_one_part_beside_texts_in_two_is_read_and_divided_later(
+    store: Store, divided_base: Snapshot, alone: Alone
+) -> None:
+    before, (other, expected) = divided_base, alone(1)
     files = {name: entry for name, entry in before.manifest.files.items() if "term" not in name}
     for name in [f"serving-2/{array}.npy" for array in LEXICAL_ARRAYS]:
         store.write_bytes(f"{before.folder}/{name}", other.store.read_bytes(f"{other.folder}/{name}"))
@@ -335,28 +359,31 @@ def test_tables_of_equal_content_are_links_without_slots(store: Store) -> None:
 
 @pytest.mark.usefixtures("divided")
 def test_a_kill_while_a_snapshot_is_written_whole_leaves_it_readable(
-    store: Store, alone: Alone, tmp_path: Path
+    divided_base: Snapshot, alone: Alone, tmp_path: Path
 ) -> None:
-    first = write_large(store, 0)
-    second = write_large(store, 1, first)
-    expected, after = alone(1)[1], alone(2)[1]
-    for dies_at in itertools.count(1, 6):
-        folder = tmp_path / f"killed-{dies_at}"
-        shutil.copytree(store.root, folder)
-        own = Store(str(folder))
-        try:
-            write_whole(MortalStore(str(folder), dies_at), second.manifest.snapshot_id)
-            break
-        except Killed:
-            left = open_snapshot(own, second.manifest.snapshot_id, full_check=True)
-            assert readings(left) == expected, dies_at
-            assert readings(write_large(own, 2, left)) == after, dies_at
-        write_whole(own, second.manifest.snapshot_id)
-        found = open_snapshot(own, second.manifest.snapshot_id, full_check=True)
+    """After the first change, around that of the manifest, and before the last."""
+    own_id, expected, after = divided_base.manifest.snapshot_id, alone(1)[1], alone(2)[1]
+
+    def copied(number: int) -> str:
+        return str(shutil.copytree(divided_base.store.root, tmp_path / f"killed-{number}"))
+
+    undisturbed = MortalStore(copied(0), None)
+    write_whole(undisturbed, own_id)
+    changed = undisturbed.changed
+    (manifest,) = (at for at, path in enumerate(changed, 1) if path.endswith("manifest.json"))
+    assert 1 < manifest < len(changed) - 1
+    for dies_at in (1, manifest - 1, manifest, len(changed) - 1):
+        own = Store(copied(dies_at))
+        with pytest.raises(Killed):
+            write_whole(MortalStore(own.root, dies_at), own_id)
+        left = open_snapshot(own, own_id, full_check=True)
+        assert readings(left) == expected, dies_at
+        assert readings(write_large(own, 2, left)) == after, dies_at
+        write_whole(own, own_id)
+        found = open_snapshot(own, own_id, full_check=True)
         assert readings(found) == expected
         divided = ("stored_", "changed_", "unused_", "_slots", "term_frequencies")
         assert not any(part in path for path in own.walk(found.folder) for part in divided)
-    assert dies_at > 10
 
 
 @pytest.mark.usefixtures("divided")
@@ -365,9 +392,9 @@ def test_a_snapshot_that_is_published_again_from_another_base_is_read_from_its_o
 ) -> None:
     """The caches of services that had the former files may still be there."""
     monkeypatch.setattr(snapshot_cache, "HASHED_BYTES", 600)
-    expected = alone(5)[1]
-    for base in (0, 7):
-        snapshot = write_large(store, 5, write_large(store, base))
+    expected = alone(1)[1]
+    for base in (0, 2):
+        snapshot = write_large(store, 1, write_large(store, base))
         remote = Store("mock:///index")
         fs.copy_files(store.root, remote.root, fs.LocalFileSystem(), remote._fs)
         cached = Snapshot(remote, snapshot.manifest, str(tmp_path / "cache"))
@@ -398,16 +425,15 @@ def test_a_file_of_a_version_with_other_columns_is_not_kept(store: Store) -> Non
     assert (now.table("documents").to_pylist(), now.manifest.divided_tables) == (rows, frozenset())
 
 
-@pytest.mark.usefixtures("divided")
 @pytest.mark.parametrize("file", ["stored_entities.parquet", "changed_entities.parquet", "unused_entities.parquet"])
-def test_a_stage_refuses_a_divided_table_of_which_a_file_was_altered(store: Store, file: str) -> None:
-    snapshot = write_large(store, 1, write_large(store, 0))
-    path = f"{snapshot.folder}/changed_entities.parquet"
-    sha256 = snapshot.manifest.files["changed_entities.parquet"].sha256
-    altered = Path(store.root) / snapshot.folder / file
+def test_a_stage_refuses_a_divided_table_of_which_a_file_was_altered(
+    store: Store, divided_base: Snapshot, file: str
+) -> None:
+    path = f"{divided_base.folder}/changed_entities.parquet"
+    sha256 = divided_base.manifest.files["changed_entities.parquet"].sha256
+    altered = Path(store.root) / divided_base.folder / file
     data = bytearray(altered.read_bytes())
     data[-9] ^= 1
-    altered.unlink()
     altered.write_bytes(data)
     with pytest.raises(SnapshotCorrupt, match="was altered"):
         read_part(store, path, sha256)

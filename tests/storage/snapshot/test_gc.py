@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -49,15 +50,22 @@ class Shelf:
         self.names -= set(names)
 
 
-@pytest.fixture
-def ids(store: Store) -> list[str]:
+@pytest.fixture(scope="module")
+def five(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, list[str]]:
     """Five snapshots that went live a day after another, the last one four days after BEGIN."""
-    made = []
+    store, made = Store(str(tmp_path_factory.mktemp("five"))), []
     for day in range(5):
         made.append(snapshots.publish(store, snapshots.tiny_tables(f" On day {day}.")).snapshot_id)
         store.write_json(HISTORY, {"history": [[own_id, BEGIN + at * DAY] for at, own_id in enumerate(made)]})
         went_live(store, BEGIN + day * DAY)
-    return made
+    return store, made
+
+
+@pytest.fixture
+def ids(five: tuple[Store, list[str]], store: Store) -> list[str]:
+    """The five snapshots, in the store of the test."""
+    shutil.copytree(five[0].root, store.root)
+    return five[1]
 
 
 def went_live(store: Store, at: float) -> None:
