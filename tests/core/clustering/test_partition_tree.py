@@ -121,9 +121,10 @@ ROWS = np.random.default_rng(0).normal(size=(1200, 4))
         np.repeat(ROWS[:3], 400, axis=0),
         np.where(ROWS > 2, np.nan, ROWS),
         ROWS * [1, 0, 0, 0],
+        ROWS + np.array([1e4, 0, 0, 0]),
         np.concatenate([ROWS, np.full((1, 4), 1e12)]),
     ],
-    ids=["mostly zeros", "three points", "NaN", "constant columns", "far outlier"],
+    ids=["mostly zeros", "three points", "NaN", "constant columns", "off centre", "far outlier"],
 )
 def test_bad_input_is_cut_all_the_same(rows: NDArray[np.float64]) -> None:
     check_promises(soft_clusters(rows.astype(np.float32), SETTINGS, KERNELS), len(rows), 40, 0.1)
