@@ -105,7 +105,7 @@ def test_a_community_that_is_not_connected_is_cut_and_a_large_one_is_divided_unt
         calls.append(call)
         return (np.arange(part.n_nodes) >= part.n_nodes // 2).astype(np.int64)
 
-    assert [level.tolist() for level in hierarchical_labels(graph, by_parity, 3)] == [list(range(12))]
-    levels = hierarchical_labels(graph, halves, 3)
+    assert [level.tolist() for level in hierarchical_labels(graph, by_parity, 5)] == [list(range(12))]
+    levels = hierarchical_labels(graph, halves, 5)
     assert [level.tolist() for level in levels] == [[0] * 6 + [1] * 6, [0] * 3 + [1] * 3 + [2] * 3 + [3] * 3]
     assert calls == [0, 0, 1, 2], "each call has its number, for a seed"
