@@ -31,7 +31,7 @@ def documents() -> list[tuple[str, list[str]]]:
     """Documents of two tenants and without a tenant, some of them secret; tenants share half of their words."""
     random = np.random.default_rng(4)
     found = []
-    for number in range(24):
+    for number in range(40):
         tenant = ("tenant:north", "tenant:south", "")[number % 3]
         words = [f"word{'abc'[number % 3]}{letter}" for letter in random.choice(list("abcdefgh"), 5, replace=False)]
         words += [f"wordz{letter}" for letter in random.choice(list("abcdefgh"), 5, replace=False)]
