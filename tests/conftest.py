@@ -22,7 +22,7 @@ from tests.milvus_server import NoServer, shared_server
 from tests.storage.snapshots import keep_all_rows
 
 settings.register_profile(
-    "loaded machine", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
+    "loaded machine", deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("loaded machine")  # how long an example takes depends on what else runs
 
@@ -64,6 +64,14 @@ def divided(monkeypatch: pytest.MonkeyPatch) -> None:
 def store(tmp_path: Path) -> Store:
     """A store in a folder that is not there yet."""
     return Store(str(tmp_path / "index"))
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Indexes that leak if they can (`leaky_builds.Indexes`), each built once."""
+    from tests.leaky_builds import Indexes  # not imported by processes that build none
+
+    return Indexes(tmp_path_factory)
 
 
 @pytest.fixture(scope="session", autouse=True)

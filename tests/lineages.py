@@ -33,11 +33,11 @@ def publish(
     """Write a snapshot, of an update where there is a base.
 
     Args:
-        vectors: by entity id; an id that begins with "s" is of a summary in layer 1.
+        vectors: by entity id; an id that begins with "s" is of a summary in layer 1, one with "t" of one in layer 2.
         salt: of names: another one gives another snapshot id, so that tests share a server.
     """
-    ids = sorted(vectors, key=lambda own: (own.startswith("s"), own))
-    entities = ({"entity_id": own, "layer": int(own.startswith("s")), "name": f"{own} {salt}"} for own in ids)
+    ids = sorted(vectors)  # "e" before "s" and "t"
+    entities = ({"entity_id": own, "layer": "est".index(own[0]), "name": f"{own} {salt}"} for own in ids)
     tables = {name: getattr(schemas, name.upper()).empty_table() for name in _EMPTY}
     tables["entities"] = filled_table(schemas.ENTITIES, entities)
     arrays: dict[str, NDArray[Any]] = {

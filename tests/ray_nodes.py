@@ -19,6 +19,7 @@ HEALTH = {  # a killed node refuses connections and is noticed within a few seco
     "health_check_timeout_ms": 20_000,
     "health_check_failure_threshold": 3,
 }
+WITHOUT = {"include_dashboard": False, "include_log_monitor": False, "no_monitor": True}  # processes that nobody asks
 ROOT = Path(__file__).parents[1]
 
 
@@ -44,7 +45,7 @@ class SharedCluster:
             self._patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
             # Workers import test helpers: they inherit the path.
             self._patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
-            head = {"num_cpus": 1, "_system_config": HEALTH}
+            head = {"num_cpus": 1, "_system_config": HEALTH} | WITHOUT
             made = started(lambda: Cluster(initialize_head=True, head_node_args=head))
             started(lambda: made.add_node(num_cpus=1))
             ray.init(address=made.address, log_to_driver=False, logging_level="ERROR")

@@ -177,7 +177,7 @@ async def test_counts_and_facets_are_those_of_the_documents_that_the_caller_may_
 
 
 async def test_a_date_leaves_out_later_documents(made: Indexes) -> None:
-    engine = made()
+    engine = made(labelled=True)
     found = await engine.retrieve(Query("wordaa", "naive", top_n=100, as_of="2024-01-05"))
     assert {item.metadata["number"] for item in found.sources} <= {0, 1, 2, 3, 4}
     assert {item.metadata["published"] for item in found.sources} <= {f"2024-01-0{day}" for day in range(1, 6)}
@@ -188,7 +188,7 @@ async def test_a_date_leaves_out_later_documents(made: Indexes) -> None:
 
 async def test_states_of_all_rows_are_those_of_a_slow_count(made: Indexes) -> None:
     """Entities by their mentions, summaries by everything below the clusters that the model was shown."""
-    snapshot = made.snapshot()
+    snapshot = made.snapshot(labelled=True)
     engine = engine_of(snapshot)
     documents = [row["document_id"] for row in rows(snapshot, "documents")]
     number_of = {
@@ -227,7 +227,7 @@ async def test_states_of_all_rows_are_those_of_a_slow_count(made: Indexes) -> No
 
 
 async def test_look_ups_take_filters(made: Indexes) -> None:
-    engine = made()
+    engine = made(labelled=True)
     found = await engine.retrieve(Query("wordaa", "flat", top_n=1, filter=OPEN))
     scope = AccessScope(filter=OPEN)
     details = await engine.get_entity(found.local[0].entity_id, scope=scope)
@@ -238,7 +238,7 @@ async def test_look_ups_take_filters(made: Indexes) -> None:
 
 
 async def test_views_are_shared_by_equal_filters(made: Indexes) -> None:
-    engine = made()
+    engine = made(labelled=True)
     one, same, other = [
         await engine._resources.view_of(Query("q", filter=text)) for text in ("number<9", "number  <  9.0", "number<8")
     ]

@@ -24,9 +24,9 @@ RETRIEVING = [each for each in INTERFACES if each.retrieves]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def leaky(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Served]:
+async def leaky(made: Indexes, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Served]:
     """An index that leaks if it can; ada sees what carries no label, bob everything."""
-    engine = await asyncio.to_thread(Indexes(tmp_path_factory), corpus(1))
+    engine = await asyncio.to_thread(made, corpus(1))
     callers = callers_file(tmp_path_factory.mktemp("callers"), ada=[], bob=["secret", "other"], eve=["other"])
     async with serving(engine, callers_file=callers.path, anonymous_labels=frozenset()) as served:
         yield served

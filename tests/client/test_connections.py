@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -13,48 +12,9 @@ import pytest
 
 from hirag_dist.client import ClientOptions, ConfigError, HiragClient, RequestTooLarge, ServiceError
 from hirag_dist.types import Answer
+from tests.cable import Cable
 from tests.client.conftest import both_clients
 from tests.service import fakes
-
-
-class Cable:
-    """A connection to a service that can be pulled."""
-
-    def __init__(self, target: str) -> None:
-        self._target = target.split(":")
-        self._carrying: list[asyncio.Task[Any]] = []
-        self._ends: list[asyncio.StreamWriter] = []
-        self._is_cut = False
-        self.address = ""
-
-    async def plug_in(self) -> None:
-        self._server = await asyncio.start_server(self._join, "127.0.0.1", 0)
-        self.address = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
-
-    async def _join(self, reader: asyncio.StreamReader, near: asyncio.StreamWriter) -> None:
-        far_reader, far = await asyncio.open_connection(*self._target)
-        self._ends += [near, far]
-        self._carrying += [asyncio.create_task(self._carry(*each)) for each in ((reader, far), (far_reader, near))]
-
-    async def _carry(self, source: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
-        with suppress(OSError):
-            while data := await source.read(65_536):
-                if not self._is_cut:
-                    to.write(data)
-        to.close()
-
-    def cut(self) -> None:
-        """Drop all traffic without closing either end."""
-        self._is_cut = True
-
-    def pull(self) -> None:
-        for end in self._ends:
-            end.transport.abort()
-
-    async def put_away(self) -> None:
-        self._server.close()
-        self.pull()
-        await asyncio.gather(*self._carrying)
 
 
 @pytest.fixture
@@ -62,7 +22,7 @@ async def cable(start: fakes.Start, engine: fakes.FakeEngine) -> AsyncIterator[C
     cable = Cable((await start(engine)).address)
     await cable.plug_in()
     yield cable
-    await cable.put_away()
+    await cable.unplug()
 
 
 @both_clients

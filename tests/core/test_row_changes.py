@@ -22,7 +22,7 @@ def table(rows: list[Row], mark: str) -> pa.Table:
     return pa.table(columns, schema=SCHEMA)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(keys, max_size=60), st.lists(keys, max_size=6), st.data())
 def test_rows_are_those_of_a_stable_sort(before: list[Row], new: list[Row], data: st.DataObject) -> None:
     was, more = table(sorted(before), "before"), table(new, "new")

@@ -78,11 +78,6 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
         yield session
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Indexes:
-    return Indexes(tmp_path_factory)
-
-
 @pytest.fixture
 async def labelled(made: Indexes, start: fakes.Start, connect: Any, serve: Any, tmp_path: Path) -> str:
     """URL of a server over a service whose callers visitor and agent see different documents."""

@@ -89,7 +89,7 @@ def arrow(codec: str) -> Callable[[bytes], bytes]:
 
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {
     ".gz": gzip.compress,
-    ".bz2": bz2.compress,
+    ".bz2": lambda data: bz2.compress(data, 1),  # blocks of 100 kB
     ".xz": lzma.compress,
     ".zst": arrow("zstd"),
     ".lz4": arrow("lz4"),
@@ -129,7 +129,7 @@ def test_every_format_in_every_compression(read: Any, extension: str, compressio
 
 @pytest.mark.parametrize("compression", [".gz", ".bz2", ".zst"])
 def test_damaged_compression_keeps_what_came_before(read: Any, compression: str) -> None:
-    lines = b"".join(b'{"text": "%s"}\n' % os.urandom(5000).hex().encode() for _ in range(300))
+    lines = b"".join(b'{"text": "%s"}\n' % os.urandom(5000).hex().encode() for _ in range(160))
     data = COMPRESS[compression](lines)
     found = read(f"d.jsonl{compression}", data[: int(len(data) * 0.9)])
     assert isinstance(found[0], Document)

@@ -206,7 +206,6 @@ async def test_the_endpoint_is_hung_up_on(way: str) -> None:
         await pool.close()
 
 
-COUNT = counter("o200k_base")
 QUESTION = "Who sailed on the Lone Star?"
 
 

@@ -13,14 +13,13 @@ from hirag_dist.core.retrieval.bridge import nearest_chunks
 from hirag_dist.retrieval.view.filtered_index import AccessControlledIndex, FilteredIndex
 from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.storage.snapshot.reader import Snapshot
-from tests.labelled_builds import build
-from tests.leaky_builds import corpus, script
-from tests.toy_builds import Bench, rows
+from tests.leaky_builds import Indexes, corpus
+from tests.toy_builds import rows
 
 
 @pytest.fixture(scope="module")
-def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
-    return build(Bench(tmp_path_factory.mktemp("index")), corpus(1), script)
+def snapshot(made: Indexes) -> Snapshot:
+    return made.snapshot(corpus(1))
 
 
 @pytest.fixture(scope="module")

@@ -62,7 +62,7 @@ async def test_hostile_messages_end_with_a_status_and_proper_questions_are_answe
 
     async with fakes.channel(service) as channel:
         stub = service_stub(channel)
-        for seed in range(10):
+        for seed in range(4):
             sent = enumerate(hostile(48, seed))
             ends = await asyncio.gather(*(status(channel, METHODS[at % len(METHODS)], data) for at, data in sent))
             await stub.Retrieve(pb.RetrieveRequest(query=pb.Query(question="q")))

@@ -35,13 +35,13 @@ from tests.service import fakes
 @pytest.fixture(scope="module")
 def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("generated")
-    generate(Store(str(folder)), 1000)
+    generate(Store(str(folder)), 500)
     return folder
 
 
 @pytest.fixture
 def store(generated: Path, tmp_path: Path) -> Store:
-    """A store with a snapshot of 1000 entities."""
+    """A store with a snapshot of 500 entities."""
     return Store(str(shutil.copytree(generated, tmp_path / "index")))
 
 
@@ -105,7 +105,7 @@ async def test_a_snapshot_pruned_under_a_service_is_answered_from_until_the_swap
     store: Store, start: fakes.Start
 ) -> None:
     base = open_snapshot(store)
-    asked = [Query(f"What is known of it, {at}?", vector=row) for at, row in enumerate(base.entity_vectors[40:60])]
+    asked = [Query(f"What is known of it, {at}?", vector=row) for at, row in enumerate(base.entity_vectors[40:46])]
     expected = await retrieved(base, asked)
     swapper = swapper_of(store, "memory")
     service = await start(swapper)
@@ -148,7 +148,7 @@ async def test_swapped_engines_are_let_go_with_their_files(store: Store, start: 
 
     swapper = SnapshotSwapper(open_engine, lambda: current_id(store), poll_s=3600)
     service = await start(swapper, max_queue_wait_s=60)  # no caller is rejected, even on a slow machine
-    asked = [Query("What is known of it?", vector=row) for row in questions(open_snapshot(store).entity_vectors, 20)]
+    asked = [Query("What is known of it?", vector=row) for row in questions(open_snapshot(store).entity_vectors, 8)]
     answered: set[str] = set()
     files: list[int] = []
     maps: list[int] = []
@@ -159,9 +159,9 @@ async def test_swapped_engines_are_let_go_with_their_files(store: Store, start: 
         with no_collector():
             for turn in range(4):
                 make_current(store, first if turn % 2 else second)
-                questions_at_work = [asyncio.create_task(client.retrieve(query)) for query in asked[:10]]
+                questions_at_work = [asyncio.create_task(client.retrieve(query)) for query in asked[:4]]
                 assert await swapper.refresh()
-                found = await asyncio.gather(*questions_at_work, *(client.retrieve(query) for query in asked[10:]))
+                found = await asyncio.gather(*questions_at_work, *(client.retrieve(query) for query in asked[4:]))
                 answered |= {each.snapshot_id for each in found}
                 del found, questions_at_work
                 await _let_go(engines)

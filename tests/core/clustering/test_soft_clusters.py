@@ -79,13 +79,12 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("max_size", [2, 10])
 @pytest.mark.parametrize("kind", BAD)
-def test_no_cluster_is_larger_than_it_may_be(kind: str, max_size: int) -> None:
+def test_no_cluster_is_larger_than_it_may_be(kind: str) -> None:
     rows = BAD[kind].astype(np.float32)
-    found = clusters_of(rows, max_size // 2, max_size, 0.1, 0)
-    check_promises(found, len(rows), max_size, 0.1)
-    assert same(found, clusters_of(rows, max_size // 2, max_size, 0.1, 0))
+    found = clusters_of(rows, 5, 10, 0.1, 0)
+    check_promises(found, len(rows), 10, 0.1)
+    assert same(found, clusters_of(rows, 5, 10, 0.1, 0))
 
 
 @examples(derandomize=True, deadline=None, max_examples=30)

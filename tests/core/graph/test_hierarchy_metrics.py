@@ -88,7 +88,7 @@ def random_case(n_base: int, seed: int) -> tuple[pa.Table, pa.Table, nx.Graph, d
     return entities, relations, nx.Graph([*pairs, *upward]), chunks
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_every_pair_agrees_with_networkx(seed: int) -> None:
     entities, relations, graph, chunks = random_case(90, seed)
     graph.add_nodes_from(chunks)

@@ -15,7 +15,7 @@ from hirag_dist.core.graph.leiden import leiden
 from tests.core.graphs import csr, order_keys
 
 
-def weighted(seed: int, n_nodes: int = 60) -> nx.Graph:
+def weighted(seed: int, n_nodes: int = 40) -> nx.Graph:
     graph = nx.barabasi_albert_graph(n_nodes, 3, seed=seed)
     random = np.random.default_rng(seed)
     for _, _, data in graph.edges(data=True):
@@ -32,7 +32,7 @@ def sets(labels: np.ndarray) -> list[set[int]]:
 
 
 @pytest.mark.parametrize("resolution", [0.5, 1.0, 3.0])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_no_move_of_one_node_would_help(seed: int, resolution: float) -> None:
     graph = weighted(seed)
     labels = leiden(csr(graph), whole(graph), resolution, order_keys(len(graph), seed))

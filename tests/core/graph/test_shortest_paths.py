@@ -36,11 +36,11 @@ def random_edges(rng: np.random.Generator, n_nodes: int, share: float, n_weights
     ]
 
 
-@pytest.mark.parametrize("n_weights", [1, 3, 50])
+@pytest.mark.parametrize("n_weights", [1, 3])
 @pytest.mark.parametrize("share", [0.08, 0.15, 0.7])
 def test_random_graphs_agree_with_brute_force_in_both_directions(share: float, n_weights: int) -> None:
     rng = np.random.default_rng([round(share * 100), n_weights])
-    for _ in range(25):
+    for _ in range(10):
         n_nodes = int(rng.integers(2, 17))
         edges = random_edges(rng, n_nodes, share, n_weights)
         finder = PathFinder(csr_of(n_nodes, edges))

@@ -80,7 +80,7 @@ TOKENS = 'entity relation <|> ## a ( ) { } [ ] , : ` " “ \\ <think> </think> `
 PIECES = [*TOKENS.split(), "\n", "```json\n", '{"unit"', "unit<|>", "1", "5", "[]", "entities"]
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(derandomize=True, deadline=None, max_examples=40)
 @given(st.lists(st.sampled_from(PIECES)))
 def test_any_text_parses_or_is_refused_with_a_reason(pieces: list[str]) -> None:
     text = "".join(pieces)
@@ -113,7 +113,7 @@ def test_marks_between_records_end_them(mark: str) -> None:
     assert [(each.source, each.target) for each in found.relations] == [("A", "B")]
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(derandomize=True, deadline=None, max_examples=40)
 @given(st.text(st.sampled_from("a#\n\r |<>entiy"), max_size=30))
 def test_lines_hold_the_whole_text(text: str) -> None:
     kept = "".join(record_lines(text)).replace("#", "").replace("\r", "").replace("\n", "")
@@ -162,7 +162,7 @@ odd = st.recursive(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(derandomize=True, deadline=None, max_examples=30)
 @given(
     st.dictionaries(
         st.sampled_from(["entities", "relations", "claims", "title", "summary", "same", "units"]), odd, max_size=3

@@ -65,6 +65,7 @@ def test_lists_in_any_form(text: str) -> None:
         (ChatReply("What changed? Who gains?"), "no list of questions"),
         (ChatReply('{"questions": []}'), "list of questions is empty"),
         (ChatReply("None."), "no list of questions"),
+        (ChatReply('{"questions": [\n- "Why?",\n- "Who'), "no list of questions"),
     ],
 )
 def test_what_is_no_list_says_why(reply: ChatReply, why: str) -> None:

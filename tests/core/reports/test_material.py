@@ -100,7 +100,7 @@ def test_a_small_community_reports_its_members() -> None:
     assert "Name1: ten words" in report_text(row)
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(derandomize=True, deadline=None, max_examples=30)
 @given(
     n_members=st.integers(0, 20),
     n_links=st.integers(0, 20),

@@ -47,7 +47,7 @@ def test_a_chunk_that_may_not_be_seen_says_nothing() -> None:
     )
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(derandomize=True, deadline=None, max_examples=40)
 @given(st.data())
 def test_as_an_obvious_version_says(data: st.DataObject) -> None:
     n = data.draw(st.integers(1, 30))

@@ -151,7 +151,7 @@ ANSWERS = st.lists(
 ).map("".join)
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(derandomize=True, deadline=None, max_examples=40)
 @given(answer=ANSWERS, cuts=st.lists(st.integers(1, 9), min_size=1, max_size=60))
 def test_pieces_give_what_the_whole_gives(answer: str, cuts: list[int]) -> None:
     whole = read(answer)
@@ -166,7 +166,7 @@ def test_pieces_give_what_the_whole_gives(answer: str, cuts: list[int]) -> None:
     assert whole[0] == whole[0].strip()
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(derandomize=True, deadline=None, max_examples=40)
 @given(text=ANSWERS)
 def test_a_document_quoted_word_for_word_cites_nothing(text: str) -> None:
     safe = defused(text)

@@ -107,7 +107,7 @@ PIECES = st.lists(
 ).map("".join)
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(derandomize=True, deadline=None, max_examples=30)
 @given(st.lists(PIECES, min_size=3, max_size=3))
 @example(["", "", "(S1†"])  # a claim's subject and object: one pair of brackets within another
 def test_fields_side_by_side_cite_nothing(fields: list[str]) -> None:
@@ -138,7 +138,7 @@ def test_fields_side_by_side_cite_nothing(fields: list[str]) -> None:
 
 def test_a_record_that_is_cut_leaves_no_bracket_open() -> None:
     text = "x " * 100 + "[S1† as is written at length] " + LONG
-    for budget in range(60, 260):
+    for budget in range(60, 260, 3):
         found = Retrieval("q", "local", "s", sources=(SourceItem("s0", "d", "T", "u", 0, 9, text, 0.5),))
         rendered = render_context(found, budget, COUNT)
         quoted = rendered.context.partition("[S1]")[2] + "\n[S2] next"
@@ -146,7 +146,7 @@ def test_a_record_that_is_cut_leaves_no_bracket_open() -> None:
         assert COUNT(rendered.context) == rendered.context_tokens <= budget
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(derandomize=True, deadline=None, max_examples=30)
 @given(texts=st.lists(NASTY, max_size=5), repeated=st.integers(1, 12), budget=st.integers(1, 600))
 def test_no_text_passes_the_budget_or_opens_a_record(texts: list[str], repeated: int, budget: int) -> None:
     long = [text * repeated for text in texts]
@@ -190,7 +190,7 @@ def test_each_level_keeps_to_its_share_and_what_is_left_goes_on() -> None:
 
 
 @pytest.mark.parametrize("tokenizer", ["o200k_base", "cl100k_base"])
-@settings(deadline=None, max_examples=100, derandomize=True)
+@settings(deadline=None, max_examples=40, derandomize=True)
 @given(name=st.text(max_size=12), description=st.text(max_size=40), at=st.integers(1, 12_000))
 def test_tokens_of_a_reference_and_of_its_text_add_up(tokenizer: str, name: str, description: str, at: int) -> None:
     """Snapshots count texts without references, which differ from question to question."""
@@ -210,7 +210,7 @@ RECORD_PIECES = st.lists(
 ).map("".join)
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(derandomize=True, deadline=None, max_examples=30)
 @given(RECORD_PIECES, RECORD_PIECES)
 @example("A title", "Two  lines\n\n of text ")
 def test_texts_of_several_lines(title: str, text: str) -> None:
@@ -219,7 +219,7 @@ def test_texts_of_several_lines(title: str, text: str) -> None:
     assert community_text(title, 2, 7.5, text, form) == community_text(title, 2, 7.5, text)
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(derandomize=True, deadline=None, max_examples=30)
 @given(RECORD_PIECES, RECORD_PIECES, RECORD_PIECES)
 def test_texts_of_one_line(name: str, other: str, text: str) -> None:
     if is_plain(name) and is_plain(text):

@@ -25,7 +25,7 @@ def made(kind: str, n: int, dim: int, rng: np.random.Generator) -> NDArray[np.fl
     return (plain / np.where(lengths > 0, lengths, 1.0)).astype(np.float32)
 
 
-@settings(deadline=None, max_examples=100, derandomize=True)
+@settings(deadline=None, max_examples=40, derandomize=True)
 @given(
     st.sampled_from(["unit", "close", "sparse", "whole"]),
     st.integers(1, 300),

@@ -54,7 +54,7 @@ def slow(texts: list[str], question: str, visible: list[bool]) -> dict[int, floa
     return scores
 
 
-@settings(deadline=None, max_examples=80, derandomize=True)
+@settings(deadline=None, max_examples=40, derandomize=True)
 @given(TEXTS, st.lists(WORDS, max_size=6).map(" ".join), st.integers(0, 2**12), st.integers(0, 15))
 def test_the_best_chunks_are_those_of_the_formula(texts: list[str], question: str, seen: int, limit: int) -> None:
     visible = [bool(seen >> row & 1) for row in range(len(texts))]
@@ -70,7 +70,7 @@ def test_the_best_chunks_are_those_of_the_formula(texts: list[str], question: st
     assert not len(rows) or max(left_out, default=0.0) <= scores[-1] + 1e-9
 
 
-@settings(deadline=None, max_examples=100, derandomize=True)
+@settings(deadline=None, max_examples=40, derandomize=True)
 @given(TEXTS, st.lists(WORDS, max_size=6).map(" ".join), st.integers(0, 2**12))
 def test_hidden_chunks_change_no_bit(texts: list[str], question: str, seen: int) -> None:
     visible = np.array([bool(seen >> row & 1) for row in range(len(texts))], np.bool_)
@@ -82,7 +82,7 @@ def test_hidden_chunks_change_no_bit(texts: list[str], question: str, seen: int)
     assert scores.tobytes() == scores_alone.tobytes()
 
 
-@settings(deadline=None, max_examples=100, derandomize=True)
+@settings(deadline=None, max_examples=40, derandomize=True)
 @given(TEXTS, st.lists(WORDS, max_size=6).map(" ".join), st.integers(0, 2**12), st.integers(0, 3**12), st.booleans())
 def test_an_index_in_two_parts_changes_no_bit(
     texts: list[str], question: str, seen: int, lies: int, is_masked: bool

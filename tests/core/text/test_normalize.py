@@ -41,7 +41,7 @@ def test_spellings_of_one_name_have_one_key(one: str, other: str, same: bool) ->
     assert (name_key(one) == name_key(other)) is same
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(derandomize=True, deadline=None, max_examples=40)
 @given(any_text)
 def test_the_key_of_a_key_is_the_key(text: str) -> None:
     assert name_key(name_key(text)) == name_key(text)
@@ -81,7 +81,7 @@ def test_a_name_holds_a_letter_or_digit_and_is_no_paragraph(name: str, usable: b
     assert is_name(name) is usable
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(derandomize=True, deadline=None, max_examples=40)
 @given(st.text(st.sampled_from("ab ,;:\n"), max_size=40), st.integers(1, 50))
 def test_shortened_text_keeps_to_its_length_and_begins_as_the_text(text: str, n_chars: int) -> None:
     short = shorten(text, n_chars)

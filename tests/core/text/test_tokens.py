@@ -41,7 +41,7 @@ def test_sentence_ends_of_chinese_text_are_found() -> None:
     assert "".join(chunks) == text
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(derandomize=True, deadline=None, max_examples=30)
 @given(
     text=st.text(st.characters(exclude_categories=["Cs"]), max_size=400),
     size=st.integers(16, 40),

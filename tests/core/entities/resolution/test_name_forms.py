@@ -104,7 +104,7 @@ PIECES = st.sampled_from(
 NAMES = st.text(max_size=12) | st.lists(PIECES | st.text(max_size=4), max_size=6).map(" ".join)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(NAMES, NAMES, KINDS, KINDS)
 def test_any_two_names(one: str, other: str, kind: str, other_kind: str) -> None:
     left, right = name_form(one, kind), name_form(other, other_kind)
