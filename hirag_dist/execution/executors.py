@@ -28,13 +28,13 @@ from hirag_dist.protocols import CPU, EventListener, Executor, ResidentShards
 
 _M_TRIM_THRESHOLD: Final = -1  # numbers of malloc.h
 _M_MMAP_THRESHOLD: Final = -3
-_THRESHOLD_BYTES: Final = 8 << 20
+_THRESHOLD_BYTES: Final = 8 << 20  # with 1 MiB a build takes 18 % more CPU, for page faults, and 45 MB less
 _ARROW_SETTING: Final = "ARROW_DEFAULT_MEMORY_POOL"
 _SETTINGS: Final = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")
 
 
 def return_freed_memory() -> None:
-    """Make malloc of this process return freed blocks from 1 MiB on, and Arrow use malloc.
+    """Make malloc of this process return freed blocks from 8 MiB on, and Arrow use malloc.
 
     Without effect where the environment configures them, and where the C library has no `mallopt` (mallopt(3)).
     """
