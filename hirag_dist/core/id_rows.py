@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from hirag_dist.core.arrays import compiled, compiled_apart, read_only
+from hirag_dist.core.arrays import compiled_apart, compiled_inside, read_only
 from hirag_dist.core.row_changes import one_array
 from hirag_dist.core.text.ids import ID_CHARS
 from hirag_dist.types import IntVector
@@ -118,7 +118,7 @@ def _found(words: Words, slots: NDArray[np.int32], asked: Words) -> IntVector:
     return rows
 
 
-@compiled
+@compiled_inside
 def _slot(words: Words, row: int, size: int) -> np.int64:
     mixed = np.uint64(0)
     for at in range(_WORDS):
@@ -127,7 +127,7 @@ def _slot(words: Words, row: int, size: int) -> np.int64:
     return np.int64(mixed & np.uint64(size - 1))
 
 
-@compiled
+@compiled_inside
 def _equal(one: Words, row: int, other: Words, other_row: int) -> bool:
     same = True
     for at in range(_WORDS):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.arrays import compiled, compiled_apart, finite_products, read_only
+from hirag_dist.core.arrays import compiled_apart, compiled_inside, finite_products, read_only
 from hirag_dist.types import FloatMatrix, IntVector
 
 MAX_CODED = 200_000  # vectors, whose codes take 77 MB of memory at 384 dimensions
@@ -134,7 +134,7 @@ def parts_of(vectors: Vectors) -> VectorParts:
     return VectorParts(read_only(vectors), read_only(vectors[:0]), read_only(np.zeros(0, np.int32)))
 
 
-@compiled
+@compiled_inside
 def vector_of(parts: VectorParts, row: int) -> Any:
     """Return the vector of a row."""
     if len(parts.slots) == 0:

@@ -13,23 +13,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.arrays import compiled
+from hirag_dist.core.arrays import compiled, compiled_inside
 from hirag_dist.types import CsrGraph, IntVector
 
 
-@compiled
+@compiled_inside
 def has_bit(bits: NDArray[np.uint64], row: int, number: int) -> Any:
     """Return whether a bit of a row of `bits`, (n_rows, n_words), is set."""
     return (bits[row, number >> 6] >> np.uint64(number & 63)) & np.uint64(1) != 0
 
 
-@compiled
+@compiled_inside
 def set_bit(bits: NDArray[np.uint64], row: int, number: int) -> None:
     """Set a bit of a row."""
     bits[row, number >> 6] |= np.uint64(1) << np.uint64(number & 63)
 
 
-@compiled
+@compiled_inside
 def clear_bit(bits: NDArray[np.uint64], row: int, number: int) -> None:
     """Clear a bit of a row."""
     bits[row, number >> 6] &= ~(np.uint64(1) << np.uint64(number & 63))

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hirag_dist.core.arrays import compiled, compiled_apart, read_only
+from hirag_dist.core.arrays import compiled_apart, compiled_inside, read_only
 from hirag_dist.core.groupby import bounds_of
 from hirag_dist.core.id_rows import IdRows
 from hirag_dist.types import CsrGraph, IntVector
@@ -141,7 +141,7 @@ def _lowest_nodes(sources: NDArray[np.int32], targets: NDArray[np.int32], n_node
     return parents
 
 
-@compiled
+@compiled_inside
 def root(parents: NDArray[np.int32], node: int) -> Any:
     """Return the root of a node's tree, and shorten the way to it.
 

@@ -20,12 +20,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hirag_dist.core.arrays import compiled
+from hirag_dist.core.arrays import compiled, compiled_inside
 from hirag_dist.core.groupby import hashes_of, mixed
 from hirag_dist.types import CsrGraph, IntVector
 
 
-@compiled
+@compiled_inside
 def refined(
     indptr: NDArray[np.int64],
     indices: NDArray[np.int32],
@@ -45,13 +45,14 @@ def refined(
         marked: (n_nodes,) whether the community of each node is refined; one that is not stays one part.
     """
     n_nodes = len(strength)
-    piece = np.arange(n_nodes).astype(np.int32)
+    piece = np.empty(n_nodes, np.int32)
     whole = np.zeros(n_nodes, np.float64)  # weight of each community's nodes
     weight_of = strength.copy()  # weight of each piece
     outside = np.zeros(n_nodes, np.float64)  # weight between each piece and the rest of its community
     alone = marked.copy()
     first_of = np.full(n_nodes, -1, np.int32)  # first node of each community that is not refined
     for node in range(n_nodes):
+        piece[node] = node
         if not marked[node]:
             if first_of[community[node]] < 0:
                 first_of[community[node]] = node
@@ -96,7 +97,7 @@ def refined(
     return piece
 
 
-@compiled
+@compiled_inside
 def aggregated(
     indptr: NDArray[np.int64],
     indices: NDArray[np.int32],
@@ -203,6 +204,8 @@ def leiden(
         before,
         np.ones(graph.n_nodes, np.bool_) if changed is None else changed | (before < 0),
         labels,
+        np.full(graph.n_nodes, -1, np.int32),
+        np.full(before.max(initial=-1) + 1, -1, np.int32),
     )
     return labels
 
@@ -218,19 +221,25 @@ def _part_all(
     initial: NDArray[np.int64],
     changed: NDArray[np.bool_],
     labels: NDArray[np.int64],
+    place: NDArray[np.int32],
+    number: NDArray[np.int32],
 ) -> None:
     """Partition each run of nodes in `order` separately and write to `labels`.
 
     Nodes are numbered by their place in the run and visited by number: memory is read in order.
+
+    Args:
+        place: (n_nodes,) buffer, −1 everywhere before and after.
+        number: (n_labels,) buffer, of each initial label its number in a run; −1 everywhere before and after.
     """
-    place = np.full(len(indptr) - 1, -1, np.int32)
-    number = np.full(initial.max() + 1 if len(initial) else 0, -1, np.int32)  # of each initial label in its group
     following = 0
     for group in range(len(starts) - 1):
         nodes = order[starts[group] : starts[group + 1]]
         found = np.empty(len(nodes), np.int32)
+        own_changed = np.empty(len(nodes), np.bool_)
         n_found = 0
         for at in range(len(nodes)):
+            own_changed[at] = changed[nodes[at]]
             label = initial[nodes[at]]
             if label >= 0 and number[label] >= 0:
                 found[at] = number[label]
@@ -239,17 +248,17 @@ def _part_all(
             if label >= 0:
                 number[label] = n_found
             n_found += 1
-        for node in nodes:
-            if initial[node] >= 0:
-                number[initial[node]] = -1
+        for at in range(len(nodes)):
+            if initial[nodes[at]] >= 0:
+                number[initial[nodes[at]]] = -1
         own_indptr, own_indices, own_weights = _inside(indptr, indices, weights, nodes, place)
-        n_found = _part(own_indptr, own_indices, own_weights, resolution, found, changed[nodes])
+        n_found = _part(own_indptr, own_indices, own_weights, resolution, found, own_changed)
         for at in range(len(nodes)):
             labels[nodes[at]] = found[at] + following
         following += n_found
 
 
-@compiled
+@compiled_inside
 def _inside(
     indptr: NDArray[np.int64],
     indices: NDArray[np.int32],
@@ -281,7 +290,7 @@ def _inside(
     return own_indptr, own_indices, own_weights
 
 
-@compiled
+@compiled_inside
 def _part(
     indptr: NDArray[np.int64],
     indices: NDArray[np.int32],
@@ -300,16 +309,22 @@ def _part(
         for entry in range(indptr[node], indptr[node + 1]):
             strength[node] += weights[entry]
             waiting[indices[entry]] |= changed[node]
-    marked = marked_label[labels]
-    total = strength.sum()
+    marked = np.empty(n_nodes, np.bool_)
+    total = 0.0
+    for node in range(n_nodes):
+        marked[node] = marked_label[labels[node]]
+        total += strength[node]
     if total <= 0.0:
-        labels[:] = np.arange(n_nodes).astype(np.int32)
+        for node in range(n_nodes):
+            labels[node] = node
         return n_nodes
     scale = resolution / total
     for _ in range(_MAX_ROUNDS):
         # of the graph as it shrinks: where each original node went, and the community of each node
         here_indptr, here_indices, here_weights, here_strength = indptr, indices, weights, strength
-        went = np.arange(n_nodes).astype(np.int32)
+        went = np.empty(n_nodes, np.int32)
+        for node in range(n_nodes):
+            went[node] = node
         community, here_marked = labels.copy(), marked.copy()
         gained = 0.0
         while True:
@@ -346,7 +361,7 @@ def _part(
     return _renumber(labels)
 
 
-@compiled
+@compiled_inside
 def _renumber(labels: NDArray[np.int32]) -> Any:
     """Renumber labels in the order of their first node; return their number."""
     new = np.full(len(labels), -1, np.int32)
@@ -359,7 +374,7 @@ def _renumber(labels: NDArray[np.int32]) -> Any:
     return n_labels
 
 
-@compiled
+@compiled_inside
 def _totals(strength: NDArray[np.float64], community: NDArray[np.int32], marked: NDArray[np.bool_]) -> Any:
     """Return weight, size and mark of each label, then the labels without a node, the lowest last, and their number."""
     n_nodes = len(strength)
@@ -379,7 +394,7 @@ def _totals(strength: NDArray[np.float64], community: NDArray[np.int32], marked:
     return weight_of, size, marked_label, empty, n_empty
 
 
-@compiled
+@compiled_inside
 def _move(
     indptr: NDArray[np.int64],
     indices: NDArray[np.int32],
@@ -403,10 +418,12 @@ def _move(
     weight_of, size, marked_label, empty, n_empty = _totals(strength, community, marked)
     shared = np.zeros(n_nodes, np.float64)  # weight between the node and each adjacent community
     beside = np.empty(n_nodes, np.int32)
-    start = np.flatnonzero(waiting)
     queue = np.empty(n_nodes, np.int32)
-    first, n_queued = 0, len(start)
-    queue[:n_queued] = start
+    first, n_queued = 0, 0
+    for node in range(n_nodes):
+        if waiting[node]:
+            queue[n_queued] = node
+            n_queued += 1
     gained = 0.0
     while n_queued:
         node = queue[first]
@@ -454,5 +471,6 @@ def _move(
                 end = first + n_queued
                 queue[end if end < n_nodes else end - n_nodes] = neighbour
                 n_queued += 1
-    marked[:] = marked_label[community]
+    for node in range(n_nodes):
+        marked[node] = marked_label[community[node]]
     return gained

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.access import HIDDEN
-from hirag_dist.core.arrays import Steps, all_at_once, compiled, read_only
+from hirag_dist.core.arrays import Steps, all_at_once, compiled, compiled_inside, read_only
 from hirag_dist.core.graph.bfs import has_bit, set_bit
 from hirag_dist.types import AccessFilter, FloatVector, IntVector
 
@@ -242,7 +242,7 @@ def _push(
     work.counts[0], work.counts[1], work.counts[2], work.counts[3] = n_reached, head, length, edges
 
 
-@compiled
+@compiled_inside
 def _neighbours(graph: WalkGraph, visible: VisibleEdges | None, node: Any, found: NDArray[np.int32]) -> Any:
     """Write the neighbours of a node, whose degree is known, to `found`; return their number."""
     n_entities = len(graph.layers)
@@ -286,11 +286,11 @@ def _end(work: _PushState, n_entities: int) -> Any:
             shares[n_chunks] = work.settled[node] + RESTART * work.mass[node, 0]
             n_chunks += 1
         work.mass[node, 0] = work.mass[node, 1] = work.settled[node] = 0.0
-    work.counts[:] = 0
+    work.counts[0] = work.counts[1] = work.counts[2] = work.counts[3] = 0
     return rows, shares
 
 
-@compiled
+@compiled_inside
 def _degree(
     graph: WalkGraph, access: AccessFilter | None, seen: NDArray[np.bool_], visible: VisibleEdges | None, node: Any
 ) -> Any:
@@ -306,7 +306,7 @@ def _degree(
     return n_related + graph.entity_indptr[node + 1] - graph.entity_indptr[node]
 
 
-@compiled
+@compiled_inside
 def _find_edges(
     graph: WalkGraph, access: AccessFilter | None, seen: NDArray[np.bool_], bits: NDArray[np.uint64], node: Any
 ) -> Any:
@@ -335,7 +335,7 @@ def _find_edges(
     return count
 
 
-@compiled
+@compiled_inside
 def _end_of_relations(graph: WalkGraph, node: int) -> Any:
     """Return the end of the relations of an entity to its own layer or below; neighbours are sorted by layer."""
     first, last = graph.indptr[node], graph.indptr[node + 1]
@@ -349,17 +349,17 @@ def _end_of_relations(graph: WalkGraph, node: int) -> Any:
     return first
 
 
-@compiled
+@compiled_inside
 def _is_visible(visible: VisibleEdges | None, number: int) -> Any:
     """Return whether an entry is a visible edge; the edges from its node are found."""
     return visible is None or has_bit(visible.bits, 0, number)
 
 
-@compiled
+@compiled_inside
 def _admits(access: AccessFilter | None, entity: int) -> Any:
     return access is None or access.entity_states[access.entity_patterns[entity]] != HIDDEN
 
 
-@compiled
+@compiled_inside
 def _admits_relation(access: AccessFilter | None, relation: int) -> Any:
     return access is None or access.relation_states[access.relation_patterns[relation]] != HIDDEN

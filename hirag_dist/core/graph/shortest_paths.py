@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.access import HIDDEN, PARTIAL
-from hirag_dist.core.arrays import Steps, all_at_once, compiled, read_only
+from hirag_dist.core.arrays import Steps, all_at_once, compiled, compiled_inside, lower_bound, read_only
 from hirag_dist.core.graph.bfs import clear_bit, has_bit, set_bit
 from hirag_dist.types import AccessFilter, CsrGraph
 
@@ -92,21 +92,23 @@ def chain(
         first = bounds[at]
         if first + length > len(nodes):
             longer = np.empty(2 * (first + length), np.int32)
-            longer[:first] = nodes[:first]
+            for place in range(first):
+                longer[place] = nodes[place]
             nodes = longer
-        nodes[first : first + length] = work.path[:length]
+        for place in range(length):
+            nodes[first + place] = work.path[place]
         bounds[at + 1] = first + length
     return bounds[: n_pairs + 1], nodes[: bounds[n_pairs]]
 
 
-@compiled
+@compiled_inside
 def _search(graph: KernelGraph, access: AccessFilter | None, source: int, target: int, work: PathBuffers) -> Any:
     """Write the best path to `work.path` and return how many nodes it has, 0 where there is none."""
     if source == target:
         work.path[0] = source
         return 1
     radius, cost, end = work.frontiers[0], work.frontiers[1], work.frontiers[2]
-    radius[:] = 0
+    radius[0], radius[1] = 0, 0
     for side, node in ((_SOURCE, source), (_TARGET, target)):
         work.starts[side, 0] = 0
         work.width[side, node] = np.inf
@@ -131,7 +133,7 @@ def _search(graph: KernelGraph, access: AccessFilter | None, source: int, target
     return length
 
 
-@compiled
+@compiled_inside
 def _meet(
     graph: KernelGraph,
     access: AccessFilter | None,
@@ -148,7 +150,7 @@ def _meet(
     begin = (work.starts[0, radius[0]], work.starts[1, radius[1]])
     sizes = (end[0] - begin[0], end[1] - begin[1])
     reads = work.frontiers[3]
-    reads[:] = 0
+    reads[0], reads[1] = 0, 0
     for one in range(2):
         for at in range(begin[one], end[one]):
             reads[one] += min(work.degrees[one, at], _HALVINGS * sizes[1 - one])
@@ -173,7 +175,7 @@ def _meet(
     return best, n_good
 
 
-@compiled
+@compiled_inside
 def _join(
     graph: KernelGraph,
     access: AccessFilter | None,
@@ -204,7 +206,7 @@ def _join(
     return width, n_good
 
 
-@compiled
+@compiled_inside
 def _expand(
     graph: KernelGraph, access: AccessFilter | None, work: PathBuffers, side: int, radius: int, end: int
 ) -> Any:
@@ -233,7 +235,7 @@ def _expand(
     return last, cost
 
 
-@compiled
+@compiled_inside
 def _enter(graph: KernelGraph, work: PathBuffers, side: int, node: int, depth: int, at: int) -> Any:
     """Mark a node as reached and queue it; return its degree."""
     degree = graph.indptr[node + 1] - graph.indptr[node]
@@ -244,7 +246,7 @@ def _enter(graph: KernelGraph, work: PathBuffers, side: int, node: int, depth: i
     return degree
 
 
-@compiled
+@compiled_inside
 def _trace(
     graph: KernelGraph,
     access: AccessFilter | None,
@@ -279,7 +281,7 @@ def _trace(
     return last
 
 
-@compiled
+@compiled_inside
 def _walk(
     graph: KernelGraph,
     access: AccessFilter | None,
@@ -307,7 +309,7 @@ def _walk(
     work.path[at] = target
 
 
-@compiled
+@compiled_inside
 def _lowest(
     graph: KernelGraph,
     access: AccessFilter | None,
@@ -347,7 +349,7 @@ def _lowest(
     return lowest
 
 
-@compiled
+@compiled_inside
 def _allows(
     graph: KernelGraph, access: AccessFilter | None, work: PathBuffers, side: int, entry: int, best: float
 ) -> Any:
@@ -360,20 +362,14 @@ def _allows(
     )
 
 
-@compiled
+@compiled_inside
 def entry_of(indices: NDArray[np.int32], first: int, last: int, neighbour: int) -> Any:
     """Return where a neighbour is among the entries [first, last), which ascend; −1 where it is not."""
-    low, high = first, last
-    while low < high:
-        middle = (low + high) >> 1
-        if indices[middle] < neighbour:
-            low = middle + 1
-        else:
-            high = middle
-    return low if low < last and indices[low] == neighbour else -1
+    entry = lower_bound(indices, first, last, neighbour)
+    return entry if entry < last and indices[entry] == neighbour else -1
 
 
-@compiled
+@compiled_inside
 def _admits(access: AccessFilter | None, relation_rows: NDArray[np.int32], entry: int, neighbour: int) -> Any:
     """Return whether a relation and the entity at its end are visible. Compiles to nothing without a filter."""
     if access is None:
@@ -383,7 +379,7 @@ def _admits(access: AccessFilter | None, relation_rows: NDArray[np.int32], entry
     return access.relation_states[access.relation_patterns[relation_rows[entry]]] != HIDDEN
 
 
-@compiled
+@compiled_inside
 def _weight(
     access: AccessFilter | None, weights: NDArray[np.float32], relation_rows: NDArray[np.int32], entry: int
 ) -> Any:
@@ -393,7 +389,7 @@ def _weight(
     row = relation_rows[entry]
     if access.relation_states[access.relation_patterns[row]] != PARTIAL:
         return weights[entry]
-    place = np.searchsorted(access.stated_rows, row)
+    place = lower_bound(access.stated_rows, 0, len(access.stated_rows), row)
     total = 0.0
     for at in range(access.stated_indptr[place], access.stated_indptr[place + 1]):
         if access.sets[access.statement_sets[at]]:

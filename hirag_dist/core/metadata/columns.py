@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.access import HIDDEN, PARTIAL, VISIBLE
-from hirag_dist.core.arrays import compiled, compiled_apart
+from hirag_dist.core.arrays import compiled_apart, compiled_inside
 from hirag_dist.core.metadata.fields import (
     AllOf,
     And,
@@ -115,8 +115,11 @@ def row_states(
     indptr, chunks, kinds = provenance.entity_indptr, provenance.entity_chunks, provenance.entity_provenance
     # Float64 holds the counts of any layer: a summary counts the mentions behind all its members.
     _count(indptr, chunks, kinds, by_label, visible, matching, first, entities, passing, total)
-    partial = entities == PARTIAL
-    entities[partial] = by_label[partial]  # parts of entities have vectors by label, not by filter
+    partial = np.zeros(n_entities, np.bool_)
+    for row in range(n_entities):
+        if entities[row] == PARTIAL:
+            partial[row] = True
+            entities[row] = by_label[row]  # parts of entities have vectors by label, not by filter
     indptr, members = provenance.summary_indptr, provenance.summary_members
     for row in range(first, n_entities):
         for at in range(indptr[row - first], indptr[row - first + 1]):
@@ -142,7 +145,7 @@ def row_states(
     return RowStates(entities, partial, relations, communities)
 
 
-@compiled
+@compiled_inside
 def _count(
     indptr: NDArray[np.int64],
     chunks: NDArray[np.int32],
@@ -184,7 +187,7 @@ def _count(
             states[row] = VISIBLE
 
 
-@compiled
+@compiled_inside
 def _label_states(patterns: NDArray[np.int32], states: NDArray[np.uint8], n_rows: int) -> Any:
     found = np.full(n_rows, VISIBLE, np.uint8)
     for row in range(len(patterns)):
@@ -192,7 +195,7 @@ def _label_states(patterns: NDArray[np.int32], states: NDArray[np.uint8], n_rows
     return found
 
 
-@compiled
+@compiled_inside
 def _are_all(passing: float, total: float) -> Any:
     return passing > 0 and passing >= total
 

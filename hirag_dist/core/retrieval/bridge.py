@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.access import spans
-from hirag_dist.core.arrays import Steps, all_at_once, compiled
+from hirag_dist.core.arrays import Steps, all_at_once, compiled, compiled_inside, lower_bound
 from hirag_dist.core.graph.shortest_paths import entry_of
 from hirag_dist.core.retrieval.levels import CommunityIndex, filtered_product, keep_best, product
 from hirag_dist.core.retrieval.source_ranking import RelationProvenance
@@ -181,7 +181,7 @@ def _fill_joined(
     return count
 
 
-@compiled
+@compiled_inside
 def _put(found: NDArray[np.int32], count: int, row: int) -> Any:
     if count < len(found):
         found[count] = row
@@ -261,14 +261,7 @@ def _fill_question_scores(
     for at in range(len(ends)):
         nearer = np.float32(-np.inf)
         for end in range(2):
-            first, last = 0, len(nodes)
-            while first < last:
-                middle = (first + last) >> 1
-                if nodes[middle] < ends[at, end]:
-                    first = middle + 1
-                else:
-                    last = middle
-            nearer = max(nearer, closeness[first])
+            nearer = max(nearer, closeness[lower_bound(nodes, 0, len(nodes), ends[at, end])])
         scores[at] = (nearer + chunk_scores[at]) / np.float32(2)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.access import HIDDEN, PARTIAL, visible_rows, visible_scores
-from hirag_dist.core.arrays import compiled
+from hirag_dist.core.arrays import compiled, compiled_inside, lower_bound
 from hirag_dist.core.vectors import VectorCodes, VectorParts, Vectors, coded_products, parts_of, products, vector_of
 from hirag_dist.types import AccessFilter, IntVector
 
@@ -98,7 +98,7 @@ def _bounds(
     return scores - error, scores + error
 
 
-@compiled
+@compiled_inside
 def product(row: NDArray[np.float32], query: NDArray[np.float64]) -> Any:
     """Return the product of a row with the question, summed in eight lanes that one instruction can add to."""
     dim = len(query)
@@ -119,7 +119,7 @@ def product(row: NDArray[np.float32], query: NDArray[np.float64]) -> Any:
     return np.float32(total)
 
 
-@compiled
+@compiled_inside
 def filtered_product(access: AccessFilter | None, vectors: VectorParts, row: int, query: NDArray[np.float64]) -> Any:
     """Return (visible, product with the question) of a row; the product of a partial row is that of its best part."""
     if access is None:
@@ -128,7 +128,7 @@ def filtered_product(access: AccessFilter | None, vectors: VectorParts, row: int
     if state != PARTIAL:
         return state != HIDDEN, product(vector_of(vectors, row), query)
     best = np.float32(-np.inf)
-    at = np.searchsorted(access.part_entities, row)
+    at = lower_bound(access.part_entities, 0, len(access.part_entities), row)
     while at < len(access.part_entities) and access.part_entities[at] == row:
         if access.sets[access.part_sets[at]]:
             best = max(best, product(access.part_vectors[at], query))
@@ -136,7 +136,7 @@ def filtered_product(access: AccessFilter | None, vectors: VectorParts, row: int
     return True, best
 
 
-@compiled
+@compiled_inside
 def keep_best(row: int, score: Any, rows: NDArray[np.int64], scores: NDArray[np.float32], count: int) -> Any:
     """Put a row among the best so far if it is one of them; rows come in ascending order, so ties keep it.
 

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.arrays import compiled, compiled_apart, read_only
+from hirag_dist.core.arrays import compiled_apart, compiled_inside, read_only
 from hirag_dist.core.groupby import blocks_of
 from hirag_dist.core.text.terms import runs, terms_of_run
 from hirag_dist.types import IntVector
@@ -367,7 +367,7 @@ def _best(scores: NDArray[np.float64], limit: int) -> Any:
     return rows, found
 
 
-@compiled
+@compiled_inside
 def replace_first(heap: NDArray[np.float64], value: float) -> None:
     """Put a value in the place of a heap's smallest."""
     at = 0

@@ -18,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from hirag_dist.core.access import Flags
-from hirag_dist.core.arrays import compiled, read_only
+from hirag_dist.core.arrays import compiled, lower_bound, read_only
 from hirag_dist.core.row_changes import one_array, one_piece, same_values
 from hirag_dist.errors import SnapshotCorrupt
 from hirag_dist.storage.layout import (
@@ -268,7 +268,12 @@ def _rows_before(name: str, table: pa.Table, keys: Iterable[pa.Table]) -> Rows:
     """
     now = _key_hashes(name, table)
     then = np.concatenate([np.zeros(0, np.uint64), *(_key_hashes(name, piece) for piece in keys)])
-    return _common_rows(now, then, max_changed(len(now)))
+    none = np.zeros(0, np.int64)
+    found = _common_rows(now, then, none, then[none], max_changed(len(now)))
+    if len(found) < len(now):
+        order = np.argsort(then)
+        found = _common_rows(now, then, order, then[order], max_changed(len(now)))
+    return found
 
 
 def _same_rows(table: pa.Table, rows: Rows, before: pa.Table, rows_before: Rows) -> Flags:
@@ -315,17 +320,27 @@ def _key_hashes(name: str, table: pa.Table) -> NDArray[np.uint64]:
 
 
 @compiled
-def _common_rows(now: NDArray[np.uint64], then: NDArray[np.uint64], max_missing: int) -> Rows:
+def _common_rows(
+    now: NDArray[np.uint64],
+    then: NDArray[np.uint64],
+    order: NDArray[np.int64],
+    ordered: NDArray[np.uint64],
+    max_missing: int,
+) -> Rows:
     """Return for each value of a sequence its place in an earlier one, ascending; −1 for values that came since.
 
     Both are read side by side. Where they differ, the nearest place from which they go on alike is searched: at first
     among the next values of both, then among all later ones of the earlier sequence.
 
     Args:
+        order: (n_then,) positions of the earlier sequence by value; empty: without it, nothing is searched among all.
+        ordered: (n_then,) its values in this order.
         max_missing: number of values without a place before the rest is given up.
+
+    Returns:
+        (n_now,) places; empty where they cannot be told without `order`.
     """
     rows = np.full(len(now), -1, np.int32)
-    order, ordered = np.zeros(0, np.int64), np.zeros(0, np.uint64)
     row = place = missing = 0
     while row < len(now) and place < len(then) and missing <= max_missing:
         found = False
@@ -341,9 +356,8 @@ def _common_rows(now: NDArray[np.uint64], then: NDArray[np.uint64], max_missing:
                 break
         if not found:
             if len(order) == 0:
-                order = np.argsort(then)
-                ordered = then[order]
-            at = np.searchsorted(ordered, now[row])
+                return rows[:0]
+            at = lower_bound(ordered, 0, len(ordered), now[row])
             if at < len(ordered) and ordered[at] == now[row] and order[at] > place:
                 place = order[at]
                 found = True
