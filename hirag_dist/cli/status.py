@@ -300,7 +300,7 @@ def _show(report: dict[str, Any], letters: bool) -> None:
 
 
 def _show_forget(pending: dict[str, Any]) -> None:
-    documents = count_noun(len(pending["documents"]), "removed document is", "removed documents are")
+    documents = count_noun(len(pending["documents"]), "removed document is", "removed documents or former versions are")
     old = count_noun(len(pending["snapshots"]), "old snapshot")
     state = f"{old} with them to be removed by `prune`" if pending["verified"] else "run `remove --forget` again"
     out.print(f"{documents} still to be forgotten, since {pending['since']}: {state}.")
