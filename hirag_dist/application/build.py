@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Literal
 
 from hirag_dist.application.index_result import IndexResult, letter_groups
@@ -274,7 +275,7 @@ def execute_build(
         is_free = options.fresh or arguments.command == "reembed"  # to take another embedder than the index has
         config = settle_embedder(config, None if is_free else recorded_embedder(store))
         _compact_ledger(store, lock)
-        probes = UsageMeter()
+        probes, begun = UsageMeter(), datetime.now(UTC)
         try:
             models = _resolve(config, store, options, probes)
             config, models = _cut_to_windows(
@@ -282,7 +283,7 @@ def execute_build(
             )
         except BaseException as error:
             with suppress(StoreError, IndexBusy):  # the error of the models is the one to raise
-                note_not_begun(store, action, arguments, config, options.limits, probes, error, lock.fenced)
+                note_not_begun(store, action, arguments, config, options.limits, probes, error, begun, lock.fenced)
             raise
 
         def emit(event: object) -> None:

@@ -34,7 +34,10 @@ def export(
     snapshot: SnapshotOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Write GraphML, or Parquet tables with GraphRAG's names and columns."""
+    """Write GraphML, or Parquet tables with GraphRAG's names and columns.
+
+    Files of the same names are replaced.
+    """
     opened = open_current(Store(index), snapshot)
     graphml = form == "graphml" or (form == "auto" and to.endswith(".graphml"))
     if form == "auto" and not graphml and Path(to).suffix:

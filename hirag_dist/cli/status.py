@@ -52,6 +52,9 @@ from hirag_dist.storage.snapshot.token_ratio import tokens_per_corpus_token
 from hirag_dist.storage.store import Store
 
 _SHOWN = 100
+_OF_BUILD = ("action", "state", "error", "started_at", "ended_at", "limits", "snapshot")  # that --json shows
+_OF_STAGE = ("stage", "state", "rows", "rows_done", "rejects", "dropped", "seconds", "calls")
+_OF_UPDATE = ("number", "base", "documents", "other_changes", "descriptions", "summaries", "reports", "clustered_with")
 
 
 def show_documents(snapshot: Snapshot, sources: Sequence[str], json: bool) -> None:
@@ -148,46 +151,52 @@ def status(
         raise no_index(store)
     forgetting = pending_forget(store)
     found = dead_letters(store, build, load_drops(store), REJECTS.names if letters or json else IN_SHORT)
-    usage_so_far = build_usage(build) if build is not None else []
+    still_open = [letter for letter in found if letter["dropped"] is None]
     report: dict[str, Any] = {
         "index": store.uri,
         "current": current,
         "fallback": None,
         "snapshot": None,
         "build": build,
-        "last_finished": build if build is not None and build["state"] == "done" else last_finished(store),
+        "last_finished": None if build is not None and build["state"] == "done" else last_finished(store),
         "snapshots": _snapshots(store),
         "forget": None if forgetting is None else asdict(forgetting),
-        "dead_letters": found,
-        "letters_by_reason": [],
-        "usage": usage_so_far,
+        "dead_letters": len(still_open),
+        "letters": found,
+        "usage": [],
+        "usage_so_far": [] if build is None or published(store, build) is not None else build_usage(build),
     }
     if current is not None:
         opened = open_current(store)
         report["fallback"] = opened.fallback or None
         report["snapshot"] = opened.manifest.snapshot_id
-        usage = usage_rows(opened.table("usage"))
-        report["usage_of_current"] = usage
-        report["content_of_current"] = content_counts(opened.manifest)
-        report["missing_reports_of_current"] = opened.manifest.missing_reports
-        report["update_of_current"] = opened.manifest.notes.get("update")
-        report["tokens_per_corpus_token"] = tokens_per_corpus_token(opened, usage)
-        if published(store, build) is not None:
-            report["usage"] = usage
-        else:
-            report["dead_letters_of_current"] = opened.manifest.counts["rejects"]
-    still_open = [letter for letter in found if letter["dropped"] is None]
+        report["usage"] = usage_rows(opened.table("usage"))
+        report["content"] = content_counts(opened.manifest)
+        report["missing_reports"] = opened.manifest.missing_reports
+        if note := opened.manifest.notes.get("update"):
+            report["update"] = {name: note[name] for name in _OF_UPDATE if name in note} | note.get("cost", {})
+            report["debt"] = note.get("debt", {})
+        report["tokens_per_corpus_token"] = tokens_per_corpus_token(opened, report["usage"])
     stages, reasons = ([letter[name] for letter in still_open] for name in ("stage", "reason"))
-    report["letters_by_reason"] = [group.to_dict() for group in letter_groups(stages, reasons, report["usage"])]
+    groups = letter_groups(stages, reasons, report["usage_so_far"] or report["usage"])
+    report["letters_by_reason"] = [group.to_dict() for group in groups]
     if letters or json:
         places = letter_places(store, build, current, [letter["unit_id"] for letter in found])
         for letter in found:
             letter["place"] = places.get(letter["unit_id"])
     if json:
-        emit(report)
+        emit(report | {name: report[name] and _in_short(report[name]) for name in ("build", "last_finished")})
     else:
         _show(report, letters)
     conclude_reading(report["fallback"] or "")
+
+
+def _in_short(build: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the record of a build without its configuration and what only a retry needs, for --json."""
+    stages = [{name: stage[name] for name in _OF_STAGE if name in stage} for stage in build.get("stages", ())]
+    told = {name: build[name] for name in _OF_BUILD if name in build}
+    told |= {"inputs": _inputs(build), "this_run": build.get("sent"), "stages": stages}
+    return told | ({"attempt": _in_short(build["attempt"])} if "attempt" in build else {})
 
 
 def show_bill(snapshot: Snapshot, json: bool) -> None:
@@ -242,7 +251,7 @@ def _show(report: dict[str, Any], letters: bool) -> None:
         if build.get("attempt"):
             out.print(f"After it, before any stage: {_build_line(build['attempt'])}")
     finished = report["last_finished"]
-    if finished is not None and finished is not build:
+    if finished is not None:
         out.print(f"Last finished build: {_build_line(finished)}")
     if report["forget"] is not None:
         _show_forget(report["forget"])
@@ -269,30 +278,29 @@ def _show(report: dict[str, Any], letters: bool) -> None:
     if (served.get("counts") or {}).get(ALIASES):
         names = count_noun(served["counts"][ALIASES], "name is", "names are")
         out.print(f"Entity resolution: {names} another name's entity; `hirag-dist inspect` shows some.")
-    for line in remark_lines(report["content_of_current"]) if "content_of_current" in report else ():
+    for line in remark_lines(report["content"]) if "content" in report else ():
         out.print(line)
-    update = report.get("update_of_current")
+    update = report.get("update")
     if update is not None:
         out.print(
-            f"{update_line(update['number'], update['documents'], update.get('other_changes', ()))} {debt_line(update)}"
+            f"{update_line(update['number'], update['documents'], update.get('other_changes', ()))} {debt_line(report)}"
         )
         if line := clustered_line(update):
             out.print(line)
-    if report.get("missing_reports_of_current"):
-        out.print(missing_line(report["missing_reports_of_current"]))
+    if report.get("missing_reports"):
+        out.print(missing_line(report["missing_reports"]))
     _show_letters(report, letters)
-    if report.get("dead_letters_of_current"):
-        out.print(f"The snapshot being served has {count_noun(report['dead_letters_of_current'], 'dead letter')}.")
-    if report["usage"]:
-        is_over = build is None or build["state"] == "done"
+    if build is not None and build["state"] != "done" and (served.get("counts") or {}).get("rejects"):
+        out.print(f"The snapshot being served has {count_noun(served['counts']['rejects'], 'dead letter')}.")
+    if usage := report["usage_so_far"] or report["usage"]:
         of_run = f"Bill of the run that made snapshot {report['snapshot']}: what these replies cost, whenever paid"
-        out.print(bill_table(report["usage"], of_run if is_over else BILL_SO_FAR))
+        out.print(bill_table(usage, BILL_SO_FAR if report["usage_so_far"] else of_run))
     if report.get("tokens_per_corpus_token") is not None and not (update and update["number"]):
         out.print(f"The snapshot being served: {ratio_line(report['tokens_per_corpus_token'])}")
 
 
 def _show_forget(pending: dict[str, Any]) -> None:
-    documents = count_noun(len(pending["documents"]), "removed document is", "removed documents are")
+    documents = count_noun(len(pending["documents"]), "removed document is", "removed documents or former versions are")
     old = count_noun(len(pending["snapshots"]), "old snapshot")
     state = f"{old} with them to be removed by `prune`" if pending["verified"] else "run `remove --forget` again"
     out.print(f"{documents} still to be forgotten, since {pending['since']}: {state}.")
@@ -301,13 +309,17 @@ def _show_forget(pending: dict[str, Any]) -> None:
 
 
 def _build_line(build: dict[str, Any]) -> str:
-    given = build.get("given") or {}
-    what = " ".join([build.get("action", "index"), *given.get("inputs", ()), given.get("folder", "")]).strip()
+    what = " ".join([build.get("action", "index"), *_inputs(build)])
     state = _STATES.get(build["state"], build["state"])
     said = f": {build['error']}" if build.get("error") else ""
     who = "Its finished tasks" if any("calls" in stage for stage in build.get("stages", ())) else "It"
     sent = f" {who} {sent_line(build['sent'])}." if build.get("sent") else ""
     return f"{what}, begun {build['started_at']}, {state}{said}.{sent}".replace("[", "\\[")
+
+
+def _inputs(build: Mapping[str, Any]) -> list[str]:
+    given = build.get("given") or {}
+    return [*given.get("inputs", ()), *filter(None, [given.get("folder")])]
 
 
 def _window_line(build: dict[str, Any]) -> str:
@@ -390,7 +402,7 @@ def _show_letters(report: dict[str, Any], each: bool) -> None:
     Args:
         each: whether a line is shown for each letter.
     """
-    letters = report["dead_letters"]
+    letters = report["letters"]
     if not letters:
         return
     still_open = [letter for letter in letters if letter["dropped"] is None]

@@ -106,6 +106,7 @@ class BuildRecord:
         clock: Callable[[], float] = time.monotonic,
         fence: Callable[[], AbstractContextManager[None]] = nullcontext,
         base: str | None = "",
+        begun: datetime | None = None,
     ) -> None:
         """Begin a record; the one of the build before moves to builds/.
 
@@ -116,6 +117,7 @@ class BuildRecord:
             clock: seconds, monotonic.
             fence: entered around every write; raises where another build has the index.
             base: the snapshot that an update starts from; None for none; empty: the current one.
+            begun: when the run began; None: now.
         """
         self._store = store
         self._fence = fence
@@ -124,11 +126,11 @@ class BuildRecord:
         self._meters: dict[str, UsageMeter] = {}
         self._outside: dict[str, UsageMeter] = {}
         self._sent = UsageMeter()
-        now = datetime.now(UTC)
+        begun = begun or datetime.now(UTC)
         self._record: dict[str, Any] = {
-            "id": now.strftime("%Y%m%dT%H%M%S.%fZ"),
+            "id": begun.strftime("%Y%m%dT%H%M%S.%fZ"),
             "state": "running",
-            "started_at": now.isoformat(timespec="seconds"),
+            "started_at": begun.isoformat(timespec="seconds"),
             "action": action,
             "given": asdict(given),
             "base": current_id(store) if base == "" else base,
@@ -247,6 +249,7 @@ def note_not_begun(
     limits: Mapping[str, float | None],
     sent: UsageMeter,
     error: BaseException,
+    begun: datetime,
     fence: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> None:
     """Put on record a run that ended before any stage: its models could not be asked what they can.
@@ -259,13 +262,13 @@ def note_not_begun(
         before = last_build(store)
     state, outcome = _ending(error)
     if before is None:
-        record = BuildRecord(store, action, given, config, {}, limits, fence=fence)
+        record = BuildRecord(store, action, given, config, {}, limits, fence=fence, begun=begun)
         record(UsageRecorded("probes", sent))
         record.close(state, **outcome)
         return
     attempt = {
         "state": state,
-        "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "started_at": begun.isoformat(timespec="seconds"),
         "action": action,
         "given": asdict(given),
         "limits": dict(limits),

@@ -125,12 +125,14 @@ def rounded_calls(calls: int) -> int:
     return round(calls, -digits)
 
 
-PHASES = ("read", "extract", "hierarchy", "communities", "publish")
+PHASES = ("read", "extract", "entities", "hierarchy", "communities", "publish")
 _STARTS = {  # beginning of a stage's label → phase; stages in between belong to the phase that runs
     "extract": "extract",
-    "claims": "extract",
-    "embed layer 0": "extract",
-    "chunk vectors": "extract",
+    "propose pairs": "entities",
+    "merge entities": "entities",
+    "claims": "entities",
+    "embed layer 0": "entities",
+    "chunk vectors": "entities",
     "meta types": "hierarchy",
     "cluster": "hierarchy",
     "summarise": "hierarchy",

@@ -81,6 +81,7 @@ def test_a_terminal_shows_every_phase_and_the_calls_of_the_one_that_runs() -> No
     assert shown.getvalue().splitlines() == [
         "read         done in 0.0 s",
         "extract      16 of 64 units, 16 kept, about 37 calls left in this stage, 1 min",
+        "entities",
         "hierarchy",
         "communities",
         "publish",

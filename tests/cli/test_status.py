@@ -55,6 +55,15 @@ def test_documents_are_listed_and_removed(bench: CommandBench) -> None:
     assert uri not in bench.uris()
 
 
+def test_status_and_index_have_one_name_for_a_count(bench: CommandBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    built = bench.json("index", bench.corpus)
+    _, report = run_command(["status", "--index", bench.index], monkeypatch, bench.capfd)
+    names = ("snapshot", "content", "debt", "dead_letters", "letters_by_reason", "missing_reports", "usage")
+    assert {name: report[name] for name in names} == {name: built[name] for name in names}
+    assert report["build"]["this_run"] == built["this_run"]
+    assert "config" not in report["build"]
+
+
 def test_the_update_that_made_the_current_snapshot_and_its_debt(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -102,7 +111,7 @@ def test_letters_are_grouped_by_reason_with_document_place_and_reply(
         (2, {"extract": 2}),
         (1, {"extract": 1}),
     ]
-    letter = next(letter for letter in report["dead_letters"] if letter["reply"])
+    letter = next(letter for letter in report["letters"] if letter["reply"])
     assert {"request", "reply", "place"} <= set(letter)
     assert (letter["place"]["position"], letter["place"]["start"]) == (0, 0)
 

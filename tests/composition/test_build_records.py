@@ -6,6 +6,7 @@ import os
 import socket
 import time
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -171,7 +172,9 @@ def test_the_letters_of_an_import_that_failed(store: Store) -> None:
 
 def test_a_run_whose_models_could_not_be_asked_is_the_last_build_where_there_was_none(store: Store) -> None:
     given = BuildArguments.index(["corpus"], CONFIG)
-    note_not_begun(store, "index", given, CONFIG, {"max_usd": 1.0}, spent(1), BudgetReached("stopped before"))
+    begun = datetime(2026, 1, 1, tzinfo=UTC)
+    note_not_begun(store, "index", given, CONFIG, {"max_usd": 1.0}, spent(1), BudgetReached("stopped before"), begun)
     seen = last_build(store)
+    assert (seen["started_at"], seen["ended_at"] > seen["started_at"]) == ("2026-01-01T00:00:00+00:00", True)
     assert (seen["state"], seen["error"], seen["stages"], seen["decisive"]) == ("stopped", "stopped before", [], {})
     assert (seen["sent"]["calls"], build_usage(seen)[0]["stage"]) == (1, "probes")

@@ -51,7 +51,7 @@ class TestIndex:
         report = cli.json(*command, code=3)
         assert (report["complete"], report["dead_letters"]) == (False, 1)
         assert cli.json(*command, code=3)["stages_run"] == 1, "the broken file alone is read again"
-        letters = cli.json("status", "-i", tmp_path / "index")["dead_letters"]
+        letters = cli.json("status", "-i", tmp_path / "index")["letters"]
         assert [(letter["stage"], letter["unit_id"]) for letter in letters] == [("read", "broken.pdf")]
         assert "PDF" in letters[0]["reason"]
         assert report["snapshot"] != built.snapshot  # what is missing shows in the id

@@ -84,7 +84,7 @@ def test_from_a_refusal_to_a_whole_index(
     model.dislikes = DISLIKED
     report = cli.json("index", corpus, *common, code=3)
     assert report["dead_letters"] > 1
-    letters = cli.json("status", "-i", index)["dead_letters"]
+    letters = cli.json("status", "-i", index)["letters"]
     assert len(letters) == report["dead_letters"]
     for letter in letters:
         assert DISLIKED in letter["request"]
@@ -99,7 +99,7 @@ def test_from_a_refusal_to_a_whole_index(
     assert cli.json("index", corpus, *common, code=3)["this_run"]["calls"] == 0
     still = cli.json("retry", *common, code=3)
     assert still["this_run"]["calls"] == len(model.endpoint.asked) - calls == 3 * len(letters)
-    assert {letter["attempts"] for letter in cli.json("status", "-i", index)["dead_letters"]} == {6}
+    assert {letter["attempts"] for letter in cli.json("status", "-i", index)["letters"]} == {6}
 
     model.dislikes = ""
     said = cli("retry", "-i", index, *INLINE, code=2).stderr
@@ -114,7 +114,7 @@ def test_from_a_refusal_to_a_whole_index(
     assert chunks < set(model.asked)
     extracted = [text for text in model.asked if "<text>" in text]
     assert sorted(extracted) == sorted(chunks)  # each once, and no other chunk
-    assert cli.json("status", "-i", index)["dead_letters"] == []
+    assert cli.json("status", "-i", index)["letters"] == []
     assert [one["action"] for one in earlier_builds(Store(str(index)))] == ["retry", "index", "index"]
 
 

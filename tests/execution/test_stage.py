@@ -104,7 +104,8 @@ def phase_after(*labels: str) -> str:
 
 def test_stages_belong_to_phases_that_only_go_forward() -> None:
     assert phase_after("documents", "chunks") == "read"
-    assert phase_after("documents", "extract", "merge layer 0") == "extract"
+    assert phase_after("documents", "extract", "extract: dead letters") == "extract"
+    assert phase_after("documents", "extract", "merge entities", "describe") == "entities"
     assert phase_after("documents", "extract", "cluster layer 0: axes", "merge layer 1") == "hierarchy"
     assert phase_after("reports", "embed layer 0") == "communities"  # an update embeds what it has written
     progress = BuildProgress()
@@ -125,12 +126,12 @@ def test_calls_add_up_over_stages_and_phases_and_probes_belong_to_none() -> None
     assert progress.phases[0].calls.answered == 0
     progress(StageStarted("extract", 1, 0, 1))
     progress(CallsProgress("extract", CallTotals(answered=3, tokens=30, refused=1)))
-    progress(StageStarted("claims", 1, 0, 1))
-    progress(CallsProgress("claims", CallTotals(answered=2, tokens=20, timeouts=1, in_flight=4)))
+    progress(StageStarted("extract: dead letters", 1, 0, 1))
+    progress(CallsProgress("extract: dead letters", CallTotals(answered=2, tokens=20, timeouts=1, in_flight=4)))
     assert progress.phases[1].calls == CallTotals(answered=5, tokens=50, refused=1, timeouts=1, in_flight=4)
     progress(StageStarted("summarise layer 0", 1, 0, 1))
     progress(CallsProgress("summarise layer 0", CallTotals(answered=1)))
-    assert (progress.phases[2].calls.answered, progress.sent.answered) == (1, 7)
+    assert (progress.phases[3].calls.answered, progress.sent.answered) == (1, 7)
 
 
 def test_refused_replies_are_not_progress_and_calls_in_flight_are_left() -> None:

@@ -29,7 +29,7 @@ def assert_read(commands: Commands, report: dict[str, Any], n_documents: int) ->
     counts = report["counts"]
     assert counts["documents"] == n_documents
     assert counts["entities"] >= n_documents
-    reasons = [letter["reason"] for letter in commands.json("status", "--index", "index")["dead_letters"]]
+    reasons = [letter["reason"] for letter in commands.json("status", "--index", "index")["letters"]]
     assert all(reason.startswith("only its complete records were kept") for reason in reasons), reasons
 
 
