@@ -21,7 +21,12 @@ _N_NAMED = 3  # documents without an entity
 
 
 def content_notes(
-    documents: pa.Table, chunks: pa.Table, entities: pa.Table, cut: Iterable[str], vectors: Iterable[Vectors]
+    documents: pa.Table,
+    chunks: pa.Table,
+    entities: pa.Table,
+    cut: Iterable[str],
+    vectors: Iterable[Vectors],
+    base: Manifest | None = None,
 ) -> dict[str, Any]:
     """Return the note for the manifest.
 
@@ -30,13 +35,15 @@ def content_notes(
         chunks: CHUNKS.
         entities: ENTITIES.
         cut: ids of entities and relations with more descriptions than are merged.
+        base: of the snapshot from which the first matrix of vectors in two matrices was taken.
     """
+    known = base is not None and base.notes.get(NOTE, {}).get("zero_vectors") == 0
     bare = documents.filter(_without_entities(documents["document_id"], chunks, entities))
     n_names = int(pc.sum(pc.list_value_length(documents["source_ids"])).as_py() or 0)
     return {
         "copies": n_names - documents.num_rows,
         "cut_ids": sorted(cut),
-        "zero_vectors": sum(map(_zero_rows, vectors)),
+        "zero_vectors": sum(_zero_rows(some, known) for some in vectors),
         "without_entities": bare.num_rows,
         "first_without_entities": bare["uri"].slice(0, _N_NAMED).to_pylist(),
     }
@@ -99,9 +106,15 @@ def _without_entities(document_ids: pa.ChunkedArray, chunks: pa.Table, entities:
     return pc.invert(pc.is_in(document_ids, value_set=with_some))
 
 
-def _zero_rows(vectors: Vectors) -> int:
+def _zero_rows(vectors: Vectors, known: bool) -> int:
+    """Return the number of vectors that are zero.
+
+    Args:
+        known: whether none of those in the first of two matrices is: then it is not read.
+    """
     stored, changed, slots = parts_of(vectors)
-    is_zero = np.concatenate([_are_zero(stored), _are_zero(changed)])
+    in_stored = np.zeros(len(stored), np.bool_) if known and len(slots) else _are_zero(stored)
+    is_zero = np.concatenate([in_stored, _are_zero(changed)])
     return int(np.count_nonzero(is_zero[slots] if len(slots) else is_zero))
 
 

@@ -235,6 +235,7 @@ def publish(
                     tables["entities"],
                     parts.cut_ids,
                     (arrays["vectors/entities"], arrays["vectors/chunks"]),
+                    base.manifest if base is not None else None,
                 ),
             }
             | _report_notes(tables, choice)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hirag_dist.core.access import spans
 from hirag_dist.core.arrays import compiled, finite_products
 from hirag_dist.core.clustering.partition_tree import largest_of_row
 from hirag_dist.core.groupby import bounds_of
@@ -180,7 +181,7 @@ def anchored_clusters(
     n_turned = before.n_turned + before.n_lost
     anchors = _Anchors(vectors, clusters, rows, before.n_clusters, ~moved)
     leaves = moved[rows]
-    leaves[leaves] = anchors.similarity(clusters[leaves], rows[leaves]) < anchors.thresholds[clusters[leaves]]
+    leaves[leaves] = ~anchors.accept(clusters[leaves], rows[leaves])
     n_turned = n_turned + np.bincount(clusters[leaves], minlength=before.n_clusters)
     sizes = sizes - np.bincount(clusters[leaves], minlength=before.n_clusters)
     dissolved = (sizes < np.maximum(np.ceil(before.n_founded * _LEFT_SHARE), 1)) | (n_turned > before.n_founded)
@@ -217,7 +218,10 @@ def anchored_clusters(
 
 
 class _Anchors:
-    """Centroids of clusters, and the similarity from which each accepts a row."""
+    """Centroids of clusters, and the similarity from which each accepts a row: known once it was asked for.
+
+    A small change asks for few clusters, and to know that of one takes all vectors of its members.
+    """
 
     def __init__(
         self, vectors: Vectors, clusters: IntVector, rows: IntVector, n_clusters: int, steady: NDArray[np.bool_]
@@ -228,10 +232,11 @@ class _Anchors:
         chosen = steady[rows]
         chosen |= (np.bincount(clusters[chosen], minlength=n_clusters) == 0)[clusters]
         clusters, rows = clusters[chosen], rows[chosen]
-        sums = group_sums(vectors, rows, bounds_of(clusters, n_clusters))
+        self._rows, self._bounds = rows, bounds_of(clusters, n_clusters)
+        self._thresholds = np.full(n_clusters, np.nan, np.float32)
+        sums = group_sums(vectors, rows, self._bounds)
         norms = np.linalg.norm(sums, axis=1, keepdims=True)
         self.centroids: FloatMatrix = (sums / np.maximum(norms, 1e-12)).astype(np.float32)
-        self.thresholds = _quantiles(self.similarity(clusters, rows), clusters, n_clusters)
 
     def similarity(self, clusters: IntVector, rows: IntVector) -> NDArray[np.float32]:
         """Return (n,) the cosine of each row and the centroid of its cluster."""
@@ -240,6 +245,20 @@ class _Anchors:
             at = slice(first, first + 65_536)
             found[at] = np.einsum("ij,ij->i", self._vectors[rows[at]], self.centroids[clusters[at]])
         return found
+
+    def thresholds(self, clusters: IntVector) -> NDArray[np.float32]:
+        """Return, in the shape of `clusters`, the similarity from which each accepts a row; 2 for an empty one."""
+        unknown = np.unique(clusters[np.isnan(self._thresholds[clusters])])
+        owners, places = spans(self._bounds[unknown], self._bounds[unknown + 1])
+        similarities = self.similarity(unknown[owners], self._rows[places])
+        self._thresholds[unknown] = _quantiles(similarities, owners, len(unknown))
+        found: NDArray[np.float32] = self._thresholds[clusters]
+        return found
+
+    def accept(self, clusters: IntVector, rows: IntVector) -> NDArray[np.bool_]:
+        """Return (n,) whether each cluster accepts the row."""
+        near: NDArray[np.bool_] = self.similarity(clusters, rows) >= self.thresholds(clusters)
+        return near
 
 
 def _quantiles(similarities: NDArray[np.float32], clusters: IntVector, n_clusters: int) -> NDArray[np.float32]:
@@ -298,16 +317,17 @@ def _join(
     similarities, nearest = _candidates(anchors, vectors, rows, open_)
     hinted = hints[rows]
     there = np.flatnonzero((hinted >= 0) & open_[np.maximum(hinted, 0)])
-    near = anchors.similarity(hinted[there], rows[there]) >= anchors.thresholds[hinted[there]]
+    near = anchors.accept(hinted[there], rows[there])
     found: dict[int, int] = {}
     for at in there[near]:
         if sizes[hinted[at]] < max_size:
             found[int(at)] = int(hinted[at])
             sizes[hinted[at]] += 1
+    is_near = similarities >= anchors.thresholds(nearest)
     for at in np.lexsort((rows, -similarities[:, 0])).tolist():
         if at in found:
             continue
-        accepted = np.flatnonzero(similarities[at] >= anchors.thresholds[nearest[at]])
+        accepted = np.flatnonzero(is_near[at])
         for place in accepted:
             cluster = int(nearest[at, place])
             if sizes[cluster] < max_size:
