@@ -132,7 +132,7 @@ def files_beside(base: UpdateBase, now: FilesRead, *, is_whole: bool) -> FilesRe
     """
     held = _HeldDocuments(base)
     is_listed = rows_of(held.rows["name"], now.rows["name"]) >= 0
-    shared = held.of_unknown() | held.of_any(is_listed) | held.of_ids(now.held["document_id"])
+    shared = held.of_any(is_listed) | held.of_ids(now.held["document_id"])
     return held.files(~is_listed, ~held.sharing(shared) & is_whole)
 
 
