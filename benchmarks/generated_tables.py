@@ -282,11 +282,11 @@ def generated_names(
 def _hashes(prefix: Sequence[str], parts: Sequence[pa.StringArray]) -> pa.StringArray:
     """Return `content_id(*prefix, …)` of the parts' texts, row by row, a million at a time."""
     found = []
-    for first in range(0, len(parts[0]), _BLOCK):
+    for first in range(0, len(parts[0]) or 1, _BLOCK):
         rows = [part.slice(first, _BLOCK) for part in parts]
         n, width = len(rows[0]), len(rows)
         together = pa.concat_arrays(rows).take(pa.array(np.arange(n * width).reshape(width, n).T.ravel()))
-        found.append(pa.array(content_ids(prefix, _lists(np.arange(n + 1) * width, together))))
+        found.append(pa.array(content_ids(prefix, _lists(np.arange(n + 1) * width, together)), pa.string()))
     return pa.concat_arrays(found)
 
 

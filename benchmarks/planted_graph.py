@@ -15,6 +15,7 @@ LEAF_SIZES = (20, 150)  # entities of a deepest community; their mean is some 50
 CHILDREN = 25  # communities in one of the next coarser level, in the mean
 COARSEST = 40  # communities of level 0 at most
 CLUSTER = 20  # entities that one summary entity stands for
+MIN_SUMMARIES = 8  # of a layer
 IN_TWO = 0.15  # of entities that belong to two clusters
 SAME_NAME = 0.05  # of the summary entities are named like their first member
 SCOPES = (0.6, 0.2, 0.12)  # of the edges: within a leaf, its parent, a community of level 0; the rest anywhere
@@ -56,9 +57,14 @@ def plant_graph(n_entities: int, n_relations: int, rng: np.random.Generator) -> 
     Args:
         n_entities: of all layers together.
         n_relations: extracted ones and those to summaries.
+
+    Raises:
+        ValueError: too few entities for a layer of summaries.
     """
+    if n_entities < CLUSTER * MIN_SUMMARIES:
+        raise ValueError(f"a made-up index has at least {CLUSTER * MIN_SUMMARIES} entities, not {n_entities}")
     sizes = [n_entities]
-    while sizes[-1] // CLUSTER >= 8:
+    while sizes[-1] // CLUSTER >= MIN_SUMMARIES:
         sizes.append(sizes[-1] // CLUSTER)
     sizes[0] -= sum(sizes[1:])
     leaf_bounds = _runs(sizes[0], rng, *LEAF_SIZES)

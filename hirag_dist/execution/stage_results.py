@@ -246,7 +246,7 @@ def drop_shuffle(store: Store, folder: str) -> None:
 
 
 def discard(store: Store, path: str) -> None:
-    """Remove a damaged file of the work folder, and what names it, so that it is made again.
+    """Remove what names a damaged file of the work folder, so that it is made again.
 
     Args:
         path: an output of a stage, a file of a first pass, or a table that no stage made.
@@ -258,11 +258,10 @@ def discard(store: Store, path: str) -> None:
         drop_shuffle(store, of_stage)
     elif len(inner) > 1:
         _discard_damaged(store, of_stage)
-    store.delete(path)
 
 
-def _discard_damaged(store: Store, folder: str) -> int:
-    """Remove the markers of the tasks with a damaged output, and their outputs; return the number of these tasks.
+def _discard_damaged(store: Store, folder: str) -> None:
+    """Remove the markers of the tasks with a damaged output.
 
     Every output of the stage is read, so that damage of many files is found at once.
     """
@@ -276,9 +275,6 @@ def _discard_damaged(store: Store, folder: str) -> int:
     store.delete(f"{folder}/{DONE}")  # first: it names them
     for result in damaged:
         store.delete(f"{folder}/{TASKS}/{result.number:06d}.json")
-    for path in output_files(folder, damaged):
-        store.delete(path)
-    return len(damaged)
 
 
 def _listed(done: Mapping[str, Any] | None) -> list[TaskResult] | None:

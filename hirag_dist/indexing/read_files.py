@@ -132,8 +132,8 @@ def files_beside(base: UpdateBase, now: FilesRead, *, is_whole: bool) -> FilesRe
     """
     held = _HeldDocuments(base)
     is_listed = rows_of(held.rows["name"], now.rows["name"]) >= 0
-    shared = held.of_unknown() | held.of_any(is_listed) | held.of_ids(now.held["document_id"])
-    return held.files(~is_listed, ~held.sharing(shared) & is_whole)
+    shared = held.of_any(is_listed) | held.of_ids(now.held["document_id"])
+    return held.files(~is_listed, held.is_complete & ~held.sharing(shared) & is_whole)
 
 
 def file_table(files: FilesRead, documents: pa.Table) -> pa.Table:

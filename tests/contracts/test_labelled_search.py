@@ -15,7 +15,7 @@ from hirag_dist.core.access import PARTIAL, VISIBLE
 from hirag_dist.protocols import VectorIndex
 from hirag_dist.retrieval.vector_index.memory import MemoryVectors
 from hirag_dist.retrieval.vector_index.milvus import MilvusVectors, collection_name, open_milvus, open_milvus_lite
-from hirag_dist.retrieval.vector_index.milvus.collection import SnapshotRows, resolved
+from hirag_dist.retrieval.vector_index.milvus.collection import KEY, SnapshotRows, resolved
 from hirag_dist.retrieval.vector_index.milvus.fill import FilledCollection
 from hirag_dist.retrieval.vector_index.milvus.labels import LabelledRows, RowFilter
 from hirag_dist.retrieval.view.filtered_index import AccessControlledIndex
@@ -153,6 +153,22 @@ async def test_finds_what_passes_a_filter_by_metadata(
             expected = brute_force(snapshot, access, vector, 9, max_layer)[0]
             for each in {index, wide}:
                 assert (await each.search(vector, 9, max_layer, access, True))[0].tolist() == expected
+
+
+def test_the_filter_passes_the_rows_that_may_be_seen_and_says_how_many(snapshot: Snapshot) -> None:
+    """Of an entity that is seen whole its own row, of one that is seen in part those of its parts that are."""
+    labelled = LabelledRows(snapshot)
+    with searched_with(snapshot, labelled) as index:
+        for reach in REACHES:
+            access = admission_of(snapshot, reach)
+            states = access.entity_states[access.entity_patterns]
+            parts = (states[access.part_entities] == PARTIAL) & access.sets[access.part_sets]
+            expected = [*np.flatnonzero(states == VISIBLE), *len(states) + np.flatnonzero(parts)]
+            visible = labelled.filter(access)
+            assert visible
+            hits = index._client.query(index._collection, visible.text, [KEY])
+            assert sorted(index._rows.rows(np.array([hit[KEY] for hit in hits]))) == expected
+            assert visible.n_rows == len(expected)
 
 
 class Heedless(LabelledRows):

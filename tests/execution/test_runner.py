@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hirag_dist.errors import IndexBusy, SchemaMismatch, StageFailed, StoreError
+from hirag_dist.errors import IndexBusy, SchemaMismatch, StageFailed, StoreError, WorkFileDamaged
 from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.events import StageFailedEvent, StageFinished, StageStarted
 from hirag_dist.execution.executors import InlineExecutor
@@ -148,6 +148,9 @@ def test_a_finished_stage_is_not_run_again(bench: Bench) -> None:
     fresh = bench.run(fresh=True)
     assert fresh.run(Group(), "group", words=words) == found
     assert (len(ran), fresh.stages_run) == (4, 1)
+    bench.store.write_bytes(found.groups.parts[0].path, b"")  # as a power cut may leave it
+    assert bench.run().run(Group(), "group", words=words) == found
+    assert ran[4:] == [["a", "b", "c"]]
 
 
 def test_the_key_is_what_decides_the_output(bench: Bench, tmp_path: Path) -> None:
@@ -182,6 +185,21 @@ def test_only_the_missing_tasks_of_a_half_finished_stage_run(bench: Bench) -> No
     assert ran == [["g", "h", "i"]]
     (started,) = [event for event in bench.events if isinstance(event, StageStarted)]
     assert (started.n_tasks, started.n_done, started.n_rows) == (3, 2, 9)
+
+
+def test_damaged_outputs_of_a_stage_are_found_together_and_made_again(bench: Bench) -> None:
+    words = bench.words("a b c d e f g h i j k l")
+    found = bench.run().run(Group(), "group", words=words).groups
+    for part in found.parts[::2]:
+        bench.store.write_bytes(part.path, bench.store.read_bytes(part.path)[::-1])
+    ran.clear()
+    again = bench.run()
+    with pytest.raises(WorkFileDamaged) as raised:
+        again.datasets.read(again.run(Group(), "group", words=words).groups)
+    again.repair(raised.value)
+    assert again.run(Group(), "group", words=words).groups == found
+    assert ran == [["a", "b", "c"], ["g", "h", "i"]]
+    assert again.datasets.read(found).num_rows == 4
 
 
 def test_too_many_dead_letters_fail_the_stage_with_the_first_reason(bench: Bench) -> None:

@@ -259,6 +259,29 @@ def test_an_addition_opens_what_is_new_and_keeps_what_is_known_of_the_rest(bench
     assert indexed(bench, corpus.folder).unread_files == 4
 
 
+def test_a_copy_is_read_again_while_the_file_that_its_document_is_named_after_is_not_known(
+    bench: Bench, corpus: Corpus
+) -> None:
+    """The table was lost, and an addition began another one."""
+    bench.store.delete(read_files_path(indexed(bench, corpus.folder).manifest.snapshot_id))
+    corpus.write("b/copy.txt", "sun moon")
+    work_on(bench, lambda build: build.add([str(corpus.folder / "[b]" / "copy.txt")]))
+    (corpus.folder / "a/1.txt").unlink()
+    indexed(bench, corpus.folder)
+    assert {row["uri"] for row in rows(open_snapshot(bench.store), "documents")} == {*corpus.names()}
+
+
+def test_a_record_that_an_addition_did_not_find_again_goes_with_the_next_index(bench: Bench, corpus: Corpus) -> None:
+    """After another addition too: the file is read."""
+    corpus.write("c.jsonl", '{"text": "iron bread"}\n{"text": "horse tree"}')
+    indexed(bench, corpus.folder)
+    corpus.write("c.jsonl", '{"text": "iron bread"}')
+    for name in ("c.jsonl", "b/3.txt"):
+        added = work_on(bench, lambda build, name=name: build.add([str(corpus.folder / f"[{name[0]}]{name[1:]}")]))
+    assert "horse tree" in texts_of(bench, added)
+    assert "horse tree" not in texts_of(bench, indexed(bench, corpus.folder))
+
+
 def test_files_of_one_name_are_read_each_time(bench: Bench, corpus: Corpus) -> None:
     inputs = [str(corpus.folder / "a"), str(corpus.folder / "b")]
     corpus.write("b/1.txt", "iron bread")

@@ -12,9 +12,16 @@ from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score
 
 from hirag_dist.compute.kernels import CpuKernels
-from hirag_dist.core.clustering.gaussian_mixture import sample_numbers
+from hirag_dist.core.clustering.gaussian_mixture import isotropic_mixture, sample_numbers
 from hirag_dist.core.clustering.kmeans import total_sums
-from hirag_dist.core.clustering.partition_tree import ClusterSettings, assign_cells, fit_cells, sample_size
+from hirag_dist.core.clustering.partition_tree import (
+    ClusterSettings,
+    PartitionNode,
+    PartitionTree,
+    assign_cells,
+    fit_cells,
+    sample_size,
+)
 from hirag_dist.core.clustering.soft_clusters import (
     SoftClusters,
     join_cells,
@@ -48,6 +55,23 @@ def test_every_row_is_in_a_cell_and_cells_are_near_the_size_they_should_have() -
     assert np.bincount(found.cells[found.is_home]).max() <= 1.2 * SETTINGS.cell_rows
     assert len(found.rows) < 3.5 * len(rows)
     assert (np.lexsort((found.cells, found.rows)) == np.arange(len(found.rows))).all()
+
+
+def test_a_row_has_in_a_nested_cell_its_share_of_the_share_of_the_node() -> None:
+    """Normal densities on a line, about 0 for one cell and about 4 for a node with cells about 3 and 4."""
+    rows = np.linspace(-3, 9, 60, dtype=np.float32)[:, None]
+    mixtures, shares = [], []
+    for means in ([0.0, 4.0], [3.0, 4.0]):
+        mixtures.append(isotropic_mixture(np.array(means, np.float32)[:, None], 1.0, np.full(2, 0.5), 1e-6))
+        densities = np.exp(-((rows - means) ** 2) / 2)
+        densities[densities < 0.02 * densities.sum(axis=1, keepdims=True)] = 0
+        shares.append(densities / densities.sum(axis=1, keepdims=True))
+    root, below = mixtures
+    found = assign_cells(KERNELS, rows, PartitionTree(PartitionNode(root, (0, PartitionNode(below, (1, 2)))), 3))
+    of_cells = np.column_stack([shares[0][:, 0], shares[0][:, 1:] * shares[1]])
+    at, cells = np.nonzero(of_cells >= 0.02)
+    assert (found.rows.tolist(), found.cells.tolist()) == (at.tolist(), cells.tolist())
+    assert found.cells[found.is_home].tolist() == of_cells.argmax(axis=1).tolist()
 
 
 def each_of(rows: Rows) -> Callable[[Rows], GroupSums]:

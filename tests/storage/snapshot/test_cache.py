@@ -179,7 +179,7 @@ def test_a_file_that_the_snapshot_before_has_too_is_linked(
     names(Snapshot(remote, before, str(tmp_path)))
     first, second = (tmp_path.glob(f"*/{manifest.snapshot_id}") for manifest in (before, after))
     (folder,) = first
-    (folder / "graph/indices.npy").write_bytes(b"altered")
+    (folder / "graph/indices.npy").write_bytes(bytes(before.files["graph/indices.npy"].bytes))  # other content
     fs.copy_files(
         f"{remote.root}/{snapshot_path(before.snapshot_id)}",
         f"{remote.root}/{snapshot_path('after')}",

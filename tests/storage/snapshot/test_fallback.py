@@ -85,11 +85,16 @@ def test_nothing_is_pruned_while_the_current_one_is_damaged(store: Store, ids: l
         plan_gc(store, RetentionPolicy(0, 0.0), 1e12)
 
 
-def test_a_damaged_snapshot_is_written_again(store: Store) -> None:
+def test_a_damaged_snapshot_is_written_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also a file that is too large for the quick check to hash it."""
+    monkeypatch.setattr("hirag_dist.storage.snapshot.reader.HASHED_BYTES", 100)
     made = publish(store)
     folder = Path(store.root, "snapshots", made.snapshot_id)
     for file in sorted(path for path in folder.rglob("*") if path.is_file())[::15]:
-        file.write_bytes(b"")
-        again = publish(store)
-        assert again.files == made.files
-        assert open_current(store).fallback == ""
+        whole = file.read_bytes()
+        for damaged in (b"", bytes(len(whole))):
+            file.write_bytes(damaged)
+            again = publish(store)
+            assert again.files == made.files
+            assert file.read_bytes() == whole
+            assert open_current(store).fallback == ""
