@@ -149,8 +149,8 @@ def _places(graph: GraphTables, outlines: ReportOutlines) -> tuple[IntVector, In
         (indptr, places, texts): CSR of the places of each report, ascending; the row of each place, as
         `CommunityMaterial.texts`. Entities come first, then relations by kind, those of summaries by layer.
     """
-    entities, entity_at = np.unique(outlines.entity_rows.keys, return_inverse=True)
-    relations, relation_at = np.unique(outlines.relation_rows.keys, return_inverse=True)
+    entities, entity_at = _ranked(outlines.entity_rows.keys, graph.entities.num_rows)
+    relations, relation_at = _ranked(outlines.relation_rows.keys, graph.relations.num_rows)
     some = graph.relations.select(["kind", "layer"]).take(pa.array(relations))
     kind = rows_of(some["kind"], pa.chunked_array([_KINDS]))
     order = np.lexsort((relations, np.where(kind == _SUMMARY, some["layer"].to_numpy(), 0), kind))
@@ -163,6 +163,14 @@ def _places(graph: GraphTables, outlines: ReportOutlines) -> tuple[IntVector, In
     by_owner.sort()
     indptr = outlines.entity_rows.indptr + outlines.relation_rows.indptr
     return indptr, by_owner % max(len(texts), 1), texts
+
+
+def _ranked(rows: IntVector, n_rows: int) -> tuple[IntVector, NDArray[np.int32]]:
+    """Return the distinct rows, ascending, and for each row its place among them; without sorting."""
+    there = np.zeros(n_rows, np.bool_)
+    there[rows] = True
+    ranks = np.cumsum(there, dtype=np.int32) - np.int32(1)
+    return np.flatnonzero(there), ranks[rows]
 
 
 def _digests(graph: GraphTables, texts: IntVector) -> IntVector:
