@@ -317,7 +317,15 @@ def execute_build(
             if arguments.command in ("index", "add", "remove", "refresh"):
                 build.check_base()
             record = BuildRecord(
-                store, action, arguments, config, build.decisive(), options.limits, fence=lock.fenced, base=base_id
+                store,
+                action,
+                arguments,
+                config,
+                build.decisive(),
+                options.limits,
+                fence=lock.fenced,
+                base=base_id,
+                begun=begun,
             )
             runner.listeners = (*listeners, record)
             runner.record_usage("probes", probes)

@@ -45,7 +45,7 @@ def clustered_line(note: Mapping[str, Any]) -> str:
     """Return the embedder that the hierarchy was made with, where the vectors are another's, as a sentence; else "".
 
     Args:
-        note: `notes["update"]` of the manifest.
+        note: of the manifest about an update, or a part of it with `clustered_with`.
     """
     name = note.get("clustered_with")
     if not name:
@@ -73,7 +73,7 @@ def debt_line(note: Mapping[str, Any]) -> str:
     """Return the debt of a snapshot as a sentence.
 
     Args:
-        note: `notes["update"]` of its manifest.
+        note: with the units and tokens by kind under `debt`.
 
     >>> debt_line({"debt": {"summaries": {"units": 2, "tokens": 5300}, "reports": {"units": 0, "tokens": 0}}})
     'Debt: 2 summaries are due, about 5.3k tokens and those of texts above that change; `hirag-dist refresh` pays it.'

@@ -30,6 +30,7 @@ STILL_STARTING = (  # one line, which the demo looks for
     "Still starting: opening the index, and compiling if this is the first start after an installation (a minute or a "
     "few on a slow machine)."
 )
+VERSIONS = "documents or former versions"  # what removal counts: an edited document has both
 FALLBACK_CODE = 3
 _LATE_S = 5.0  # seconds without an open index, after which a command says why
 _MIN_TEXT_WIDTH = 14  # of a column of text that wraps

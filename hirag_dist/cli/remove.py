@@ -26,7 +26,7 @@ from hirag_dist.application.forget_evidence import (
 from hirag_dist.application.forget_verification import VerificationResult, verify_removed
 from hirag_dist.cli._build import show
 from hirag_dist.cli._options import ConfigOptions, IndexOption, SourceOption, WaitOption, WriteOptions
-from hirag_dist.cli._output import emit, err, out, seconds, table
+from hirag_dist.cli._output import VERSIONS, emit, err, out, seconds, table
 from hirag_dist.cli._progress import ProgressBars
 from hirag_dist.composition.build_records import last_build
 from hirag_dist.config.model import Config, VectorsConfig
@@ -90,7 +90,7 @@ def prune(
     _show_pruned(plan, dropped, dry_run, _kept_line(store, plan.kept, keep, older_than))
     if forgotten is not None:
         done = "forgotten" if forgotten.complete else "still to be forgotten; `hirag-dist status` says why"
-        out.print(f"{count_noun(len(forgotten.documents), 'removed document', f'removed {_VERSIONS}')}: {done}.")
+        out.print(f"{count_noun(len(forgotten.documents), 'removed document', f'removed {VERSIONS}')}: {done}.")
 
 
 def _places(store: Store, vectors: VectorsConfig) -> Iterator[tuple[MilvusCollections, bool]]:
@@ -164,7 +164,6 @@ def _time(at: float | None) -> str | None:
 
 _SHOWN = 10  # documents that are listed
 _SHOWN_FINDINGS = 20
-_VERSIONS = "documents or former versions"
 
 
 def remove(
@@ -299,7 +298,7 @@ def _show_selected(selected: SelectedDocuments, dry_run: bool) -> None:
 
 
 def _show_forgotten(forgotten: dict[str, Any]) -> None:
-    documents = count_noun(len(forgotten["documents"]), "document", _VERSIONS)
+    documents = count_noun(len(forgotten["documents"]), "document", VERSIONS)
     if forgotten["complete"]:
         out.print(f"{documents} forgotten.")
     elif not (forgotten["findings"] or forgotten["problems"]):
@@ -412,7 +411,7 @@ def _show(result: VerificationResult, where: str) -> None:
     for problem in result.problems:
         out.print(f"Not searched: {problem}", markup=False)
     if (result.documents or result.unknown) and not (rows or result.problems):
-        documents = count_noun(len(result.documents) or len(result.unknown), "document", _VERSIONS)
+        documents = count_noun(len(result.documents) or len(result.unknown), "document", VERSIONS)
         out.print(f"Nothing in {where} derives from {documents}.", markup=False)
     elif result.unknown and not rows:
         out.print(f"Nothing in {where} that was searched has the id {first_names(result.unknown)}.", markup=False)

@@ -24,7 +24,7 @@ from hirag_dist.cli._bill import (
 )
 from hirag_dist.cli._build import group_line
 from hirag_dist.cli._options import IndexOption, JsonOption, SnapshotOption, SourceOption
-from hirag_dist.cli._output import conclude_reading, emit, out, short, table
+from hirag_dist.cli._output import VERSIONS, conclude_reading, emit, out, short, table
 from hirag_dist.composition.build_records import (
     IN_SHORT,
     build_usage,
@@ -32,7 +32,6 @@ from hirag_dist.composition.build_records import (
     last_build,
     last_finished,
     measured_speeds,
-    published,
 )
 from hirag_dist.core.prompts.reply_validation import beginning, by_reason
 from hirag_dist.core.retrieval.places import METADATA, is_record_file, record_name, unit_name
@@ -164,7 +163,12 @@ def status(
         "dead_letters": len(still_open),
         "letters": found,
         "usage": [],
-        "usage_so_far": [] if build is None or published(store, build) is not None else build_usage(build),
+        "usage_so_far": [] if build is None or build["state"] == "done" else build_usage(build),
+        "content": None,
+        "missing_reports": None,
+        "tokens_per_corpus_token": None,
+        "update": None,
+        "debt": {},
     }
     if current is not None:
         opened = open_current(store)
@@ -274,20 +278,20 @@ def _show(report: dict[str, Any], letters: bool) -> None:
             f"used in its place.[/yellow] To go back to that one, write its id into {report['index']}/current; "
             "`hirag-dist index INPUT` with all documents makes a new one."
         )
-    served: dict[str, Any] = next((one for one in report["snapshots"] if one["snapshot"] == report["current"]), {})
+    served: dict[str, Any] = next((one for one in report["snapshots"] if one["snapshot"] == report["snapshot"]), {})
     if (served.get("counts") or {}).get(ALIASES):
         names = count_noun(served["counts"][ALIASES], "name is", "names are")
         out.print(f"Entity resolution: {names} another name's entity; `hirag-dist inspect` shows some.")
-    for line in remark_lines(report["content"]) if "content" in report else ():
+    for line in remark_lines(report["content"]) if report["content"] else ():
         out.print(line)
-    update = report.get("update")
+    update = report["update"]
     if update is not None:
         out.print(
             f"{update_line(update['number'], update['documents'], update.get('other_changes', ()))} {debt_line(report)}"
         )
         if line := clustered_line(update):
             out.print(line)
-    if report.get("missing_reports"):
+    if report["missing_reports"]:
         out.print(missing_line(report["missing_reports"]))
     _show_letters(report, letters)
     if build is not None and build["state"] != "done" and (served.get("counts") or {}).get("rejects"):
@@ -295,12 +299,12 @@ def _show(report: dict[str, Any], letters: bool) -> None:
     if usage := report["usage_so_far"] or report["usage"]:
         of_run = f"Bill of the run that made snapshot {report['snapshot']}: what these replies cost, whenever paid"
         out.print(bill_table(usage, BILL_SO_FAR if report["usage_so_far"] else of_run))
-    if report.get("tokens_per_corpus_token") is not None and not (update and update["number"]):
+    if report["tokens_per_corpus_token"] is not None and not (update and update["number"]):
         out.print(f"The snapshot being served: {ratio_line(report['tokens_per_corpus_token'])}")
 
 
 def _show_forget(pending: dict[str, Any]) -> None:
-    documents = count_noun(len(pending["documents"]), "removed document is", "removed documents or former versions are")
+    documents = count_noun(len(pending["documents"]), "removed document is", f"removed {VERSIONS} are")
     old = count_noun(len(pending["snapshots"]), "old snapshot")
     state = f"{old} with them to be removed by `prune`" if pending["verified"] else "run `remove --forget` again"
     out.print(f"{documents} still to be forgotten, since {pending['since']}: {state}.")

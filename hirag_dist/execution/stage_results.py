@@ -249,7 +249,8 @@ def discard(store: Store, path: str) -> None:
     """Remove what names a damaged file of the work folder, so that it is made again.
 
     Args:
-        path: an output of a stage, a file of a first pass, or a table that no stage made.
+        path: an output of a stage, a file of a first pass, or a table that no stage made: nothing names that one, and
+            `DatasetStore.put` compares it.
     """
     folder, _, rest = path.partition("/")
     stage, key, *inner = rest.split("/")
@@ -261,7 +262,7 @@ def discard(store: Store, path: str) -> None:
 
 
 def _discard_damaged(store: Store, folder: str) -> None:
-    """Remove the markers of the tasks with a damaged output.
+    """Remove the markers of the tasks with a damaged output, and their outputs: those of a retry would stay.
 
     Every output of the stage is read, so that damage of many files is found at once.
     """
@@ -275,6 +276,8 @@ def _discard_damaged(store: Store, folder: str) -> None:
     store.delete(f"{folder}/{DONE}")  # first: it names them
     for result in damaged:
         store.delete(f"{folder}/{TASKS}/{result.number:06d}.json")
+    for path in output_files(folder, damaged):
+        store.delete(path)
 
 
 def _listed(done: Mapping[str, Any] | None) -> list[TaskResult] | None:

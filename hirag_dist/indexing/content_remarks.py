@@ -35,7 +35,7 @@ def content_notes(
         chunks: CHUNKS.
         entities: ENTITIES.
         cut: ids of entities and relations with more descriptions than are merged.
-        base: of the snapshot from which the first matrix of vectors in two matrices was taken.
+        base: manifest of the snapshot from which the first matrix of vectors in two matrices was taken.
     """
     known = base is not None and base.notes.get(NOTE, {}).get("zero_vectors") == 0
     bare = documents.filter(_without_entities(documents["document_id"], chunks, entities))

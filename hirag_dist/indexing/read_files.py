@@ -124,11 +124,12 @@ def unchanged_files(base: UpdateBase, sources: pa.Table, reading: str) -> Unchan
 def files_beside(base: UpdateBase, now: FilesRead, *, is_whole: bool) -> FilesRead:
     """Return the files of the base that an update did not list.
 
-    Those that share a document with a listed one are to be read again: the document may have been taken from either.
+    Those that share a document with a listed one are to be read again: the document may have been taken from either. So
+    are those of which the index has more or fewer documents than were read from them.
 
     Args:
         now: files that it listed.
-        is_whole: whether what the base has of the documents of a file is still all that would be read from it.
+        is_whole: whether the base has of each document all that would be read now: the same fields of metadata.
     """
     held = _HeldDocuments(base)
     is_listed = rows_of(held.rows["name"], now.rows["name"]) >= 0

@@ -229,9 +229,12 @@ def test_snapshots_are_listed_newest_first_and_a_damaged_current_one_says_how_to
         store.write_json(path, store.read_json(path) | {"created_at": at})
     _, report = run_command(["status", "--index", bench.index], monkeypatch, bench.capfd)
     assert [row["snapshot"] for row in report["snapshots"]] == [ids[1], ids[0], ids[2]]
-    store.delete(f"snapshots/{ids[2]}/{MANIFEST}")
+    assert (report["update"], report["debt"]) == (None, {})  # a snapshot without state for updates
+    for damaged in (ids[0], ids[2]):  # the first is of the last build, which is still a finished one
+        store.delete(f"snapshots/{damaged}/{MANIFEST}")
     code, said = run_in(bench, "status")
     assert code == 3
+    assert "unfinished" not in said
     assert f"Snapshot {ids[2]} cannot be read, and {ids[1]} is used in its place." in said
     assert f"write its id into {store.uri}/current" in said
 

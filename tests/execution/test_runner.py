@@ -197,6 +197,7 @@ def test_damaged_outputs_of_a_stage_are_found_together_and_made_again(bench: Ben
     with pytest.raises(WorkFileDamaged) as raised:
         again.datasets.read(again.run(Group(), "group", words=words).groups)
     again.repair(raised.value)
+    assert [bench.store.exists(part.path) for part in found.parts[:2]] == [False, True]
     assert again.run(Group(), "group", words=words).groups == found
     assert ran == [["a", "b", "c"], ["g", "h", "i"]]
     assert again.datasets.read(found).num_rows == 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,8 @@ from hirag_dist.core.prompts.templates import DONE
 from hirag_dist.core.text.ids import entity_id
 from hirag_dist.core.vectors import SlottedVectors
 from hirag_dist.indexing.content_remarks import NOTE, content_counts, content_notes, is_sparse
+from hirag_dist.schemas import CHUNKS, DOCUMENTS, ENTITIES
+from hirag_dist.storage.snapshot.manifest import Manifest
 from hirag_dist.types import ChatRequest
 from tests.toy_builds import LAYER_0_ALONE, Bench, between, task_of
 
@@ -32,6 +35,14 @@ def test_zero_vectors_copies_and_documents_without_entities_are_counted() -> Non
         "without_entities": 4,
         "first_without_entities": ["d0.txt", "d2.txt", "d3.txt"],
     }
+
+
+@pytest.mark.parametrize(("noted", "n_zero"), [({}, 2), ({"zero_vectors": 1}, 2), ({"zero_vectors": 0}, 1)])
+def test_vectors_taken_from_a_base_without_zero_vectors_are_not_read(noted: dict[str, int], n_zero: int) -> None:
+    base = Mock(Manifest, notes={NOTE: noted})
+    zeros = SlottedVectors(np.zeros((1, 2), np.float32), np.zeros((1, 2), np.float32), np.array([0, 1], np.int32))
+    tables = (schema.empty_table() for schema in (DOCUMENTS, CHUNKS, ENTITIES))
+    assert content_notes(*tables, (), [zeros], base)["zero_vectors"] == n_zero
 
 
 def test_an_index_is_sparse_if_half_of_its_documents_have_no_entity(tmp_path: Path) -> None:

@@ -218,9 +218,9 @@ def anchored_clusters(
 
 
 class _Anchors:
-    """Centroids of clusters, and the similarity from which each accepts a row: known once it was asked for.
+    """Centroids of clusters, and the similarity from which each accepts a row, computed when it is asked for.
 
-    A small change asks for few clusters, and to know that of one takes all vectors of its members.
+    A small change asks for few clusters, and the similarity of a cluster takes the vectors of all its members.
     """
 
     def __init__(

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.access import HIDDEN
-from hirag_dist.core.arrays import Steps, all_at_once, compiled, compiled_inside, read_only
+from hirag_dist.core.arrays import Steps, all_at_once, compiled, compiled_inside, lower_bound, read_only
 from hirag_dist.core.graph.bfs import has_bit, set_bit
 from hirag_dist.types import AccessFilter, FloatVector, IntVector
 
@@ -338,15 +338,8 @@ def _find_edges(
 @compiled_inside
 def _end_of_relations(graph: WalkGraph, node: int) -> Any:
     """Return the end of the relations of an entity to its own layer or below; neighbours are sorted by layer."""
-    first, last = graph.indptr[node], graph.indptr[node + 1]
     end = graph.layer_ends[graph.layers[node]]
-    while first < last:
-        middle = (first + last) >> 1
-        if graph.indices[middle] < end:
-            first = middle + 1
-        else:
-            last = middle
-    return first
+    return lower_bound(graph.indices, graph.indptr[node], graph.indptr[node + 1], end)
 
 
 @compiled_inside

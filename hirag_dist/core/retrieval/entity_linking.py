@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.access import Flags
-from hirag_dist.core.arrays import compiled
+from hirag_dist.core.arrays import compiled, lower_bound
 from hirag_dist.core.text.normalize import UNSPACED
 from hirag_dist.types import IntVector
 
@@ -321,13 +321,7 @@ def _fill_spans(
         for end in range(start + 1, min(start + MAX_WORDS, len(numbers)) + 1):
             phrase = phrase * np.uint64(_FACTOR) + numbers[end - 1]
             wanted = phrase + of_lengths[end - start]
-            first, last = 0, len(keys)
-            while first < last:
-                middle = (first + last) >> 1
-                if keys[middle] < wanted:
-                    first = middle + 1
-                else:
-                    last = middle
+            first = last = lower_bound(keys, 0, len(keys), wanted)
             while last < len(keys) and keys[last] == wanted:
                 last += 1
             if last > first:
