@@ -128,7 +128,7 @@ class StageRunner:
                         self.store.delete(folder)
 
     def repair(self, error: WorkFileDamaged) -> None:
-        """Remove the marker of a damaged file of the work folder, so that the stages run again make it again.
+        """Remove the damaged outputs of a stage and their markers, so that the stages run again make them again.
 
         Stages that have finished in this run are reused, also with `fresh` and `retry`.
 
