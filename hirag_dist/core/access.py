@@ -22,6 +22,7 @@ from hirag_dist.core.arrays import compiled_apart
 from hirag_dist.core.entities.merging import CHARS_PER_TOKEN, SEPARATOR, join_descriptions
 from hirag_dist.core.entities.summaries import split_descriptions
 from hirag_dist.core.graph.csr import root
+from hirag_dist.core.groupby import spans
 from hirag_dist.core.vectors import Vectors
 from hirag_dist.types import AccessFilter, CsrGraph, IntVector
 
@@ -86,21 +87,9 @@ def visible_weights(access: AccessFilter, weights: NDArray[np.float64], rows: In
         owner, statements = spans(access.stated_indptr[position], access.stated_indptr[position + 1])
         reached = access.sets[access.statement_sets[statements]]
         strengths = access.statement_strengths[statements[reached]]
-        visible[partial] = np.bincount(
-            owner[reached], strengths, minlength=len(partial)
-        )  # in order, as merging adds them
+        # in order, as merging adds them
+        visible[partial] = np.bincount(owner[reached], strengths, minlength=len(partial))
     return visible
-
-
-def spans(first: IntVector, last: IntVector) -> tuple[IntVector, IntVector]:
-    """Return (owners, positions): every position of each owner's span [first, last).
-
-    >>> spans(np.array([5, 0]), np.array([7, 1]))
-    (array([0, 0, 1]), array([5, 6, 0]))
-    """
-    counts = last - first
-    owner = np.repeat(np.arange(len(counts)), counts)
-    return owner, np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts - first, counts)
 
 
 def visible_components(graph: CsrGraph, access: AccessFilter) -> NDArray[np.int32]:
@@ -223,9 +212,9 @@ def patterns(rows: IntVector, sets: IntVector, n_rows: int, divisible: Flags | N
         n_rows: rows in all.
         divisible: (n_rows,) see `LabelPatterns`; None: none is.
     """
-    width = int(sets.max(initial=-1)) + 1
-    pairs = np.unique(np.asarray(rows, np.int64) * max(width, 1) + sets)
-    owner, value = pairs // max(width, 1), pairs % max(width, 1)
+    width = max(int(sets.max(initial=-1)) + 1, 1)
+    pairs = np.unique(np.asarray(rows, np.int64) * width + sets)
+    owner, value = pairs // width, pairs % width
     sizes = np.bincount(owner, minlength=n_rows)
     starts = np.concatenate([[0], np.cumsum(sizes)])[:-1]
     # Rows are distinguished a set at a time: the number of the sets so far and the next set give the next number.
@@ -246,7 +235,7 @@ def patterns(rows: IntVector, sets: IntVector, n_rows: int, divisible: Flags | N
     head = np.concatenate(heads) if heads else np.empty(0, np.int64)
     kept = np.zeros(n_patterns, np.bool_) if divisible is None else divisible[head]
     indptr = np.concatenate([[0], np.cumsum(sizes[head])]).astype(np.int64)
-    at = np.repeat(starts[head] - indptr[:-1], sizes[head]) + np.arange(indptr[-1])
+    _, at = spans(starts[head], starts[head] + sizes[head])
     return LabelPatterns(found, indptr, value[at].astype(np.int32), kept)
 
 
@@ -261,10 +250,8 @@ def pattern_of_sets(owners: IntVector, of: NDArray[np.int32], known: LabelPatter
     width = max(len(known.divisible), 1)
     pairs = np.unique(np.asarray(owners, np.int64) * width + of)
     owner, pattern = pairs // width, pairs % width
-    sizes = np.diff(known.indptr)[pattern]
-    ends = np.cumsum(sizes)
-    at = np.repeat(known.indptr[pattern] - (ends - sizes), sizes) + np.arange(int(sizes.sum()))
-    return np.repeat(owner, sizes), known.sets[at].astype(np.int64)
+    place, at = spans(known.indptr[pattern], known.indptr[pattern + 1])
+    return owner[place], known.sets[at].astype(np.int64)
 
 
 def description_of(merged: str, max_tokens: int) -> str:

@@ -18,6 +18,23 @@ def bounds_of(groups: IntVector, n_groups: int) -> IntVector:
     return np.concatenate([[0], np.cumsum(np.bincount(groups, minlength=n_groups))]).astype(np.int64)
 
 
+def spans(first: IntVector, last: IntVector) -> tuple[IntVector, IntVector]:
+    """Return (owners, positions): every position of each owner's span [first, last).
+
+    >>> spans(np.array([5, 0]), np.array([7, 1]))
+    (array([0, 0, 1]), array([5, 6, 0]))
+    """
+    counts = last - first
+    owner = np.repeat(np.arange(len(counts)), counts)
+    return owner, np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts - first, counts)
+
+
+def distinct_values(values: IntVector) -> IntVector:
+    """Return the distinct values, ascending; many times faster than `np.unique` for millions of values."""
+    values = np.sort(values)
+    return values[np.concatenate([[True], values[1:] != values[:-1]])] if len(values) else values
+
+
 def shared_counts(
     groups: IntVector, items: IntVector, others: IntVector, other_items: IntVector
 ) -> tuple[IntVector, IntVector, IntVector]:
@@ -154,8 +171,7 @@ def partitions_of(keys: pa.ChunkedArray | pa.Array, count: int) -> IntVector:
 def by_partition(table: pa.Table, column: str, count: int) -> tuple[pa.Table, IntVector]:
     """Return a table's rows ordered by partition, else as they were, and where each partition begins: (count + 1,)."""
     partitions = partitions_of(table[column], count)
-    ends = np.cumsum(np.bincount(partitions, minlength=count))
-    return table.take(np.argsort(partitions, kind="stable")), np.concatenate([[0], ends])
+    return table.take(np.argsort(partitions, kind="stable")), bounds_of(partitions, count)
 
 
 def hashes_of(keys: pa.ChunkedArray | pa.Array) -> NDArray[np.uint64]:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from hirag_dist.core.groupby import blocks_of
+from hirag_dist.core.groupby import blocks_of, bounds_of, distinct_values
 from hirag_dist.core.row_changes import one_array
 from hirag_dist.core.text.ids import text_keys
 from hirag_dist.types import IntVector
@@ -66,7 +66,7 @@ class KeySets:
         begun = np.zeros(0, np.int64)  # pairs of the last owner so far, which more rows follow
         for first, end in blocks_of(np.diff(sets.indptr)[rows], block_keys):
             inside = sets.take(rows[first:end])
-            pairs = _distinct(np.concatenate([begun, owners[first:end][inside.owners] * width + inside.keys]))
+            pairs = distinct_values(np.concatenate([begun, owners[first:end][inside.owners] * width + inside.keys]))
             begun = begun[:0]
             if end < len(rows) and owners[end] == owners[end - 1]:
                 pairs, begun = np.split(pairs, [np.searchsorted(pairs, owners[end] * width)])
@@ -118,16 +118,8 @@ def distinct_keys(owners: IntVector, keys: IntVector, n_owners: int) -> KeySets:
     """Return the distinct keys of each owner."""
     distinct, codes = np.unique(keys, return_inverse=True)
     width = max(len(distinct), 1)
-    pairs = _distinct(owners * width + codes)
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(pairs // width, minlength=n_owners))]).astype(np.int64)
-    return KeySets(indptr, distinct[pairs % width])
-
-
-def _distinct(values: IntVector) -> IntVector:
-    """Return the distinct values, ascending."""
-    found = np.sort(values)
-    distinct: IntVector = found[np.diff(found, prepend=found[0] - 1 if len(found) else 0) != 0]
-    return distinct
+    pairs = distinct_values(owners * width + codes)
+    return KeySets(bounds_of(pairs // width, n_owners), distinct[pairs % width])
 
 
 def key_sets(lists: pa.ChunkedArray) -> KeySets:

@@ -17,7 +17,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from hirag_dist.config.model import Config
-from hirag_dist.core.access import Flags, LabelPatterns, label_sets, pattern_of_sets, patterns, spans
+from hirag_dist.core.access import Flags, LabelPatterns, label_sets, pattern_of_sets, patterns
+from hirag_dist.core.groupby import spans
 from hirag_dist.core.id_rows import IdRows
 from hirag_dist.storage import layout
 from hirag_dist.storage.metadata_files import has_metadata

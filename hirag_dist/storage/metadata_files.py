@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hirag_dist.core.access import spans
+from hirag_dist.core.groupby import spans
 from hirag_dist.core.metadata.columns import DERIVED, DIVISIBLE, WHOLE, FieldColumn
 from hirag_dist.core.metadata.fields import parse_period
 from hirag_dist.storage import layout

@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.access import spans
 from hirag_dist.core.arrays import compiled, finite_products
 from hirag_dist.core.clustering.partition_tree import largest_of_row
-from hirag_dist.core.groupby import bounds_of
+from hirag_dist.core.groupby import bounds_of, spans
 from hirag_dist.core.vectors import VectorParts, Vectors, parts_of, vector_of
 from hirag_dist.types import FloatMatrix, FloatVector, IntVector
 

@@ -22,6 +22,7 @@ from hirag_dist.core.clustering.gaussian_mixture import (
 )
 from hirag_dist.core.clustering.kmeans import lloyd
 from hirag_dist.core.clustering.ward import MAX_LEAVES
+from hirag_dist.core.groupby import bounds_of
 from hirag_dist.protocols import Kernels
 from hirag_dist.types import FloatMatrix, GroupSums, IntVector, Mixture
 
@@ -120,7 +121,7 @@ def fit_cells(
     if n_rows <= settings.max_cell_rows:
         return PartitionTree(None, 1)
     rows_each = n_rows / len(sample)
-    start = coarse_mixture(kernels, sample, _n_children(n_rows, settings), settings)
+    start = coarse_mixture(kernels, sample, _n_cells(n_rows, settings), settings)
     means, sums = lloyd(sums_of, start.means, _ROOT_ROUNDS)
     fitted = _mixture(means, sums.counts, sums.spread, start.min_variance)
     numbers = count()
@@ -161,12 +162,12 @@ def coarse_mixture(kernels: Kernels, rows: FloatMatrix, n_components: int, setti
 
     Args:
         rows: (n, d) float32, finite, n ≥ 1.
-        n_components: at most as many are fitted as there are rows.
+        n_components: at most as many are fitted as there are rows, and as a node may have children.
     """
     scaled, shift, scale = standardised(rows)
     if scale < _MIN_SCALE:  # their squares leave the range of float32
         scaled, scale = np.zeros_like(rows), 1.0
-    means, sums = kernels.kmeans(scaled, min(n_components, len(rows)), settings.seed)
+    means, sums = kernels.kmeans(scaled, min(n_components, len(rows), _MAX_CHILDREN), settings.seed)
     placed = (means * np.float64(scale) + shift).astype(np.float32)
     return _mixture(placed, sums.counts, sums.spread * scale**2, MIN_VARIANCE * scale**2)
 
@@ -177,10 +178,6 @@ def _mixture(means: FloatMatrix, counts: IntVector, spread: float, min_variance:
     variance = max(spread / (n_rows * means.shape[1]), min_variance)
     weights = np.maximum(counts, MIN_COUNT) / n_rows
     return isotropic_mixture(means, variance, weights / weights.sum(), min_variance)
-
-
-def _n_children(n_rows: float, settings: ClusterSettings) -> int:
-    return min(_MAX_CHILDREN, _n_cells(n_rows, settings))
 
 
 def _n_cells(n_rows: float, settings: ClusterSettings) -> int:
@@ -213,7 +210,7 @@ def _grow(
             children.append(next(numbers))
             continue
         inside = sample[labels == child]
-        below = coarse_mixture(kernels, inside, _n_children(size * rows_each, settings), settings)
+        below = coarse_mixture(kernels, inside, _n_cells(size * rows_each, settings), settings)
         children.append(_grow(kernels, below, inside, rows_each, settings, numbers))
     return PartitionNode(mixture, tuple(children))
 
@@ -234,7 +231,7 @@ def _descend(
     order = np.argsort(found.components, kind="stable")
     at, components = found.rows[order], found.components[order]
     below = among[order].astype(np.float32) * shares[at]
-    bounds = np.concatenate([[0], np.cumsum(np.bincount(components, minlength=len(node.children)))])
+    bounds = bounds_of(components, len(node.children))
     for child, first, last in zip(node.children, bounds[:-1], bounds[1:], strict=True):
         part = at[first:last]
         if not len(part):

@@ -13,7 +13,6 @@ import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
 
 from hirag_dist.core.prompts.records import ExtractionReply, RelationRecord
 from hirag_dist.types import FoundName
@@ -83,17 +82,6 @@ def _places(names: Sequence[str], text: str) -> list[FoundName]:
             at = lowered.find(wanted, at + len(wanted))
         found.append(FoundName(name, "", tuple(places), 0.0))
     return found
-
-
-class _Linked(Protocol):
-    @property
-    def first(self) -> int: ...
-
-    @property
-    def second(self) -> int: ...
-
-
-LinkedPair = TypeVar("LinkedPair", bound=_Linked)
 
 
 @dataclass(slots=True)
@@ -177,7 +165,7 @@ def _link_lonely(pairs: dict[tuple[int, int], _Pair], number: int, names: Sequen
         pairs.setdefault(key, _Pair()).add(_ALONE, (min(here, there), max(here, there)))
 
 
-def strongest(pairs: Sequence[LinkedPair], n_names: int) -> list[LinkedPair]:
+def strongest(pairs: Sequence[Association], n_names: int) -> list[Association]:
     """Return the strongest pairs, `RELATIONS_PER_NAME` a name, but at least the strongest of each name.
 
     Args:

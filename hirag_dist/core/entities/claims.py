@@ -14,7 +14,7 @@ from hirag_dist.core.prompts.reply_limits import (
     extraction_items,
     extraction_tokens,
 )
-from hirag_dist.core.prompts.reply_validation import MalformedReply, other_language, usable_text
+from hirag_dist.core.prompts.reply_validation import MalformedReply, refuse_other_language, usable_text
 from hirag_dist.core.prompts.templates import DONE, FIELD, FORMATS, Prompts, tagged
 from hirag_dist.core.text.ids import unit_id
 from hirag_dist.core.text.normalize import clean_name, is_name, one_line
@@ -80,21 +80,19 @@ def parse_claims(reply: ChatReply, read: str = "") -> tuple[ClaimRecord, ...]:
         rows = [item for item in data["claims"] if isinstance(item, dict)]
         said_none = not data["claims"]
     else:
-        rows = [dict(zip(_COLUMNS, fields, strict=False)) for fields in _records(text)]
+        lines = [line for line in record_lines(text.replace(DONE, "\n")) if line.strip() not in _FORM]
+        records = [[part.strip(_EDGES) for part in line.split(FIELD)] for line in lines]
+        rows = [
+            dict(zip(_COLUMNS, fields, strict=False))
+            for kind, *fields in records
+            if _KIND.match(kind) and len(fields) >= len(_COLUMNS) - 1
+        ]
         said_none = text.strip() == DONE
     claims = tuple(dict.fromkeys(claim for row in rows if (claim := _claim(row)) is not None))
     if not claims and not said_none:
         raise MalformedReply("the reply holds no claim in the requested form, and does not say that there is none")
-    difference = other_language((claim.description for claim in claims), read) if read else ""
-    if difference:
-        raise MalformedReply(f"{difference}; descriptions stay in the language of the text")
+    refuse_other_language((claim.description for claim in claims), read)
     return claims
-
-
-def _records(text: str) -> list[list[str]]:
-    lines = record_lines(text.replace(DONE, "\n"))
-    parts = [[part.strip(_EDGES) for part in line.split(FIELD)] for line in lines if line.strip() not in _FORM]
-    return [fields[1:] for fields in parts if _KIND.match(fields[0]) and len(fields) > len(_COLUMNS) - 1]
 
 
 def _claim(row: Mapping[str, Any]) -> ClaimRecord | None:

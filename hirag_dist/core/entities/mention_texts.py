@@ -40,7 +40,7 @@ def entity_texts(mentions: Iterable[EntityMention]) -> tuple[str, str, str]:
 
 
 def relation_description(mentions: Iterable[RelationMention], max_chars: int) -> str:
-    """Return the description of a relation, as `merging.merge_strengths` does.
+    """Return the description of a relation, as `merging.merge_relations` does.
 
     Args:
         max_chars: descriptions are joined, strongest first, up to here.

@@ -17,7 +17,7 @@ from hirag_dist.core.prompts.reply_parsing import ExtractionReply
 from hirag_dist.core.text.ids import entity_id, relation_id
 from hirag_dist.core.text.normalize import name_key, shorten
 from hirag_dist.schemas import ENTITIES, RELATIONS
-from hirag_dist.types import FloatVector, IntVector
+from hirag_dist.types import IntVector
 
 UNKNOWN = "unknown"
 CHARS_PER_TOKEN = 4  # about; what a limit of tokens is in characters
@@ -30,21 +30,6 @@ class DescriptionBound:
 
     count: int
     chars: int
-
-
-@dataclass(frozen=True, slots=True)
-class MergedRelations:
-    """Relations merged from the mentions of each group.
-
-    Attributes:
-        descriptions: the distinct ones joined, strongest first.
-        weights: (n_groups,) float64 sum of strengths.
-        chunk_ids: a list each, in order.
-    """
-
-    descriptions: list[str]
-    weights: FloatVector
-    chunk_ids: pa.ListArray
 
 
 def mentions_of(extraction: ExtractionReply, chunk_id: str) -> tuple[list[Any], list[Any]]:
@@ -128,14 +113,15 @@ def merge_groups(mentions: pa.Table, group_of: Numbers, ids: list[str], layer: i
     says_of = np.bincount(group[described], minlength=n_groups) > 0
     voters = described | ~says_of[group]
     has_text = described & _filled(mentions["description"])[order]
-    descriptions = _joined(mentions["description"], group[has_text], order[has_text], n_groups)
+    text_of, texts = numbered(mentions["description"])
+    said = distinct(group[has_text], text_of[order[has_text]])
     seen_in = distinct(group, chunk_of[order])
     columns = {
         "entity_id": pa.array(ids, pa.string()),
         "layer": pa.array(np.full(n_groups, layer, np.int32)),
         "name": _voted(mentions["name"], group[voters], order[voters], n_groups),
         "type": pc.fill_null(_voted(mentions["type"], group[described], order[described], n_groups), UNKNOWN),
-        "description": descriptions,
+        "description": pc.binary_join(lists(said.offsets(n_groups), texts.take(said.value)), SEPARATOR),
         "described": pa.array(says_of),
         "n_mentions": pa.array(np.bincount(group, minlength=n_groups), pa.int32()),
         "chunk_ids": lists(seen_in.offsets(n_groups), chunks.take(seen_in.value), ENTITIES.field("chunk_ids").type),
@@ -150,36 +136,17 @@ def merge_relations(mentions: pa.Table, max_description_chars: int = 1000) -> pa
         mentions: RELATION_MENTIONS, in any order; strengths are added in that of (chunk, position).
         max_description_chars: descriptions are joined, strongest first, up to here.
     """
-    pair_of, sources, targets = _pairs(mentions)
-    ends = [(low, high) if low < high else (high, low) for low, high in zip(sources, targets, strict=True)]
+    pair_of, heads = _numbered_rows(mentions, ("source_key", "target_key"))
+    sides = []
+    for column in ("source_key", "target_key"):
+        number_of, names = numbered(mentions[column])
+        entity_ids = [entity_id(0, name) for name in names.to_pylist()]
+        sides.append([entity_ids[number] for number in number_of[heads].tolist()])
+    ends = [(low, high) if low < high else (high, low) for low, high in zip(*sides, strict=True)]
     ids = [relation_id("extracted", *pair) for pair in ends]
     end_of = dict(zip(ids, ends, strict=True))
     group_of, ids = _by_id(pair_of, ids)
     n_groups = len(ids)
-    found = merge_strengths(mentions, group_of, n_groups, max_description_chars)
-    columns = {
-        "relation_id": pa.array(ids, pa.string()),
-        "source_id": pa.array([end_of[own][0] for own in ids], pa.string()),
-        "target_id": pa.array([end_of[own][1] for own in ids], pa.string()),
-        "kind": pa.repeat(pa.scalar("extracted"), n_groups),
-        "layer": pa.array(np.zeros(n_groups, np.int32)),
-        "description": pa.array(found.descriptions, pa.string()),
-        "weight": pa.array(found.weights),
-        "chunk_ids": found.chunk_ids,
-    }
-    return pa.table(columns, schema=RELATIONS)
-
-
-def merge_strengths(
-    mentions: pa.Table, group_of: Numbers, n_groups: int, max_description_chars: int
-) -> MergedRelations:
-    """Merge relation mentions that are grouped already; as `merge_relations`.
-
-    Args:
-        mentions: RELATION_MENTIONS, in any order; `source_key` and `target_key` are not read.
-        group_of: (n_mentions,) the number of each mention's group.
-        max_description_chars: descriptions are joined, strongest first, up to here.
-    """
     chunk_of, chunks = ranked(mentions["chunk_id"])
     order = np.lexsort((mentions["position"].to_numpy(), chunk_of))
     group = group_of[order]
@@ -189,15 +156,23 @@ def merge_strengths(
     strongest = strongest[_filled(mentions["description"])[strongest]]
     text_of, texts = numbered(mentions["description"])
     described_by = distinct(group_of[strongest], text_of[strongest])
-    descriptions = texts.take(described_by.value).to_pylist()
-    return MergedRelations(
-        [
-            join_descriptions(descriptions[first:last], max_description_chars)
-            for first, last in pairwise(described_by.offsets(n_groups).tolist())
-        ],
-        np.bincount(group, strengths, minlength=n_groups).astype(np.float64),  # of no mention: integers
-        lists(seen_in.offsets(n_groups), chunks.take(seen_in.value), RELATIONS.field("chunk_ids").type),
-    )
+    said = texts.take(described_by.value).to_pylist()
+    descriptions = [
+        join_descriptions(said[first:last], max_description_chars)
+        for first, last in pairwise(described_by.offsets(n_groups).tolist())
+    ]
+    weights = np.bincount(group, strengths, minlength=n_groups).astype(np.float64)  # of no mention: integers
+    columns = {
+        "relation_id": pa.array(ids, pa.string()),
+        "source_id": pa.array([end_of[own][0] for own in ids], pa.string()),
+        "target_id": pa.array([end_of[own][1] for own in ids], pa.string()),
+        "kind": pa.repeat(pa.scalar("extracted"), n_groups),
+        "layer": pa.array(np.zeros(n_groups, np.int32)),
+        "description": pa.array(descriptions, pa.string()),
+        "weight": pa.array(weights),
+        "chunk_ids": lists(seen_in.offsets(n_groups), chunks.take(seen_in.value), RELATIONS.field("chunk_ids").type),
+    }
+    return pa.table(columns, schema=RELATIONS)
 
 
 def bound_descriptions(
@@ -252,13 +227,6 @@ def _voted(column: pa.ChunkedArray, groups: Numbers, rows: IntVector, n_groups: 
     return values.take(pa.array(winners, mask=winners < 0))
 
 
-def _joined(texts: pa.ChunkedArray, groups: Numbers, rows: IntVector, n_groups: int) -> pa.Array:
-    """Return the distinct texts of each group's rows as one, in the order of the rows."""
-    number_of, values = numbered(texts)
-    found = distinct(groups, number_of[rows])
-    return pc.binary_join(lists(found.offsets(n_groups), values.take(found.value)), SEPARATOR)
-
-
 def _within(
     found: DistinctValues, lengths: IntVector, bound: DescriptionBound, spare: int
 ) -> tuple[NDArray[np.bool_], IntVector]:
@@ -279,17 +247,6 @@ def _by_id(numbers: Numbers, ids: list[str]) -> tuple[Numbers, list[str]]:
     ranks = np.empty(len(ids), np.int32)
     ranks[order] = np.arange(len(ids))
     return ranks[numbers], [ids[at] for at in order]
-
-
-def _pairs(mentions: pa.Table) -> tuple[Numbers, list[str], list[str]]:
-    """Return the number of each row's pair, and the entity ids of each pair's source and target."""
-    pair_of, heads = _numbered_rows(mentions, ("source_key", "target_key"))
-    ends = []
-    for column in ("source_key", "target_key"):
-        number_of, names = numbered(mentions[column])
-        ids = [entity_id(0, name) for name in names.to_pylist()]
-        ends.append([ids[number] for number in number_of[heads].tolist()])
-    return pair_of, ends[0], ends[1]
 
 
 def _numbered_rows(table: pa.Table, columns: Sequence[str]) -> tuple[Numbers, IntVector]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count, pairwise
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +15,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hirag_dist.core.graph.csr import by_lowest_node, components, heads, rows_of, subgraph, within
-from hirag_dist.core.groupby import shared_counts
+from hirag_dist.core.groupby import bounds_of, lists, shared_counts
+from hirag_dist.core.id_rows import IdRows
 from hirag_dist.core.row_changes import one_array
 from hirag_dist.core.text.ids import content_id, content_ids
 from hirag_dist.schemas import COMMUNITIES, REPORTS
@@ -43,8 +43,10 @@ def nested_labels(graph: CsrGraph, partition: GroupedPartition, max_size: int) -
         parts = partition(graph, groups, len(levels))
         graph = within(graph, parts)
         labels = by_lowest_node(np.where(groups >= 0, components(graph), -1))
-        if levels:
-            labels = _divided(groups, labels)
+        if levels:  # a group that has one part only is not split further
+            _, first = np.unique(labels, return_index=True)
+            n_parts = np.bincount(groups[first[groups[first] >= 0]], minlength=int(groups.max(initial=-1)) + 1)
+            labels = by_lowest_node(np.where((groups >= 0) & (n_parts[groups] > 1), labels, -1))
             if labels.max(initial=-1) < 0:
                 return levels
         levels.append(labels)
@@ -87,13 +89,6 @@ def _block(graph: CsrGraph, first: int, last: int) -> CsrGraph:
         graph.weights[start:stop],
         graph.relation_rows[start:stop],
     )
-
-
-def _divided(groups: IntVector, labels: IntVector) -> NDArray[np.int64]:
-    """Return the labels, −1 in groups that have only one."""
-    _, first = np.unique(labels, return_index=True)
-    n_parts = np.bincount(groups[first[groups[first] >= 0]], minlength=int(groups.max(initial=-1)) + 1)
-    return by_lowest_node(np.where((groups >= 0) & (n_parts[groups] > 1), labels, -1))
 
 
 def community_table(
@@ -152,9 +147,9 @@ def level_labels(communities: pa.Table, entity_ids: pa.ChunkedArray) -> list[NDA
     Returns:
         (n_entities,) int64 for each level; −1 where an entity is in no community of it.
     """
-    lists = one_array(communities["entity_ids"])
-    rows = rows_of(pa.chunked_array([lists.flatten()]), entity_ids)
-    owner = np.repeat(np.arange(len(lists)), lists.value_lengths().to_numpy(zero_copy_only=False))
+    members = one_array(communities["entity_ids"])
+    rows = rows_of(members.flatten(), entity_ids)
+    owner = pc.list_parent_indices(members).to_numpy()
     owner, rows = owner[rows >= 0], rows[rows >= 0]
     level_of = communities["level"].to_numpy()
     found = []
@@ -206,12 +201,10 @@ def _ids(level: int, members: pa.ListArray, continued: IntVector, previous: pa.T
 
 def membership(communities: pa.Table, entity_ids: pa.ChunkedArray) -> tuple[IntVector, NDArray[np.int32]]:
     """Return (indptr, rows): the member rows of each community, ascending."""
-    lists = one_array(communities["entity_ids"])
-    rows = rows_of(pa.chunked_array([lists.flatten()]), entity_ids)
-    sizes = lists.value_lengths().to_numpy(zero_copy_only=False)
-    owner = np.repeat(np.arange(len(sizes)), sizes)
-    order = np.lexsort((rows, owner))
-    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), rows[order].astype(np.int32)
+    members = one_array(communities["entity_ids"])
+    rows = rows_of(members.flatten(), entity_ids)
+    owner = pc.list_parent_indices(members).to_numpy()
+    return bounds_of(owner, len(members)), rows[np.lexsort((rows, owner))].astype(np.int32)
 
 
 def lineage(old: pa.Table, new: pa.Table) -> dict[str, str]:
@@ -227,9 +220,11 @@ def lineage(old: pa.Table, new: pa.Table) -> dict[str, str]:
     if not new.num_rows or not old.num_rows:
         return {}
     old = old.sort_by("community_id")
-    was, now = (table["entity_ids"].combine_chunks() for table in (old, new))
-    known = pc.unique(was.flatten())
-    sizes, members = zip(*((_sizes(lists), _codes(lists, known)) for lists in (was, now)), strict=True)
+    grouped = [table["entity_ids"].combine_chunks() for table in (old, new)]
+    known = pc.unique(grouped[0].flatten())
+    sizes = [each.value_lengths().to_numpy(zero_copy_only=False).astype(np.int64) for each in grouped]
+    codes = (pc.index_in(each.flatten(), value_set=known) for each in grouped)
+    members = [pc.fill_null(each, len(known)).to_numpy().astype(np.int64) for each in codes]
     owners = [np.repeat(np.arange(len(each)), each) for each in sizes]
     old_entities = members[1] < len(known)
     own, other, shared = shared_counts(owners[1][old_entities], members[1][old_entities], owners[0], members[0])
@@ -239,16 +234,6 @@ def lineage(old: pa.Table, new: pa.Table) -> dict[str, str]:
     last = order[np.flatnonzero(np.diff(own[order], append=-1))]
     names = new["community_id"].take(pa.array(own[last])).to_pylist()
     return dict(zip(names, old["community_id"].take(pa.array(other[last])).to_pylist(), strict=True))
-
-
-def _sizes(lists: pa.ListArray) -> IntVector:
-    sizes: IntVector = lists.value_lengths().to_numpy(zero_copy_only=False)
-    return sizes.astype(np.int64)
-
-
-def _codes(lists: pa.ListArray, known: pa.Array) -> IntVector:
-    found: IntVector = pc.fill_null(pc.index_in(lists.flatten(), value_set=known), len(known)).to_numpy()
-    return found.astype(np.int64)
 
 
 Homes = NDArray[np.int32]  # (n_levels, n_entities) the row of the entity's community of that level; -1: none
@@ -272,22 +257,25 @@ def with_summaries(communities: pa.Table, entities: pa.Table, relations: pa.Tabl
     order = pa.concat_arrays([own, strangers])
     layers = np.zeros(len(order), np.int32)
     layers[: len(own)] = entities["layer"].to_numpy()
-    ends = np.stack([_rows(relations[end], order) for end in ("source_id", "target_id")])
+    places = IdRows(order)
+    ends = np.stack([places.rows(relations[end]) for end in ("source_id", "target_id")])
     levels = communities["level"].to_numpy()
-    homes = _homes(levels, members, order)
+    homes = np.full((int(levels.max(initial=-1)) + 1, len(order)), -1, np.int32)
+    community = pc.list_parent_indices(members).to_numpy()
+    homes[levels[community], places.rows(members.flatten())] = community
     _add_summaries(homes, layers, ends[:, pc.equal(relations["kind"], "summary").to_numpy()])
-    lists = _members(homes, len(levels), order)
+    extended = _members(homes, len(levels), order)
     ids = np.empty(len(levels), object)
     for level in np.unique(levels).tolist():
-        places = np.flatnonzero(levels == level)
-        ids[places] = content_ids(["community", str(level)], lists.take(pa.array(places)))
+        here = np.flatnonzero(levels == level)
+        ids[here] = content_ids(["community", str(level)], extended.take(pa.array(here)))
     renamed = dict(zip(communities["community_id"].to_pylist(), ids.tolist(), strict=True))
     columns = {name: communities[name] for name in COMMUNITIES.names} | {
         "community_id": pa.array(ids.tolist(), pa.string()),
         "parent_id": pa.array([renamed.get(each) for each in communities["parent_id"].to_pylist()], pa.string()),
-        "n_entities": lists.value_lengths().cast(pa.int64()),
+        "n_entities": extended.value_lengths().cast(pa.int64()),
         "n_relations": pa.array(_inside(homes, ends, len(levels))),
-        "entity_ids": lists,
+        "entity_ids": extended,
     }
     found = pa.table(list(columns.values()), schema=COMMUNITIES)
     return found.sort_by([("level", "ascending"), ("community_id", "ascending")]), renamed
@@ -297,19 +285,6 @@ def renamed_reports(reports: pa.Table, ids: Mapping[str, str]) -> pa.Table:
     """Return REPORTS under the new ids of their communities."""
     own = [ids[each] for each in reports["community_id"].to_pylist()]
     return reports.set_column(0, REPORTS.field("community_id"), pa.array(own, pa.string())).cast(REPORTS)
-
-
-def _rows(ids: pa.ChunkedArray | pa.Array, order: pa.Array) -> IntVector:
-    """Return the places of ids in `order`, -1 for those that are not there."""
-    places: IntVector = pc.fill_null(pc.index_in(ids, value_set=order), -1).to_numpy(zero_copy_only=False)
-    return places.astype(np.int64)
-
-
-def _homes(levels: NDArray[Any], members: pa.ListArray, order: pa.Array) -> Homes:
-    homes = np.full((int(levels.max(initial=-1)) + 1, len(order)), -1, np.int32)
-    community = pc.list_parent_indices(members).to_numpy()
-    homes[levels[community], _rows(members.flatten(), order)] = community
-    return homes
 
 
 def _add_summaries(homes: Homes, layers: NDArray[np.int32], ends: NDArray[np.int64]) -> None:
@@ -332,10 +307,8 @@ def _members(homes: Homes, n_communities: int, order: pa.Array) -> pa.ListArray:
     community = homes[:, by_name].ravel()
     held = np.flatnonzero(community >= 0)
     held = held[np.argsort(community[held], kind="stable")]
-    sizes = np.bincount(community[held], minlength=n_communities)
     rows = by_name[held % max(len(order), 1)]
-    offsets = pa.array(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32))
-    return pa.ListArray.from_arrays(offsets, order.take(pa.array(rows)))
+    return lists(bounds_of(community[held], n_communities), order.take(pa.array(rows)))
 
 
 def _inside(homes: Homes, ends: NDArray[np.int64], n_communities: int) -> NDArray[np.int64]:

@@ -9,12 +9,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from hirag_dist.core.arrays import compiled_apart, compiled_inside, read_only
-from hirag_dist.core.groupby import bounds_of
+from hirag_dist.core.groupby import bounds_of, spans
 from hirag_dist.core.id_rows import IdRows
 from hirag_dist.types import CsrGraph, IntVector
 
 
-def rows_of(ids: pa.ChunkedArray, order: pa.ChunkedArray) -> IntVector:
+def rows_of(ids: pa.ChunkedArray | pa.Array, order: pa.ChunkedArray) -> IntVector:
     """Return the row in `order` of each id, the first one, −1 where it is not there."""
     return IdRows(order).rows(ids)
 
@@ -83,9 +83,8 @@ def subgraph(graph: CsrGraph, nodes: IntVector) -> CsrGraph:
     start, at = entries_of(graph, nodes)
     tails = place[graph.indices[at]]
     inside = tails >= 0
-    kept = np.bincount(start[inside], minlength=len(nodes))
     return CsrGraph(
-        indptr=np.concatenate([[0], np.cumsum(kept)]).astype(np.int64),
+        indptr=bounds_of(start[inside], len(nodes)),
         indices=tails[inside],
         weights=graph.weights[at][inside],
         relation_rows=graph.relation_rows[at][inside],
@@ -98,11 +97,7 @@ def entries_of(graph: CsrGraph, nodes: IntVector) -> tuple[IntVector, IntVector]
     Returns:
         (place in `nodes`, place in `graph.indices`), both (n_entries,).
     """
-    counts = graph.indptr[nodes + 1] - graph.indptr[nodes]
-    at = np.repeat(graph.indptr[nodes] - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts) + np.arange(
-        counts.sum()
-    )
-    return np.repeat(np.arange(len(nodes)), counts), at
+    return spans(graph.indptr[nodes], graph.indptr[nodes + 1])
 
 
 def components(graph: CsrGraph) -> NDArray[np.int64]:
@@ -174,18 +169,5 @@ def within(graph: CsrGraph, labels: IntVector) -> CsrGraph:
     """Return the graph without the edges between nodes of different labels, and those of nodes labelled −1."""
     start = heads(graph)
     same = (labels[start] >= 0) & (labels[start] == labels[graph.indices])
-    kept = np.bincount(start[same], minlength=graph.n_nodes)
-    return CsrGraph(
-        np.concatenate([[0], np.cumsum(kept)]).astype(np.int64),
-        graph.indices[same],
-        graph.weights[same],
-        graph.relation_rows[same],
-    )
-
-
-def distinct(keys: IntVector) -> IntVector:
-    """Return the different values, ascending: by sorting, which is many times faster than `np.unique`'s hashing."""
-    ordered = np.sort(keys)
-    new = np.ones(len(ordered), dtype=bool)
-    new[1:] = ordered[1:] != ordered[:-1]
-    return ordered[new]
+    indptr = bounds_of(start[same], graph.n_nodes)
+    return CsrGraph(indptr, graph.indices[same], graph.weights[same], graph.relation_rows[same])

@@ -103,7 +103,10 @@ def path_lengths(
         whole: graph of all layers.
         bfs: as of `protocols.Kernels`.
     """
-    in_chunks = _incidence(chunk_ids)
+    lists = chunk_ids.combine_chunks()
+    sizes = lists.value_lengths().to_numpy(zero_copy_only=False)
+    chunks = lists.flatten().dictionary_encode().indices.to_numpy().astype(np.int64)
+    in_chunks = np.repeat(np.arange(len(sizes)), sizes), chunks
     n_base = len(base)
     n_sources = min(n_base, max(_PAIRS // max(n_base, 1), _FEWEST_SOURCES))
     exact = n_sources == n_base
@@ -123,8 +126,10 @@ def path_lengths(
         far = bfs(whole, base[rows]).T[base][wanted]
         joined = near != UNREACHED
         for at, lengths in enumerate((near[joined], far[joined], far[far != UNREACHED])):
-            counts[at] = _added(counts[at], np.bincount(lengths))
-    flat_hops, hops_of_flat, hops = (tuple(int(count) for count in counted) for counted in counts)
+            added = np.bincount(lengths, minlength=len(counts[at]))
+            added[: len(counts[at])] += counts[at]
+            counts[at] = added
+    flat_hops, hops_of_flat, hops = (tuple(counted.tolist()) for counted in counts)
     return PathLengthSample(
         pairs=n_pairs,
         sources=n_sources,
@@ -164,16 +169,12 @@ def covered(entities: pa.Table, relations: pa.Table) -> list[float | None]:
     ]
 
 
-def _incidence(chunk_ids: pa.ChunkedArray) -> tuple[IntVector, IntVector]:
-    """Return (entity, chunk) of each pair in which the entity was found in the chunk, by entity."""
-    lists = chunk_ids.combine_chunks()
-    sizes = lists.value_lengths().to_numpy(zero_copy_only=False)
-    chunks = lists.flatten().dictionary_encode().indices.to_numpy().astype(np.int64)
-    return np.repeat(np.arange(len(sizes)), sizes), chunks
-
-
 def _apart(in_chunks: tuple[IntVector, IntVector], n_entities: int, rows: IntVector) -> NDArray[np.bool_]:
-    """Return (n_entities, n_rows), false where the two share a chunk."""
+    """Return (n_entities, n_rows), false where the two share a chunk.
+
+    Args:
+        in_chunks: (entity, chunk) of each pair in which the entity was found in the chunk, by entity.
+    """
     entities, chunks = in_chunks
     place = np.full(n_entities, -1, np.int64)
     place[rows] = np.arange(len(rows))
@@ -182,13 +183,6 @@ def _apart(in_chunks: tuple[IntVector, IntVector], n_entities: int, rows: IntVec
     apart = np.ones((n_entities, len(rows)), bool)
     apart[own, other] = False
     return apart
-
-
-def _added(left: IntVector, right: IntVector) -> IntVector:
-    total = np.zeros(max(len(left), len(right)), np.int64)
-    total[: len(left)] += left
-    total[: len(right)] += right
-    return total
 
 
 def _mean(counts: tuple[int, ...]) -> float | None:

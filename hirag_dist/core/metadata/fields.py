@@ -12,7 +12,7 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import MAXYEAR, UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -52,9 +52,10 @@ def parse_period(text: str) -> Period:
     found = ISO.fullmatch(text.strip())
     if found is None:
         raise ValueError(f"{_shown(text)} is no date: write ISO 8601, such as 2024-01-31 or 2024-01-31T12:00:00Z")
-    year, month, day, hour, minute, second, fraction, zone = found.groups()
+    *parts, fraction, zone = found.groups()
+    year, month, day, hour, _, second = parts
     try:
-        start = _moment(year, month, day, hour, minute, second, fraction, zone)
+        start = _moment(parts, fraction, zone)
         if hour is not None:
             unit = timedelta(microseconds=1) if fraction else timedelta(seconds=1) if second else timedelta(minutes=1)
             return Period(start, start + unit // _MICROSECOND)
@@ -77,8 +78,8 @@ def parse_moment(text: str) -> int:
     pdf = _PDF.fullmatch(text)
     try:
         if pdf is not None:
-            year, month, day, hour, minute, second, zone = pdf.groups()
-            return _moment(year, month, day, hour, minute, second, None, zone and zone.replace("'", ""))
+            *parts, zone = pdf.groups()
+            return _moment(parts, None, zone and zone.replace("'", ""))
         if _MAIL.match(text):
             return microseconds(parsedate_to_datetime(text))
     except (ValueError, OverflowError):
@@ -107,26 +108,12 @@ def date_text(value: int) -> str:
     return moment.replace(tzinfo=None).isoformat() + "Z"
 
 
-def _moment(
-    year: str,
-    month: str | None,
-    day: str | None,
-    hour: str | None,
-    minute: str | None,
-    second: str | None,
-    fraction: str | None,
-    zone: str | None,
-) -> int:
-    moment = datetime(
-        int(year),
-        int(month or 1),
-        int(day or 1),
-        int(hour or 0),
-        int(minute or 0),
-        int(second or 0),
-        int((fraction or "0").ljust(6, "0")[:6]),
-        tzinfo=UTC,
+def _moment(parts: Sequence[str | None], fraction: str | None, zone: str | None) -> int:
+    """Return a time from the digits of its year, month, day, hour, minute and second; what is missing is the first."""
+    year, month, day, hour, minute, second = (
+        int(part or first) for part, first in zip(parts, (1, 1, 1, 0, 0, 0), strict=True)
     )
+    moment = datetime(year, month, day, hour, minute, second, int((fraction or "0").ljust(6, "0")[:6]), UTC)
     value = microseconds(moment)
     if zone and zone != "Z":
         hours, minutes = int(zone[1:3]), int(zone[-2:])
@@ -186,7 +173,8 @@ def collect_values(
     for source in sources:
         found = (_property(by_lower, key.lower()) for key in source.keys)
         given = next(filter(_is_given, found), None)
-        given = _of_path(source, path) if given is None else given
+        if given is None and source.path and (match := re.search(source.path, path)):
+            given = match[1] if match.re.groups else match[0]
         try:
             value = typed_value(source.field, given, source.separator)
         except WrongValue as error:
@@ -260,7 +248,10 @@ def _scalar(kind: FieldType, given: object) -> Value:
         case "date":
             return _date(given)
         case "bool":
-            return _bool(given)
+            text = str(given).strip().lower()
+            if isinstance(given, (bool, str, int)) and text in (*_TRUE, *_FALSE):
+                return text in _TRUE
+            raise WrongValue(f"{_shown(given)} is neither true nor false")
 
 
 def _string(given: object) -> str:
@@ -303,18 +294,6 @@ def _date(given: object) -> str:
         return date_text(parse_moment(given))
     except ValueError as error:
         raise WrongValue(str(error)) from None
-
-
-def _bool(given: object) -> bool:
-    text = str(given).strip().lower()
-    if isinstance(given, (bool, str, int)) and text in (*_TRUE, *_FALSE):
-        return text in _TRUE
-    raise WrongValue(f"{_shown(given)} is neither true nor false")
-
-
-def _of_path(source: FieldSource, path: str) -> str | None:
-    found = re.search(source.path, path) if source.path else None
-    return None if found is None else found[1] if found.re.groups else found[0]
 
 
 def _is_given(value: object) -> bool:

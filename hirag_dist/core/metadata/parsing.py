@@ -206,7 +206,9 @@ class _Parser:
                 case "starts":
                     self._next()
                     self._expect("with")
-                    return self._prefix(field, token)
+                    if field.type != "string":
+                        raise _fault(token.at, f"{field} is no string")
+                    return Prefix(field.name, cast(str, self._value(field)))
                 case "is":
                     self._next()
                     negated = self._takes("not")
@@ -253,11 +255,6 @@ class _Parser:
             return AllOf(field.name, self._values(field))
         return OneOf(field.name, (self._value(field),))
 
-    def _prefix(self, field: MetadataField, token: _Token) -> Expression:
-        if field.type != "string":
-            raise _fault(token.at, f"{field} is no string")
-        return Prefix(field.name, cast(str, self._value(field)))
-
     def _values(self, field: MetadataField) -> tuple[Operand, ...]:
         self._expect("(")
         values = [self._value(field)]
@@ -294,7 +291,7 @@ class _Parser:
         return self._tokens[self._position]
 
     def _next(self) -> _Token:
-        token = self._tokens[self._position]
+        token = self._peek()
         self._position = min(self._position + 1, len(self._tokens) - 1)
         return token
 
@@ -322,9 +319,7 @@ _VALUES: Final = {
 def _conditions(field: MetadataField) -> str:
     if field.list:
         return "has, or is missing"
-    return {"string": "=, !=, <, <=, >, >=, in, starts with, or is missing"}.get(
-        field.type, "=, !=, <, <=, >, >=, in, or is missing"
-    )
+    return f"=, !=, <, <=, >, >=, in, {'starts with, ' if field.type == 'string' else ''}or is missing"
 
 
 def _named(token: _Token) -> str:

@@ -11,7 +11,6 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from hirag_dist.core.prompts.records import json_objects, record_lines
 from hirag_dist.core.prompts.reply_limits import approximate_tokens as approximate_tokens
@@ -62,30 +61,24 @@ def split_reply(reply: ChatReply, n_units: int) -> list[ChatReply | MalformedRep
         n_units: that were asked about, numbered from 1.
     """
     cut_off = reply.finish_reason == "length"
-    loop: MalformedReply | None = None
+    loop = ""
     try:
         text = finished_text(reply)
     except RepeatedReply as refusal:
-        text, loop, cut_off = without_thinking(reply.text), refusal, True
+        text, cut_off, loop = without_thinking(reply.text), True, str(refusal)
     except MalformedReply as refusal:
         return [refusal] * n_units
     parts: dict[int, list[str]] = {}
     for number, part in _sections(text, cut_off) or _objects(text):
         parts.setdefault(number, []).append(part)
-    missing = (
-        str(loop)
-        if loop
-        else "the reply was cut off before this unit was done"
-        if cut_off
-        else "the reply leaves this unit out"
-    )
+    missing = "the reply was cut off before this unit was done" if cut_off else "the reply leaves this unit out"
     found: list[ChatReply | MalformedReply] = []
     for number in range(1, n_units + 1):
         here = parts.get(number, [])
         if len(here) == 1:
             found.append(replace(reply, text=here[0], finish_reason="stop"))
         else:
-            found.append(MalformedReply(f"the reply holds this unit {len(here)} times" if here else missing))
+            found.append(MalformedReply(f"the reply holds this unit {len(here)} times" if here else loop or missing))
     return found
 
 
@@ -107,12 +100,7 @@ def _objects(text: str) -> list[tuple[int, str]]:
     for data in json_objects(text):
         items = data.get("units")
         for item in items if isinstance(items, list) else [data]:
-            number = _number(item)
-            if number is not None:
-                found.append((number, json.dumps({key: item[key] for key in item if key != "unit"})))
+            written = str(item.get("unit", "")).strip() if isinstance(item, dict) else ""
+            if written.isdecimal() and len(written) < 6:
+                found.append((int(written), json.dumps({key: item[key] for key in item if key != "unit"})))
     return found
-
-
-def _number(item: Any) -> int | None:
-    written = str(item.get("unit", "")).strip() if isinstance(item, dict) else ""
-    return int(written) if written.isdecimal() and len(written) < 6 else None

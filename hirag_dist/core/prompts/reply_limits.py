@@ -149,6 +149,8 @@ _FEWEST_ITEMS = 16
 _TOKENS_PER_ITEM = 25  # of a chunk
 MIN_DIVISIBLE_TOKENS: Final = 128  # of a text that is read in halves where the whole is too long
 LIST_TOKENS: Final = 512  # of a reply that lists types
+REPORT_TOKENS: Final = 2400  # of 161 recorded reports 99 % have 1,694 or fewer, the longest 2,063
+SAME_ENTITY_TOKENS: Final = 256  # of an answer to whether two entities are one, with its reason
 ANSWER_TOKENS: Final = 4096  # the longest of 1,027 recorded answers to questions about a corpus has about 1,400
 SHORT_ANSWER_TOKENS: Final = 512
 EVALUATION_TOKENS: Final = 4096  # verdicts with reasons, claims of an answer, questions
@@ -195,16 +197,6 @@ def member_items(n_members: int) -> int:
 def summary_tokens(n_members: int) -> int:
     """Return the maximum tokens of the summary entities of a cluster: three of three sentences, and member numbers."""
     return 600 + 8 * n_members
-
-
-def report_tokens() -> int:
-    """Return the maximum tokens of a report: of 161 recorded ones, 99 % have 1,694 or fewer, the longest 2,063."""
-    return 2400
-
-
-def same_entity_tokens() -> int:
-    """Return the maximum tokens of an answer to whether two entities are one, with its reason."""
-    return 256
 
 
 def pack_tokens(limits: Sequence[int]) -> int:

@@ -44,7 +44,7 @@ from hirag_dist.core.prompts.reply_limits import (
     SUMMARY_CHARS,
     TITLE_CHARS,
 )
-from hirag_dist.core.prompts.reply_validation import MalformedReply, other_language
+from hirag_dist.core.prompts.reply_validation import MalformedReply, refuse_other_language
 from hirag_dist.core.prompts.reply_validation import usable_text as usable_text
 from hirag_dist.core.prompts.templates import DONE, FIELD
 from hirag_dist.core.text.normalize import clean_name, cut_at_sentence, encodable, is_name, name_key, one_line, shorten
@@ -102,7 +102,8 @@ def parse_extraction(
     if not extraction.entities and not extraction.relations and not said_none:
         raise MalformedReply(_why_nothing(whole, text, data, "no record in the requested form"))
     extraction = _bounded(extraction, [kind.lower() for kind in types])
-    _check_language([*extraction.entities, *extraction.relations], read)
+    described = [entity.description for entity in extraction.entities]
+    refuse_other_language([*described, *(relation.description for relation in extraction.relations)], read)
     return extraction
 
 
@@ -142,20 +143,9 @@ def parse_summary(reply: ChatReply, n_members: int, member_names: Sequence[str],
     whole = usable_text(reply)
     text = _without_code(whole)
     data = json_object(text)
-    entities: list[EntityRecord] = []
-    covers: dict[tuple[int, int], MemberLink] = {}
-    is_json = data is not None and "entities" in data
-    rows = _json_summaries(data) if is_json and data is not None else summary_records(record_lines(text))
-    named_members = False
-    for name, kind, description, members in rows:
-        found = _entity(name, kind, cut_at_sentence(one_line(description), SUMMARY_CHARS))
-        if found is None:
-            continue
-        for number in numbers_of(members, n_members):
-            covers[number - 1, len(entities)] = MemberLink(number - 1, len(entities), COVERED, COVER_STRENGTH)
-        named_members |= bool(members.strip())
-        entities.append(found)
-    if is_json and data is not None:
+    others: tuple[EntityRecord, ...] = ()
+    if data is not None and "entities" in data:
+        rows = _json_summaries(data)
         pairs = [
             (
                 text_of(item, "member"),
@@ -166,12 +156,25 @@ def parse_summary(reply: ChatReply, n_members: int, member_names: Sequence[str],
             for item in items_of(data, "relations")
         ]
     else:
+        rows = summary_records(record_lines(text))
         extraction = _delimited(text, member_numbers=True)
-        entities += extraction.entities
+        others = extraction.entities
         pairs = [(r.source, r.target, r.description, r.strength or 1.0) for r in extraction.relations]
+    entities: list[EntityRecord] = []
+    covers: dict[tuple[int, int], MemberLink] = {}
+    named_members = False
+    for name, kind, description, members in rows:
+        found = _entity(name, kind, cut_at_sentence(one_line(description), SUMMARY_CHARS))
+        if found is None:
+            continue
+        for number in numbers_of(members, n_members):
+            covers[number - 1, len(entities)] = MemberLink(number - 1, len(entities), COVERED, COVER_STRENGTH)
+        named_members |= bool(members.strip())
+        entities.append(found)
+    entities += others
     if not entities:
         raise MalformedReply(_why_nothing(whole, text, data, "no summary entity"))
-    _check_language(entities, read)
+    refuse_other_language((entity.description for entity in entities), read)
     by_name = {name_key(entity.name): place for place, entity in reversed(list(enumerate(entities)))}
     numbers = {name_key(name): number for number, name in reversed(list(enumerate(member_names)))}
     for who, summary, description, strength in pairs:
@@ -198,21 +201,22 @@ def parse_report(reply: ChatReply, read: str = "") -> ReportRecord:
     data = json_object(text) or report_records(text)
     if data is None:
         raise MalformedReply(_ECHO if _is_form(text) else "the reply does not hold one report")
-    title, summary = shorten(text_of(data, "title"), TITLE_CHARS), _cut_text(data, "summary", REPORT_CHARS)
+    title = shorten(text_of(data, "title"), TITLE_CHARS)
+    summary = cut_at_sentence(text_of(data, "summary"), REPORT_CHARS)
     if _is_schema(data) or {title.lower(), summary.lower()} <= _FILLERS:
         raise MalformedReply(_ECHO)
     if not title or not summary:
         raise MalformedReply("the report has no title or no summary")
     findings = tuple(
         ReportFinding(
-            _cut_text(item, "summary", FINDING_CHARS),
-            _cut_text(item, "explanation", EXPLANATION_CHARS),
+            cut_at_sentence(text_of(item, "summary"), FINDING_CHARS),
+            cut_at_sentence(text_of(item, "explanation"), EXPLANATION_CHARS),
             _references(item.get("references")),
         )
         for item in items_of(data, "findings")[:MAX_FINDINGS]
         if text_of(item, "summary") or text_of(item, "explanation")
     )
-    _refuse_other_language([summary, *(f"{each.summary} {each.explanation}" for each in findings)], read)
+    refuse_other_language([summary, *(f"{each.summary} {each.explanation}" for each in findings)], read)
     rating = min(max(_number(data["rating"], 0.0), 0.0), 10.0) if "rating" in data else None
     return ReportRecord(title, summary, rating, text_of(data, "rating_explanation"), findings)
 
@@ -271,16 +275,6 @@ def _listed(text: str) -> list[str]:
 def parse_text(reply: ChatReply) -> str:
     """Return the reply as plain text. Raises MalformedReply as `usable_text` does."""
     return usable_text(reply)
-
-
-def _check_language(records: Iterable[EntityRecord | RelationRecord], read: str) -> None:
-    _refuse_other_language((record.description for record in records), read)
-
-
-def _refuse_other_language(written: Iterable[str], read: str) -> None:
-    difference = other_language(written, read) if read else ""
-    if difference:
-        raise MalformedReply(f"{difference}; descriptions stay in the language of the text")
 
 
 def _why_nothing(whole: str, text: str, data: Mapping[str, Any] | None, nothing: str) -> str:
@@ -441,15 +435,10 @@ def _whole(value: object) -> str:
 
 
 def _json_summaries(data: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
-    names = ("name", "type", "description", "members")
     return [
-        (one, two, three, four)
-        for one, two, three, four in ([text_of(item, name) for name in names] for item in items_of(data, "entities"))
+        (text_of(item, "name"), text_of(item, "type"), text_of(item, "description"), text_of(item, "members"))
+        for item in items_of(data, "entities")
     ]
-
-
-def _cut_text(item: Mapping[str, Any], key: str, n_chars: int) -> str:
-    return cut_at_sentence(text_of(item, key), n_chars)
 
 
 def _references(value: object) -> tuple[str, ...]:

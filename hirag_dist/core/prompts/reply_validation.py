@@ -450,6 +450,20 @@ def other_language(written: Iterable[str], read: str) -> str:
     return ""
 
 
+def refuse_other_language(written: Iterable[str], read: str) -> None:
+    """Check that the descriptions of a reply are not surely in another language than what the model was given to read.
+
+    Args:
+        read: empty: languages are not compared.
+
+    Raises:
+        MalformedReply: they are.
+    """
+    difference = other_language(written, read) if read else ""
+    if difference:
+        raise MalformedReply(f"{difference}; descriptions stay in the language of the text")
+
+
 def _scripts(text: str) -> Counter[str]:
     """Return letters by script. Most texts are mostly ASCII, so that is counted apart, and fast."""
     found = Counter({"Latin": len(text.encode("ascii", "ignore").translate(None, _NO_LETTERS))})

@@ -23,6 +23,8 @@ from hirag_dist.core.prompts.reply_limits import (
     MAX_ITEMS,
     MIN_DIVISIBLE_TOKENS,
     OTHER,
+    REPORT_TOKENS,
+    SAME_ENTITY_TOKENS,
     approximate_tokens,
     array_schema,
     description_tokens,
@@ -32,8 +34,6 @@ from hirag_dist.core.prompts.reply_limits import (
     member_items,
     object_schema,
     pack_tokens,
-    report_tokens,
-    same_entity_tokens,
     summary_tokens,
     text_schema,
     unit_properties,
@@ -332,11 +332,7 @@ def reply_schema(request: ChatRequest) -> dict[str, Any]:
 def tagged(tag: str, text: str) -> str:
     """Return the text between an opening and a closing tag; tags and marks of chats inside the text are defused."""
     defused = re.sub(rf"<(/\s*{tag}\s*>)", r"< \1", unmarked(text), flags=re.IGNORECASE)
-    return _enclosed(tag, defused)
-
-
-def _enclosed(tag: str, text: str) -> str:
-    return f"<{tag}>\n{text}\n</{tag}>"
+    return f"<{tag}>\n{defused}\n</{tag}>"
 
 
 def extraction_request(
@@ -442,7 +438,7 @@ def report_request(
         messages=(prompts.system("report", form), Message("user", body)),
         unit=unit_id(body),
         form=form,
-        max_tokens=report_tokens(),
+        max_tokens=REPORT_TOKENS,
     )
 
 
@@ -454,7 +450,7 @@ def same_entity_request(entities: Sequence[str], prompts: Prompts, form: str | N
         messages=(prompts.system("same-entity", form), Message("user", body)),
         unit=unit_id(body),
         form=form,
-        max_tokens=same_entity_tokens(),
+        max_tokens=SAME_ENTITY_TOKENS,
     )
 
 
@@ -466,10 +462,8 @@ def pack_request(task: str, requests: Sequence[ChatRequest], system: Message) ->
         requests: the units' calls, as they would be asked alone.
         system: of the packed task.
     """
-    body = "\n".join(
-        _enclosed(f"unit-{number}", _TAG.sub(r"< \1", request.messages[1].content))
-        for number, request in enumerate(requests, start=1)
-    )
+    units = [_TAG.sub(r"< \1", request.messages[1].content) for request in requests]
+    body = "\n".join(f"<unit-{number}>\n{unit}\n</unit-{number}>" for number, unit in enumerate(units, start=1))
     return ChatRequest(
         role=requests[0].role,
         messages=(system, Message("user", body)),

@@ -106,10 +106,13 @@ class ReportDraft:
         """
         self._members = [m.entity_id for m in sorted(members, key=lambda member: (-member.degree, member.entity_id))]
         self._links = sorted(links, key=lambda link: (-link.weight, link.relation_id))
-        self._lines = {m.entity_id: _member_line(m, _MAX_DESCRIPTION_CHARS) for m in members}
+        self._lines = {
+            m.entity_id: f"{one_line(m.name)} ({m.type}): {shorten(one_line(m.description), _MAX_DESCRIPTION_CHARS)}"
+            for m in members
+        }
         self._cost = {key: count_tokens(line) + 6 for key, line in self._lines.items()}
-        self._texts = {link.relation_id: _LinkText.of(link, self._lines, _MAX_DESCRIPTION_CHARS) for link in links}
-        self._cost |= {key: (0 if text.told_by else count_tokens(text.own)) + 12 for key, text in self._texts.items()}
+        self._texts = {link.relation_id: _link_text(link, self._lines) for link in links}
+        self._cost |= {key: (0 if told_by else count_tokens(own)) + 12 for key, (own, told_by) in self._texts.items()}
         self._total = sum(self._cost.values())
         self._claims = claims
         self._max_tokens = max_tokens
@@ -140,7 +143,7 @@ class ReportDraft:
             report_cost += size
             replaced |= child.entity_ids
             members = [key for key in members if key not in replaced]
-            links = [link for link in links if not _inside(link, replaced)]
+            links = [link for link in links if not replaced.issuperset((link.source_id, link.target_id))]
             total = sum(cost[key] for key in members) + sum(cost[link.relation_id] for link in links)
         room = self._max_tokens - report_cost
         entity_lines, refs, room, complete = _fill(members, "E", self._lines, cost, room)
@@ -167,11 +170,11 @@ class ReportDraft:
         """Return the lines of relations and their tokens; an end that is shown stands there by its reference."""
         lines, cost = {}, {}
         for link in links:
-            text = self._texts[link.relation_id]
-            own = "" if any(end in ref_of for end in text.told_by) else text.own
+            own, told_by = self._texts[link.relation_id]
+            own = "" if any(end in ref_of for end in told_by) else own
             ends = ref_of.get(link.source_id), ref_of.get(link.target_id)
             cost[link.relation_id] = self._cost[link.relation_id]
-            if None in ends or (own and text.told_by):
+            if None in ends or (own and told_by):
                 names = one_line(link.source), one_line(link.target)
                 shown = " — ".join(ref or name for ref, name in zip(ends, names, strict=True))
                 cost[link.relation_id] = self._count_tokens(f"{shown}: {own}") + 8
@@ -191,24 +194,12 @@ class ReportDraft:
         return lines, refs
 
 
-@dataclass(frozen=True, slots=True)
-class _LinkText:
-    """The text of a relation's line, and its ends whose lines hold that text already."""
-
-    own: str
-    told_by: tuple[str, ...]
-
-    @classmethod
-    def of(cls, link: ReportRelation, lines: dict[str, str], max_chars: int) -> _LinkText:
-        own = shorten(one_line(link.description), max_chars)
-        ends = (link.source_id, link.target_id)
-        if own == COVERED:  # says no more than that the one is a summary of the other
-            return cls("", ())
-        return cls(own, tuple(end for end in ends if own and own in lines.get(end, "")))
-
-
-def _inside(link: ReportRelation, replaced: set[str]) -> bool:
-    return link.source_id in replaced and link.target_id in replaced
+def _link_text(link: ReportRelation, lines: dict[str, str]) -> tuple[str, tuple[str, ...]]:
+    """Return the text of a relation's line, and its ends whose lines hold that text already."""
+    own = shorten(one_line(link.description), _MAX_DESCRIPTION_CHARS)
+    if own == COVERED:  # says no more than that the one is a summary of the other
+        return "", ()
+    return own, tuple(end for end in (link.source_id, link.target_id) if own and own in lines.get(end, ""))
 
 
 def _fill(
@@ -224,10 +215,6 @@ def _fill(
         chosen.append(f"{ref}. {lines[key]}")
         refs[ref] = key
     return chosen, refs, room, True
-
-
-def _member_line(member: ReportMember, max_chars: int) -> str:
-    return f"{one_line(member.name)} ({member.type}): {shorten(one_line(member.description), max_chars)}"
 
 
 def community_rating(n_entities: int, n_relations: int, n_reports: int) -> float:

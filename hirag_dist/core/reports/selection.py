@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.graph.communities import membership
 from hirag_dist.core.graph.csr import relation_ends, rows_of
+from hirag_dist.core.groupby import bounds_of, distinct_values, lists
 from hirag_dist.core.key_sets import KeySets
 from hirag_dist.core.prompts.packing import packs
 from hirag_dist.core.row_changes import one_array
@@ -134,10 +135,6 @@ class ReportOutlines:
     relation_rows: KeySets
 
 
-def _in_memory(parts: Iterable[pa.Table], schema: pa.Schema) -> pa.Table:
-    return pa.concat_tables([schema.empty_table(), *parts])
-
-
 def report_outlines(
     communities: pa.Table,
     entity_ids: pa.ChunkedArray,
@@ -146,7 +143,9 @@ def report_outlines(
     max_lines: int,
     max_tree: int,
     ends: tuple[IntVector, IntVector] | None = None,
-    joined: Callable[[Iterable[pa.Table], pa.Schema], pa.Table] = _in_memory,
+    joined: Callable[[Iterable[pa.Table], pa.Schema], pa.Table] = lambda parts, schema: pa.concat_tables(
+        [schema.empty_table(), *parts]
+    ),
 ) -> ReportOutlines:
     """Return the material of each community report: its most connected members and heaviest relations.
 
@@ -178,13 +177,13 @@ def report_outlines(
     # what a report can name: members that are shown, and the ends of relations that are, where not all members are
     partly = np.diff(indptr)[links[0]] > max_lines
     at_ends = [links[0][partly] * n + side[links[1][partly]] for side in (source, target)]
-    named = _distinct(np.concatenate([members * n + shown_rows, *at_ends]))
+    named = distinct_values(np.concatenate([members * n + shown_rows, *at_ends]))
     who, node = named // n, named % n
     deeper = np.minimum(level[who] + 1, len(community_at) - 1)
     child = np.where(deeper > level[who], community_at[deeper, node], -1)
-    placed = _distinct(tree[who] * n + node)
+    placed = distinct_values(tree[who] * n + node)
     del named, at_ends, partly, who, deeper, community_at, source, target
-    linked = _distinct(tree[links[0]] * max(relations.num_rows, 1) + links[1])
+    linked = distinct_values(tree[links[0]] * max(relations.num_rows, 1) + links[1])
     names = one_array(communities["community_id"])
     parent_tree = pa.array(tree[parent], mask=is_above | (parent < 0) | ~is_above[parent])
     above: list[pa.Table] = []
@@ -226,8 +225,8 @@ def report_outlines(
             ),
             RELATION_PLACES,
         ),
-        _rows_by_owner(members, shown_rows, n_communities).take(in_order),
-        _rows_by_owner(*links, n_communities).take(in_order),
+        KeySets(bounds_of(members, n_communities), shown_rows).take(in_order),
+        KeySets(bounds_of(links[0], n_communities), links[1]).take(in_order),
     )
 
 
@@ -236,17 +235,6 @@ def _tree_rows(keys: IntVector, n_rows: int) -> Iterator[tuple[pa.Array, IntVect
     for first in range(0, len(keys), _PLACE_ROWS):
         tree, row = np.divmod(keys[first : first + _PLACE_ROWS], n_rows)
         yield pa.array(tree), row
-
-
-def _rows_by_owner(owner: IntVector, rows: IntVector, n_owners: int) -> KeySets:
-    sizes = np.bincount(owner, minlength=n_owners)
-    return KeySets(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), rows)
-
-
-def _distinct(values: IntVector) -> IntVector:
-    """Return the distinct values, ascending; many times faster than `np.unique` for millions of values."""
-    values = np.sort(values)
-    return values[np.concatenate([[True], values[1:] != values[:-1]])] if len(values) else values
 
 
 def _first(owner: IntVector, order: IntVector, limit: int) -> IntVector:
@@ -320,17 +308,13 @@ def _children(
         _lists(place[child[inside]], node[inside], entity_ids, 0, len(kids)),
     ]
     structs = pa.StructArray.from_arrays(fields, fields=list(CHILD))
-    return pa.ListArray.from_arrays(_offsets(parent[kids] - first, last - first), structs)
+    return lists(bounds_of(parent[kids] - first, last - first), structs)
 
 
 def _lists(owner: IntVector, rows: IntVector, ids: pa.ChunkedArray, first: int, last: int) -> pa.ListArray:
     """Return the ids of the rows of each owner from `first` to before `last`; both sorted by owner."""
     some = slice(*np.searchsorted(owner, [first, last]))
-    return pa.ListArray.from_arrays(_offsets(owner[some] - first, last - first), _take(ids, rows[some]))
-
-
-def _offsets(owner: IntVector, n_lists: int) -> pa.Array:
-    return pa.array(np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=n_lists))]), pa.int32())
+    return lists(bounds_of(owner[some] - first, last - first), _take(ids, rows[some]))
 
 
 def _take(values: pa.ChunkedArray, rows: IntVector) -> pa.Array:

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.access import spans
 from hirag_dist.core.arrays import Steps, all_at_once, compiled, compiled_inside, lower_bound
 from hirag_dist.core.graph.shortest_paths import entry_of
+from hirag_dist.core.groupby import spans
 from hirag_dist.core.retrieval.levels import CommunityIndex, filtered_product, keep_best, product
 from hirag_dist.core.retrieval.source_ranking import RelationProvenance
 from hirag_dist.core.vectors import VectorParts, Vectors, parts_of, vector_of

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.access import spans
 from hirag_dist.core.arrays import Steps
 from hirag_dist.core.graph.pagerank import WalkGraph
+from hirag_dist.core.groupby import spans
 from hirag_dist.core.retrieval.bridge import Parallel, further_relations
 from hirag_dist.core.retrieval.levels import CommunityIndex, RankedCommunity
 from hirag_dist.core.retrieval.source_ranking import RelationProvenance

@@ -27,9 +27,10 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.access import HIDDEN, spans
+from hirag_dist.core.access import HIDDEN
 from hirag_dist.core.arrays import Steps
 from hirag_dist.core.graph.pagerank import TOLERANCE, VisibleEdges, WalkBuffers, WalkGraph, pagerank_steps
+from hirag_dist.core.groupby import spans
 from hirag_dist.types import AccessFilter, FloatVector, IntVector
 
 NEAREST: Final = 10  # seeds of each kind but words

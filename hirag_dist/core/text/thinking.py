@@ -44,9 +44,10 @@ def without_thinking(text: str) -> str:
         return "" if final is None else _CONTROL.sub("", text[final.end() :]).strip()
     while True:
         opened = _OPEN.search(text)
-        if opened is not None and not _holds_record(text[: opened.start()]):
+        before = text[: opened.start()] if opened else ""
+        if opened is not None and "|" not in before and "{" not in before:
             end = _end_of(_MARKS[opened[1].lower()], text, opened.end())
-            text = text[: opened.start()] + ("" if end is None else text[end:])
+            text = before + ("" if end is None else text[end:])
             continue
         closed = _unopened(text)
         if closed is None:
@@ -124,7 +125,9 @@ class ThinkingReader:
         elif self._opened:
             self._state = "perhaps"
         elif last or not (
-            _may_become_mark(lower) or (len(text) < _MIN_OPENING_CHARS and not _SENTENCE_END.search(text))
+            lower.startswith("<|start|>")
+            or any(mark.startswith(lower) for mark in (*_MARKS, "<|channel|>", "<|start|>"))
+            or (len(text) < _MIN_OPENING_CHARS and not _SENTENCE_END.search(text))
         ):
             self._state = "perhaps" if _LIKE_THINKING.match(text) or _unopened(text) is not None else "shown"
 
@@ -134,12 +137,6 @@ class ThinkingReader:
         begun = len(text) - 1 if begun < 0 and not last and text.endswith("<") else begun
         self._held = "" if begun < 0 else text[begun:]
         return text if begun < 0 else text[:begun]
-
-
-def _may_become_mark(lower: str) -> bool:
-    """Return whether a text in lower case may be the beginning of a mark."""
-    marks = (*_MARKS, "<|channel|>", "<|start|>assistant<|channel|>")
-    return any(mark.startswith(lower) for mark in marks) or lower.startswith("<|start|>")
 
 
 def _end_of(mark: str, text: str, start: int) -> int | None:
@@ -157,7 +154,3 @@ def _unopened(text: str) -> int | None:
         if not (in_record or _QUOTED.match(text, mark.end())):
             return mark.end()
     return None
-
-
-def _holds_record(text: str) -> bool:
-    return "|" in text or "{" in text

@@ -77,7 +77,10 @@ def chunk_spans(text: str, encoding: Encoding, size: int, overlap: int, at_sente
     if not text.strip():
         return []
     ends = _token_ends(text, encoding)
-    windows = _sentence_windows(text, ends, size, overlap) if at_sentences else _token_windows(len(ends), size, overlap)
+    if at_sentences:
+        windows = _sentence_windows(text, ends, size, overlap)
+    else:
+        windows = ((first, min(first + size, len(ends))) for first in range(0, len(ends), size - overlap))
     spans: list[TextSpan] = []
     for first, last in windows:
         start = int(ends[first - 1]) if first else 0
@@ -108,11 +111,6 @@ def _token_ends(text: str, encoding: Encoding) -> IntVector:
     return ends
 
 
-def _token_windows(n_tokens: int, size: int, overlap: int) -> Iterator[tuple[int, int]]:
-    for first in range(0, n_tokens, size - overlap):
-        yield first, min(first + size, n_tokens)
-
-
 def _sentence_windows(text: str, ends: IntVector, size: int, overlap: int) -> Iterator[tuple[int, int]]:
     n_tokens = len(ends)
     sentences = _boundaries(_SENTENCE_END, text, ends)
@@ -130,9 +128,10 @@ def _sentence_windows(text: str, ends: IntVector, size: int, overlap: int) -> It
         yield first, last
         if last >= n_tokens:
             return
-        begin = _first_within(sentences, last - overlap, last)
-        if begin is None:
-            begin = last - overlap
+        begin = last - overlap
+        at = int(np.searchsorted(sentences, begin, side="left"))
+        if at < len(sentences) and sentences[at] < last:
+            begin = int(sentences[at])
         first = max(begin, first + 1)
 
 
@@ -147,11 +146,6 @@ def _boundaries(pattern: re.Pattern[str], text: str, ends: IntVector) -> IntVect
 def _last_within(places: IntVector, low: int, high: int) -> int | None:
     at = int(np.searchsorted(places, high, side="right")) - 1
     return int(places[at]) if at >= 0 and places[at] > low else None
-
-
-def _first_within(places: IntVector, low: int, high: int) -> int | None:
-    at = int(np.searchsorted(places, low, side="left"))
-    return int(places[at]) if at < len(places) and places[at] < high else None
 
 
 Encoding = tiktoken.Encoding
@@ -198,8 +192,4 @@ def encoding(name: str) -> tiktoken.Encoding:
 def counter(name: str) -> Callable[[str], int]:
     """Return a function that counts a text's tokens; special tokens in the text count as ordinary text."""
     encode = encoding(name).encode_ordinary
-
-    def count(text: str) -> int:
-        return len(encode(text))
-
-    return count
+    return lambda text: len(encode(text))

@@ -9,8 +9,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.access import spans, visible_rows
+from hirag_dist.core.access import visible_rows
 from hirag_dist.core.graph.shortest_paths import PathFinder
+from hirag_dist.core.groupby import spans
 from hirag_dist.core.retrieval.bridge import further_relations
 from hirag_dist.core.retrieval.levels import RankedCommunity
 from hirag_dist.errors import NotFound
