@@ -51,9 +51,7 @@ def trees(groups: Sequence[FloatMatrix | FloatVector], sizes: Sequence[IntVector
         shape = np.int32(len(columns)), np.int64(n_total)
         _run("merge_rows", len(counts), (*places, columns, cupy.asarray(stand_for), *shape, apart, chain, merges))
         merged = cupy.asnumpy(merges)
-        found += [
-            tree_of_places(merged[begin : begin + count - 1]) for begin, count in zip(first, counts, strict=False)
-        ]
+        found += [tree_of_places(merged[begin : begin + n - 1]) for begin, n in zip(first, counts, strict=False)]
     return found
 
 
@@ -63,7 +61,7 @@ def memberships(cells: Sequence[LabelledCell], threshold: float) -> list[Members
     Memory: 16 bytes a number of the rows, and 8 bytes a row and component; cells are taken some at a time.
 
     Args:
-        cells: Cells of one row or more each, all of the same dimension.
+        cells: of one row or more each, all of the same dimension.
         threshold: responsibility that makes a member.
     """
     found: list[Memberships] = []
@@ -108,7 +106,6 @@ def start_means(rows: FloatMatrix, k: int, seed: int) -> FloatMatrix:
 
     Args:
         rows: (n, d) float32, finite, n ≥ k ≥ 1.
-        k: Number of rows returned.
     """
     sample, first, draws = kmeans.start_draws(rows, k, seed)
     n_rows, n_drawn, n_dims = len(sample), draws.shape[1], rows.shape[1]
@@ -163,7 +160,6 @@ def _run(name: str, n_blocks: int, arguments: tuple[Any, ...], n_threads: int = 
 
 @cache
 def _kernel(name: str) -> Any:
-    """Return a kernel of cells.cu."""
     return _module().get_function(name)
 
 

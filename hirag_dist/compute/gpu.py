@@ -25,7 +25,6 @@ from hirag_dist.core.graph.bfs import frontier_hops
 from hirag_dist.core.graph.communities import Partition, hierarchical_labels
 from hirag_dist.core.graph.csr import heads
 from hirag_dist.errors import BackendUnavailable, StageFailed
-from hirag_dist.protocols import Kernels
 from hirag_dist.types import (
     Assignment,
     CsrGraph,
@@ -66,23 +65,20 @@ def describe_device() -> str:
     return f"{found['name'].decode()}, {found['totalGlobalMem'] / 2**30:,.0f} GiB, CuPy {cupy.__version__}"
 
 
-def has_cuml() -> bool:
-    """Return whether cuML is installed, without the seconds that its import takes."""
-    return importlib.util.find_spec("cuml") is not None
-
-
 def has_cugraph() -> bool:
     """Return whether cuGraph is installed, of which pylibcugraph is what is used."""
     return importlib.util.find_spec("pylibcugraph") is not None
 
 
-class _OnCupy:
-    """Kernels that need CuPy alone.
+class CupyKernels:
+    """Mixtures, PCA and paths on the GPU, and communities on the CPU: what needs CuPy alone.
 
     The first GPU that the process sees is used; `CUDA_VISIBLE_DEVICES` chooses another. Rows reach the card block by
     block, except those that k-means is fitted to (4 bytes a number), cells in batches of at most 4 GiB or one cell, and
     sources of paths as many at a time as there is room for; a graph has to fit.
     """
+
+    name = "cupy"
 
     def __init__(self, min_elements: int = MIN_ELEMENTS) -> None:
         """Take the GPU.
@@ -123,7 +119,7 @@ class _OnCupy:
         Raises:
             BackendUnavailable: cuML is not installed.
         """
-        if not has_cuml():
+        if importlib.util.find_spec("cuml") is None:
             raise BackendUnavailable(NEEDS_UMAP)
         from cuml.manifold import UMAP
 
@@ -187,23 +183,13 @@ class _OnCupy:
         """
         hops = np.empty((len(sources), graph.n_nodes), np.int32)
         with _on_device():
-            room = _free_bytes() * _BFS_SHARE
+            free, _ = cupy.cuda.runtime.memGetInfo()
+            room = (int(free) + int(cupy.get_default_memory_pool().free_bytes())) * _BFS_SHARE  # with what CuPy caches
             step = max(int(room // (_BFS_PAIR_BYTES * max(graph.n_nodes, 1))), 1)
             for first in range(0, len(sources), step):
                 part = slice(first, first + step)
                 hops[part] = cupy.asnumpy(frontier_hops(cupy, graph, sources[part]))
         return hops
-
-
-class CupyKernels(_OnCupy):
-    """Mixtures, PCA and paths on the GPU; communities by the kernels it is given: for CuPy without cuGraph."""
-
-    name = "cupy"
-
-    def __init__(self, communities: Kernels, min_elements: int = MIN_ELEMENTS) -> None:
-        """Take the GPU, and what finds communities."""
-        super().__init__(min_elements)
-        self._communities = communities
 
     def leiden(
         self,
@@ -213,11 +199,11 @@ class CupyKernels(_OnCupy):
         order_keys: NDArray[np.uint64],
         warm: WarmStart | None = None,
     ) -> list[NDArray[np.int64]]:
-        """Return hierarchical communities, coarsest level first, as the other kernels find them."""
-        return self._communities.leiden(graph, max_size, resolution, order_keys, warm)
+        """Return hierarchical communities, coarsest level first, as the CPU finds them."""
+        return self._cpu.leiden(graph, max_size, resolution, order_keys, warm)
 
 
-class GpuKernels(_OnCupy):
+class GpuKernels(CupyKernels):
     """All kernels on the GPU: CuPy's, and communities by cuGraph."""
 
     name = "gpu"
@@ -249,7 +235,7 @@ class GpuKernels(_OnCupy):
         is the lowest key, which few changes of the nodes replace.
         """
         if warm is not None:
-            return CpuKernels().leiden(graph, max_size, resolution, order_keys, warm)
+            return super().leiden(graph, max_size, resolution, order_keys, warm)
         seed = int(order_keys.min(initial=np.iinfo(np.uint64).max))
         with _on_device():
             return hierarchical_labels(graph, cugraph_partition(resolution, seed), max_size)
@@ -290,12 +276,6 @@ def cugraph_partition(resolution: float, seed: int) -> Partition:
         return np.unique(labels, return_inverse=True)[1].astype(np.int64)
 
     return partition
-
-
-def _free_bytes() -> int:
-    """Return the free bytes of the device, with those that CuPy's memory pool has cached."""
-    free, _ = cupy.cuda.runtime.memGetInfo()
-    return int(free) + int(cupy.get_default_memory_pool().free_bytes())
 
 
 @contextmanager

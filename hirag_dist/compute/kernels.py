@@ -178,7 +178,7 @@ def require_umap(config: Config, name: str) -> None:
     """Check that layers can be reduced by UMAP, as far as this machine knows.
 
     Args:
-        name: Name of the kernels, empty where only a worker knows it.
+        name: of the kernels, empty where only a worker knows it.
 
     Raises:
         ConfigError: the kernels are the CPU's, or cuML is not installed where this machine's GPU is used.
@@ -209,4 +209,4 @@ def make_kernels(name: str) -> Kernels:
         raise BackendUnavailable(f"kernels: {name} {reason}; every worker of a build needs the same kernels")
     from hirag_dist.compute.gpu import CupyKernels, GpuKernels
 
-    return GpuKernels() if name == GpuKernels.name else CupyKernels(CpuKernels())
+    return GpuKernels() if name == GpuKernels.name else CupyKernels()

@@ -18,6 +18,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from hirag_dist.core import arrays
 from hirag_dist.core.arrays import compiled_apart
 from hirag_dist.core.entities.merging import CHARS_PER_TOKEN, SEPARATOR, join_descriptions
 from hirag_dist.core.entities.summaries import split_descriptions
@@ -34,10 +35,7 @@ def read_only(access: AccessFilter) -> AccessFilter:
 
     Writable arrays are another type to compiled code, which would be compiled again for each combination.
     """
-    parts: list[Any] = [part.view() for part in access]
-    for part in parts:
-        part.flags.writeable = False
-    return AccessFilter(*parts)
+    return AccessFilter._make(map(arrays.read_only, access))
 
 
 def visible_rows(access: AccessFilter, rows: NDArray[np.integer[Any]]) -> Flags:
@@ -99,8 +97,7 @@ def visible_components(graph: CsrGraph, access: AccessFilter) -> NDArray[np.int3
         (n_nodes,), read-only, as the mapped one of the whole graph is: kernels are compiled for one type.
     """
     components: NDArray[np.int32] = _components(graph.indptr, graph.indices, graph.relation_rows, access)
-    components.flags.writeable = False
-    return components
+    return arrays.read_only(components)
 
 
 @compiled_apart
@@ -152,7 +149,6 @@ def sets_in_reach(
     """Return flags of the label sets whose documents may be searched: (n_sets,).
 
     Args:
-        sets: labels, by number.
         reach: the labels that the caller holds; None: everything is visible.
         required: labels that every document searched must carry.
         rule: whether a caller needs all labels of a document to see it, or any; documents without labels are visible.
@@ -209,7 +205,6 @@ def patterns(rows: IntVector, sets: IntVector, n_rows: int, divisible: Flags | N
 
     Args:
         rows, sets: (n_pairs,) a source of row `rows[i]` has label set `sets[i]`; in any order, with repetitions.
-        n_rows: rows in all.
         divisible: (n_rows,) see `LabelPatterns`; None: none is.
     """
     width = max(int(sets.max(initial=-1)) + 1, 1)

@@ -81,10 +81,6 @@ def best_jaccard(groups: Groups, others: Groups) -> FloatVector:
     Memory is bounded by the pairs of groups that share a row, and by the memberships in the other groups of one group's
     rows.
 
-    Args:
-        groups: Groups to find among the others.
-        others: Other groups of the same rows.
-
     Returns:
         (n_groups,) from 0 to 1; 0 where no other group shares a member.
     """
@@ -112,7 +108,6 @@ class StaleTexts:
         units: summaries or reports that a model or the rules wrote.
         due: units that are due: their material has changed too much, or they are stand-ins.
         tokens: Tokens of all units, at four characters a token.
-        due_tokens: Tokens of the units that are due.
         changed_tokens: tokens of each unit times the share of its material that has changed, added up.
     """
 
@@ -193,7 +188,6 @@ class GroupSizes:
     """Number of groups by size.
 
     Attributes:
-        groups: clusters or communities.
         small: groups with fewer than `MIN_SIZE` members.
         large: groups with more members than the configured maximum.
     """
@@ -208,7 +202,6 @@ class PartitionDrift:
     """Groups of the index compared with those of the shadow.
 
     Attributes:
-        sizes, shadow_sizes: Members of each group in the index and in the shadow.
         jaccard: best Jaccard index of each group of the index with one of the shadow, weighted by size.
     """
 
@@ -298,7 +291,6 @@ class Gate:
         part: layer or communities that the figure is of; empty for the whole index.
         unit: a ratio has a lower limit, a share or number an upper one.
         limit: the smallest or largest value that holds.
-        remedy: what to do where the gate fails.
     """
 
     name: str

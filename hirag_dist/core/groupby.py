@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from hirag_dist.types import IntVector
 
 
-def bounds_of(groups: IntVector, n_groups: int) -> IntVector:
+def bounds_of(groups: Numbers, n_groups: int) -> IntVector:
     """Return (n_groups + 1,) where each group begins among entries that are sorted by group."""
     return np.concatenate([[0], np.cumsum(np.bincount(groups, minlength=n_groups))]).astype(np.int64)
 

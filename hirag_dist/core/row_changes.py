@@ -20,7 +20,6 @@ class ChangedRows:
     """A sorted table after a change.
 
     Attributes:
-        table: the rows of now, sorted.
         origin: (n,) int64 row of each in the table before; −1 for a new one.
     """
 
@@ -98,7 +97,6 @@ def changed_rows(
     """Return a sorted table without some of its rows and with new ones, as a stable sort of the rest would give it.
 
     Args:
-        before: sorted by the key.
         gone: (n_gone,) int64 rows of `before`, ascending and distinct.
         new: in any order, with the same columns.
         by: columns of the key, ascending.

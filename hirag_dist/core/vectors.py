@@ -37,11 +37,7 @@ class SlottedVectors:
     ndim = 2
 
     def __init__(self, stored: FloatMatrix, changed: FloatMatrix, slots: NDArray[np.int32]) -> None:
-        """Put matrices together; nothing is copied.
-
-        Args:
-            stored, changed, slots: see `VectorParts`.
-        """
+        """Put matrices together; nothing is copied."""
         self.parts = VectorParts(read_only(stored), read_only(changed), read_only(slots))
         self.shape = (len(slots), stored.shape[1])
         self.dtype = stored.dtype

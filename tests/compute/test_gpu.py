@@ -34,7 +34,7 @@ def test_sources_are_walked_from_as_far_as_memory_allows(free: int) -> None:
     """None fit, seven do, all do: the hops are the same."""
     sources = np.arange(0, 30, 2)
     with standin_gpu(StandInCupy(free=free)) as gpu:
-        found = gpu.CupyKernels(CpuKernels()).bfs(RING, sources)
+        found = gpu.CupyKernels().bfs(RING, sources)
     assert np.array_equal(found, hop_distances(RING, sources))
 
 
@@ -48,7 +48,7 @@ def test_what_is_small_never_reaches_the_card() -> None:
     """A card needs longer to launch its kernels than the CPU needs for the mixture of a cell."""
     cupy = StandInCupy()
     with standin_gpu(cupy) as gpu:
-        kernels = gpu.CupyKernels(CpuKernels())
+        kernels = gpu.CupyKernels()
         cupy.zeros = cupy.asarray = None  # type: ignore[attr-defined, method-assign, assignment]
         kernels.assign(SMALL_ROWS, fitted_mixture(SMALL_ROWS, 4, 0), 0.1)
         kernels.kmeans(SMALL_ROWS, 4, 0)
@@ -64,7 +64,7 @@ def test_cells_in_many_batches_are_those_in_one(monkeypatch: pytest.MonkeyPatch)
     sizes = (1, 30, 31, 2, 90)
     cells = [LabelledCell(SMALL_ROWS[:n], np.arange(n) % min(n, 3), np.arange(n) % 2 == 0) for n in sizes]
     with standin_gpu() as gpu:
-        kernels = gpu.CupyKernels(CpuKernels(), 0)
+        kernels = gpu.CupyKernels(0)
         whole = kernels.trees([cell.rows for cell in cells], None), kernels.memberships(cells, 0.1)
         monkeypatch.setattr(gpu.cells, "_BATCH_BYTES", 8 * 31 * (31 + 3))
         parts = kernels.trees([cell.rows for cell in cells], None), kernels.memberships(cells, 0.1)
@@ -85,7 +85,7 @@ def test_what_cuda_raises_fails_the_stage_and_says_what_to_do(name: str, message
         raise raised
 
     with standin_gpu(cupy) as gpu:
-        kernels = gpu.CupyKernels(CpuKernels())
+        kernels = gpu.CupyKernels()
         cupy.zeros = fail  # type: ignore[attr-defined]
         with pytest.raises(StageFailed, match=message):
             kernels.moments(np.ones((3, 2), np.float32))

@@ -48,10 +48,10 @@ def kernels(request: pytest.FixtureRequest) -> Iterator[Kernels]:
             pytest.skip(str(error))
         from hirag_dist.compute import gpu
 
-        yield gpu.GpuKernels(0) if name == "gpu" else gpu.CupyKernels(CpuKernels(), 0)
+        yield gpu.GpuKernels(0) if name == "gpu" else gpu.CupyKernels(0)
     else:
         with standin_gpu() as gpu:
-            yield gpu.GpuKernels(0) if request.param == "gpu" else gpu.CupyKernels(CpuKernels(), 0)
+            yield gpu.GpuKernels(0) if request.param == "gpu" else gpu.CupyKernels(0)
 
 
 def planted(groups: int, size: int, seed: int = 1) -> nx.Graph:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from hirag_dist.core.clustering.gaussian_mixture import MAX_ITERATIONS, MIN_VARIANCE, TOLERANCE, isotropic_mixture
+from hirag_dist.core.clustering.gaussian_mixture import MAX_ITERATIONS, MIN_VARIANCE, TOLERANCE
 from hirag_dist.core.clustering.kmeans import labelled_sums, nearest, start_means
 from hirag_dist.types import Mixture
 
@@ -26,6 +26,13 @@ def fitted_mixture(rows: Rows, k: int, seed: int) -> Mixture:
     means = start_means(rows, k, seed)
     spread = labelled_sums(rows, nearest(rows, means), k).spread / rows.size
     return expected_mixture(rows, isotropic_mixture(means, max(spread, MIN_VARIANCE), np.full(k, 1 / k)), 50)
+
+
+def isotropic_mixture(
+    means: Rows, variance: float, weights: NDArray[np.float64], min_variance: float = MIN_VARIANCE
+) -> Mixture:
+    """The components of these means and weights, with one variance along each axis."""
+    return Mixture(weights, means, float(np.float32(variance)), min_variance)
 
 
 def labelled_mixture(rows: Rows, labels: NDArray[np.int64]) -> Mixture:

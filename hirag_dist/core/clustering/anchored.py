@@ -166,10 +166,8 @@ def anchored_clusters(
 
     Args:
         vectors: (n, d) float32, unit length or zero.
-        before: the clusters until now.
         moved: (n,) bool, members whose vector has changed: one that its clusters no longer accept is placed again.
         hints: (n,) int64 previous cluster that a new row should join if it is near enough, −1 for none.
-        max_size: of a cluster.
         group: returns (clusters, rows, responsibilities) of some rows, grouped among themselves; every one of these
             rows is in a cluster.
         loose: (n_clusters,) bool, clusters to dissolve in any case (`loose_clusters`).

@@ -8,8 +8,6 @@ NumPy arrays back.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -37,28 +35,13 @@ def sample_numbers(n_rows: int, size: int, seed: int) -> IntVector:
     return np.sort(np.random.default_rng(seed).choice(n_rows, size, replace=False, shuffle=False))
 
 
-def isotropic_mixture(
-    means: FloatMatrix, variance: float, weights: NDArray[np.float64], min_variance: float = MIN_VARIANCE
-) -> Mixture:
-    """Return the components of these means and weights, with one variance.
-
-    Args:
-        means: (k, d) float32.
-        variance: along an axis.
-        weights: (k,) that add up to 1.
-        min_variance: floor of the variance; the default is that of scaled rows.
-    """
-    return Mixture(weights, means, float(np.float32(variance)), min_variance)
-
-
 @finite_products
 def assign(xp: Any, rows: Any, mixture: Mixture, threshold: float, block_rows: int = BLOCK_ROWS) -> Assignment:
     """Return each row's best component and every other whose responsibility passes the threshold (paper Eq. 8).
 
     Args:
-        xp: numpy or CuPy.
         rows: (n, d) float32 of `xp` or numpy, finite; may be memory-mapped.
-        mixture: Mixture that was fitted to rows of this scale.
+        mixture: fitted to rows of this scale.
         threshold: 1.0 gives the best components alone.
         block_rows: rows of a product. It decides the last bits; more than the usual number keeps a GPU busier.
     """
@@ -73,7 +56,6 @@ def memberships(cell: LabelledCell, threshold: float) -> Memberships:
     The mixture starts from the labels of the cell.
 
     Args:
-        cell: Cell of one row or more.
         threshold: responsibility that makes a member.
     """
     rows, _, scale = standardised(cell.rows)
@@ -160,11 +142,14 @@ def _fit(rows: FloatMatrix, labels: IntVector, n_components: int) -> _Components
         variance = max(spread / (freedom * n_dims), MIN_VARIANCE)
         return _Components(np, counts / counts.sum(), means.astype(np.float32), variance)
 
-    def summed(shares_of: Callable[[slice], tuple[Any, Any]]) -> tuple[Any, Any, Any]:
+    def summed(components: _Components | None) -> tuple[Any, Any, Any]:
         totals = 0.0, 0.0, 0.0
         for first in range(0, n_rows, BLOCK_ROWS):
             part = slice(first, first + BLOCK_ROWS)
-            shares, densities = shares_of(part)
+            if components is None:
+                shares, densities = (labels[part, None] == np.arange(n_components)).astype(np.float32), np.zeros(1)
+            else:
+                shares, densities = components.shares(rows[part])
             added = (
                 shares.sum(axis=0, dtype=np.float64),
                 (shares.T @ rows[part]).astype(np.float64),
@@ -173,23 +158,16 @@ def _fit(rows: FloatMatrix, labels: IntVector, n_components: int) -> _Components
             totals = tuple(total + more for total, more in zip(totals, added, strict=True))
         return totals
 
-    def planted(part: slice) -> tuple[Any, Any]:
-        return (labels[part, None] == np.arange(n_components)).astype(np.float32), np.zeros(1)
-
-    counts, sums, _ = summed(planted)
+    counts, sums, _ = summed(None)  # the shares that the labels stand for
     current = maximised(counts, sums, max(n_rows - n_components, 1))
     before = -np.inf
     for _ in range(MAX_ITERATIONS):
-        counts, sums, likelihood = summed(partial(_shares_of, current, rows))
+        counts, sums, likelihood = summed(current)
         current = maximised(counts, sums, n_rows)
         if likelihood - before < TOLERANCE * n_rows:
             break
         before = likelihood
     return current
-
-
-def _shares_of(components: _Components, rows: FloatMatrix, part: slice) -> tuple[Any, Any]:
-    return components.shares(rows[part])
 
 
 def _assigned(
@@ -198,10 +176,8 @@ def _assigned(
     """Return the row, component and share of each membership, sorted, and the (n,) log densities.
 
     Args:
-        components: Mixture on a device.
         rows: (n, d) of the device or numpy.
         threshold: responsibility that makes a member; the best component always does.
-        block_rows: rows of a product.
     """
     xp = components.xp
     columns: list[list[Any]] = [[np.zeros(0, np.int64)], [np.zeros(0, np.int64)]]

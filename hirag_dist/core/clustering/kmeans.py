@@ -97,7 +97,6 @@ def start_means(rows: FloatMatrix, k: int, seed: int) -> FloatMatrix:
 
     Args:
         rows: (n, d) float32, finite, n ≥ k ≥ 1.
-        k: Number of rows returned.
     """
     rows, first, draws = start_draws(rows, k, seed)
     norms = (rows * rows).sum(axis=1)
@@ -126,7 +125,6 @@ def start_draws(rows: FloatMatrix, k: int, seed: int) -> tuple[FloatMatrix, int,
 
     Args:
         rows: (n, d) float32, n ≥ k ≥ 1; may be memory-mapped.
-        k: Number of means.
 
     Returns:
         (m, d) rows, the place of the first mean, and the (k − 1, n_drawn) numbers of the others.

@@ -14,12 +14,7 @@ from itertools import count
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.clustering.gaussian_mixture import (
-    MIN_COUNT,
-    MIN_VARIANCE,
-    isotropic_mixture,
-    standardised,
-)
+from hirag_dist.core.clustering.gaussian_mixture import MIN_COUNT, MIN_VARIANCE, standardised
 from hirag_dist.core.clustering.kmeans import lloyd
 from hirag_dist.core.clustering.ward import MAX_LEAVES
 from hirag_dist.core.groupby import bounds_of
@@ -116,7 +111,6 @@ def fit_cells(
     Args:
         sums_of: sums of all rows by their nearest mean, as `kmeans.lloyd` takes it.
         sample: rows at `sample_numbers(n_rows, sample_size(n_rows, settings), settings.seed)`, finite.
-        n_rows: Number of rows of the layer.
     """
     if n_rows <= settings.max_cell_rows:
         return PartitionTree(None, 1)
@@ -134,7 +128,6 @@ def assign_cells(kernels: Kernels, rows: FloatMatrix, cells: PartitionTree) -> C
 
     Args:
         rows: (n, d) float32, finite: one shard, since blocks are counted from its first row.
-        cells: as `fit_cells` gave them.
     """
     n_rows = len(rows)
     everyone, whole = np.arange(n_rows), np.ones(n_rows, np.float32)
@@ -177,7 +170,7 @@ def _mixture(means: FloatMatrix, counts: IntVector, spread: float, min_variance:
     n_rows = float(counts.sum())
     variance = max(spread / (n_rows * means.shape[1]), min_variance)
     weights = np.maximum(counts, MIN_COUNT) / n_rows
-    return isotropic_mixture(means, variance, weights / weights.sum(), min_variance)
+    return Mixture(weights / weights.sum(), means, float(np.float32(variance)), min_variance)
 
 
 def _n_cells(n_rows: float, settings: ClusterSettings) -> int:
@@ -198,7 +191,6 @@ def _grow(
     Args:
         sample: rows that reached this node.
         rows_each: rows of the layer that one of the sample stands for.
-        numbers: gives the next cell's.
     """
     labels = kernels.assign(sample, mixture, 1.0).components
     sizes = np.bincount(labels, minlength=mixture.n_components)

@@ -24,7 +24,6 @@ def moments(xp: Any, rows: Any) -> Moments:
     """Return the moments of rows, block by block; values that are not finite count as zero.
 
     Args:
-        xp: numpy or CuPy.
         rows: (n, d) float32; may be memory-mapped.
     """
     dim = rows.shape[1]

@@ -112,9 +112,7 @@ def layer_height(
     """Return the height at which the trees of all cells are cut.
 
     Args:
-        heights: of the merges of each tree.
         weights: of each tree, as `RowTree.weights` gives them.
-        n_rows: Number of rows of the layer.
     """
     inner = np.concatenate([each[:-1] for each in weights])
     n_roots = float(sum(each[-1] for each in weights))
@@ -162,13 +160,7 @@ def join_cells(
     for number, (members, part) in enumerate(parts):
         order = np.lexsort((part.rows, part.components))
         cells = np.full(len(order), number)
-        values: tuple[Any, ...] = (
-            part.components + n_components,
-            members[part.rows],
-            cells,
-            part.shares,
-            part.evidence,
-        )
+        values: list[Any] = [part.components + n_components, members[part.rows], cells, part.shares, part.evidence]
         for column, value in zip(columns, values, strict=True):
             column.append(value[order])
         n_components += part.n_components
@@ -189,13 +181,9 @@ def join_cells(
                 cluster = (first[0], np.maximum(first[1], cluster[1]), first[2] | cluster[2])
             distinct[key] = cluster
     merged = distinct.values()
-    return SoftClusters(
-        np.repeat(np.arange(len(merged)), [len(cluster[0]) for cluster in merged]),
-        np.concatenate([cluster[0] for cluster in merged]),
-        np.concatenate([cluster[1] for cluster in merged]),
-        np.concatenate([cluster[2] for cluster in merged]),
-        n_components,
-    )
+    numbers = np.repeat(np.arange(len(merged)), [len(cluster[0]) for cluster in merged])
+    inside, share, best = map(np.concatenate, zip(*merged, strict=True))
+    return SoftClusters(numbers, inside, share, best, n_components)
 
 
 def split_labels(rows: FloatMatrix, settings: ClusterSettings) -> IntVector:

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.arrays import compiled
+from hirag_dist.core.clustering.kmeans import labelled_sums
 from hirag_dist.types import FloatMatrix, FloatVector, IntVector
 
 _WINDOW = 2**0.25  # ratio of numbers of clusters over which a slope is measured
@@ -46,8 +47,6 @@ def cut_height(
         heights: (n_merges,) of all trees, in any order.
         weights: (n_merges,) clusters that undoing each merge adds: one, or less where rows are not at home.
         n_roots: clusters where no merge is undone.
-        n_rows: Number of rows of the layer.
-        target_size: members that a cluster should have.
     """
     usual = n_rows / target_size
     order = np.argsort(-heights, kind="stable")
@@ -79,7 +78,6 @@ def height_of(heights: FloatVector, weights: FloatVector, n_roots: float, n_clus
     Args:
         heights: (n_merges,) of all trees, in any order.
         weights: (n_merges,) as of `cut_height`.
-        n_roots: likewise.
     """
     order = np.argsort(-heights, kind="stable")
     n_undone = int(np.searchsorted(n_roots + np.cumsum(weights[order]), n_clusters + 0.5, side="right"))
@@ -161,8 +159,9 @@ def row_trees(groups: Sequence[FloatMatrix], trees_of: TreesOf) -> list[RowTree]
         for inside, of_parts in zip(parts, trees, strict=True)
     ]
     large = [number for number, inside in enumerate(parts) if len(inside) > 1]
-    means = [_group_means(groups[number], leaves[number]) for number in large]
-    for number, tree in zip(large, trees_of([rows for rows, _ in means], [sizes for _, sizes in means]), strict=True):
+    sums = [labelled_sums(groups[number], leaves[number], int(leaves[number].max()) + 1) for number in large]
+    means: list[Any] = [each.sums / each.counts[:, None] for each in sums]
+    for number, tree in zip(large, trees_of(means, [each.counts for each in sums]), strict=True):
         trees[number] = [tree]
     return [RowTree(of_rows, tree) for of_rows, (tree,) in zip(leaves, trees, strict=True)]
 
@@ -312,12 +311,3 @@ def _halved(rows: FloatMatrix, numbers: IntVector) -> Iterator[IntVector]:
     order = np.argsort(inside[:, inside.var(axis=0, dtype=np.float64).argmax()], kind="stable")
     for half in (order[: len(order) // 2], order[len(order) // 2 :]):
         yield from _halved(rows, np.sort(numbers[half]))
-
-
-def _group_means(rows: FloatMatrix, labels: IntVector) -> tuple[Any, IntVector]:
-    """Return (k, d) means and (k,) sizes of groups."""
-    sizes = np.bincount(labels)
-    order = np.argsort(labels, kind="stable")
-    firsts = np.concatenate([[0], np.cumsum(sizes[:-1])])
-    sums: FloatVector = np.add.reduceat(rows[order].astype(np.float64), firsts, axis=0)
-    return sums / sizes[:, None], sizes

@@ -170,7 +170,6 @@ def strongest(pairs: Sequence[Association], n_names: int) -> list[Association]:
 
     Args:
         pairs: strongest first.
-        n_names: number of names of the text.
 
     Returns:
         Pairs in the order that they are given in.

@@ -48,7 +48,6 @@ def claims_request(text: str, names: Sequence[str], prompts: Prompts, form: str 
     """Return the request that lists what a chunk claims of the entities found in it.
 
     Args:
-        names: of the entities, as the text has them.
         form: the task's name for a JSON reply, None for delimited records.
     """
     body = tagged("entities", "\n".join(map(one_line, names))) + "\n" + tagged("text", text)

@@ -24,7 +24,6 @@ def relation_ends(entity_ids: pa.ChunkedArray, relations: pa.Table) -> tuple[Int
 
     Args:
         entity_ids: ids in row order.
-        relations: RELATIONS.
     """
     order = IdRows(entity_ids)
     return order.rows(relations["source_id"]), order.rows(relations["target_id"])

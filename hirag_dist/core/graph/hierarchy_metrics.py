@@ -100,7 +100,6 @@ def path_lengths(
         chunk_ids: (n_base,) ids of the chunks of each entity of layer 0.
         base: (n_base,) nodes of `whole` that are these entities.
         flat: graph of layer 0, its nodes in the order of `base`.
-        whole: graph of all layers.
         bfs: as of `protocols.Kernels`.
     """
     lists = chunk_ids.combine_chunks()

@@ -188,9 +188,6 @@ def collect_values(
 def typed_value(field: MetadataField, given: object, separator: str = "") -> Any:
     """Return a value of a field's type as JSON; None where nothing is given.
 
-    Args:
-        separator: between the values of a list in one text.
-
     Raises:
         WrongValue: the value is of another type.
     """

@@ -56,9 +56,6 @@ def split_reply(reply: ChatReply, n_units: int) -> list[ChatReply | MalformedRep
 
     Of a reply that was cut off at the token limit, or that repeats itself to its end, the units that were finished
     before are kept. Where the whole reply cannot be used (refused, empty, only thinking) every unit gets that reason.
-
-    Args:
-        n_units: that were asked about, numbered from 1.
     """
     cut_off = reply.finish_reason == "length"
     loop = ""

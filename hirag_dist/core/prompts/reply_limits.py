@@ -79,9 +79,7 @@ def unit_properties(form: str, types: tuple[str, ...], max_items: int) -> dict[s
     """Return the properties of the reply to one unit.
 
     Args:
-        form: name of the task.
         types: values that a `type` may have; empty for any.
-        max_items: Maximum number of entities, relations, claims or members.
 
     Raises:
         KeyError: no such form.
@@ -248,13 +246,7 @@ def reply_tokens(window: int, share: ReplyShare) -> int:
 
 
 def prompt_room(window: int, instructions: int, reply: int) -> int:
-    """Return the tokens that a prompt may show besides its instructions; 0 or less where nothing fits.
-
-    Args:
-        window: tokens of the model's context window.
-        instructions: tokens of the system message.
-        reply: tokens that are kept for the reply.
-    """
+    """Return the tokens that a prompt may show besides its instructions; 0 or less where nothing fits."""
     return usable_tokens(window) - instructions - reply - FRAME
 
 
@@ -262,8 +254,6 @@ def text_room(window: int, instructions: int, written: float, shown: float = 0.0
     """Return the tokens of a text whose reply grows with it.
 
     Args:
-        window: tokens of the model's context window.
-        instructions: tokens of the system message.
         written: tokens of the reply for each token of the text.
         shown: tokens that the prompt shows besides the text, for each token of it.
 
@@ -277,8 +267,6 @@ def reply_room(window: int, prompt: int, ratio: float = RATIO) -> int:
     """Return the maximum tokens, as the model counts them, that a request may ask for as its reply.
 
     Args:
-        window: tokens of the model's context window.
-        prompt: tokens of the prompt.
         ratio: tokens that the model counts for each of ours, at least; more where replies have shown more.
 
     >>> reply_room(1024, 500), reply_room(1024, 500, ratio=1.8)

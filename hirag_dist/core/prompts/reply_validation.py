@@ -320,7 +320,6 @@ def next_attempt(
     with it.
 
     Args:
-        first: the request of the first attempt.
         before: the request that was replied to.
         n_refused: Refused replies to the unit, this one included.
     """
@@ -420,10 +419,6 @@ _COMMON: Mapping[str, frozenset[str]] = {
 
 def other_language(written: Iterable[str], read: str) -> str:
     """Return a message if the descriptions and the text are clearly in different languages, else an empty text.
-
-    Args:
-        written: the descriptions of one reply.
-        read: what the model was given to read.
 
     >>> other_language(["孙悟空是花果山水帘洞的美猴王，神通广大。" * 5], "The monk went west. " * 20)
     'the descriptions are in Chinese or Japanese script, the text is in Latin script'

@@ -33,7 +33,6 @@ def shorter_history(question: str, fits: Callable[[str], bool]) -> str:
 
     Args:
         question: Lines that begin with `EARLIER`, "- " for each earlier question, `LAST_REPLY` and `QUESTION`.
-        fits: Whether a text is short enough.
 
     >>> shorter_history("Earlier questions:\n- Who?\n- Where?\nQuestion: When?", lambda text: len(text) < 45)
     'Earlier questions:\n- Where?\nQuestion: When?'
@@ -69,10 +68,6 @@ def map_request(question: str, context: str, prompts: Prompts, max_tokens: int) 
     """Return the request that finds in a part of the corpus what helps to answer a question.
 
     The prompt also describes the form of the reply in words, since endpoints of this role are not probed for schemas.
-
-    Args:
-        context: of the part.
-        max_tokens: of the reply.
     """
     request = _question_request("map-answer", question, context, prompts)
     return replace(request, form="map-answer", max_tokens=max_tokens)
@@ -143,7 +138,6 @@ def listing_request(
     Args:
         task: "personas", "tasks" or "sensemaking-questions".
         parts: (tag, text): description; then user; then task.
-        count: how many are wanted.
         form: the task, to ask for structured output, or None.
     """
     return _request(task, parts, prompts, form, count=str(count))

@@ -459,8 +459,6 @@ def pack_request(task: str, requests: Sequence[ChatRequest], system: Message) ->
 
     Args:
         task: of one unit, a key of `PACKED`.
-        requests: the units' calls, as they would be asked alone.
-        system: of the packed task.
     """
     units = [_TAG.sub(r"< \1", request.messages[1].content) for request in requests]
     body = "\n".join(f"<unit-{number}>\n{unit}\n</unit-{number}>" for number, unit in enumerate(units, start=1))

@@ -288,7 +288,6 @@ def main_members(members: Iterable[tuple[str, str, str]], max_chars: int, member
     Args:
         members: (name, type, description), most prominent first.
         max_chars: of all together; the first one is always in.
-        member_chars: of each.
 
     >>> main_members([("Ada", "person", "wrote notes"), ("Engine", "work", "")], 40, 30).splitlines()
     ['Ada (person): wrote notes', 'Engine (work)']

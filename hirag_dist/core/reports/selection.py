@@ -45,9 +45,6 @@ class ReportChoice:
         Communities without sub-communities come first, since a question reaches the deepest community of each entity
         that it finds, and larger ones before smaller ones, since they hold more of these entities. Ties go by level,
         then by id.
-
-        Args:
-            outlines: OUTLINES of all communities.
         """
         sizes = outlines["n_entities"].to_numpy()
         small: NDArray[np.bool_] = sizes < self.min_entities
@@ -122,7 +119,6 @@ class ReportOutlines:
         below: OUTLINES of communities in trees of limited size.
         above: OUTLINES of the communities that hold several such trees.
         entities: ENTITY_PLACES, an entity once for each tree that shows it.
-        relations: RELATION_PLACES.
         entity_rows: rows of the entities that are shown, by row of `below`, then of `above`; in the order shown.
         relation_rows: rows of the relations, alike.
     """
@@ -207,24 +203,20 @@ def report_outlines(
             above.append(block.filter(pa.array(is_above[first:last])))
             yield block.filter(pa.array(~is_above[first:last]))
 
+    entity_places = (
+        pa.table([names.take(tree), _take(entity_ids, row), degree[row]], schema=ENTITY_PLACES)
+        for tree, row in _tree_rows(placed, n)
+    )
+    relation_places = (
+        pa.table([names.take(tree), _take(relations["relation_id"], row)], schema=RELATION_PLACES)
+        for tree, row in _tree_rows(linked, relations.num_rows)
+    )
     in_order = np.concatenate([np.flatnonzero(~is_above), np.flatnonzero(is_above)])
     return ReportOutlines(
         joined(below(), OUTLINES),
         joined(above, OUTLINES),
-        joined(
-            (
-                pa.table([names.take(tree), _take(entity_ids, row), degree[row]], schema=ENTITY_PLACES)
-                for tree, row in _tree_rows(placed, n)
-            ),
-            ENTITY_PLACES,
-        ),
-        joined(
-            (
-                pa.table([names.take(tree), _take(relations["relation_id"], row)], schema=RELATION_PLACES)
-                for tree, row in _tree_rows(linked, relations.num_rows)
-            ),
-            RELATION_PLACES,
-        ),
+        joined(entity_places, ENTITY_PLACES),
+        joined(relation_places, RELATION_PLACES),
         KeySets(bounds_of(members, n_communities), shown_rows).take(in_order),
         KeySets(bounds_of(links[0], n_communities), links[1]).take(in_order),
     )

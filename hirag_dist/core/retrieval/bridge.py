@@ -201,7 +201,6 @@ def nearest_chunks(
     """Return, for each relation, the best similarity to the question among the chunks that state it; 0 without any.
 
     Args:
-        provenance: of relations.
         chunk_vectors: (n_chunks, dim), read at the rows that are needed.
         rows: (n,) of relations.
         visible_chunks: (n_chunks,) whether the caller may see a chunk; None: every one.

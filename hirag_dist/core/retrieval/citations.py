@@ -23,12 +23,6 @@ from hirag_dist.core.retrieval.places import character_place
 from hirag_dist.core.text.normalize import unwrapped
 from hirag_dist.types import Citation, Place, Retrieval, SourceItem
 
-
-def _characters(source: SourceItem, start: int, end: int) -> tuple[Place, ...]:
-    text = source.text[start - source.start : end - source.start]
-    return (character_place(source.uri, start, end, text),)
-
-
 _PAIRS: Final = {"[": "]", "【": "】", "［": "］", "(": ")", "（": "）"}
 _ROUND: Final = "(（"
 _LONGEST = 160  # characters between brackets that are looked at
@@ -291,13 +285,16 @@ def placed_citations(
     """Return citations with the stretches of documents that support an answer, of those that cite chunks.
 
     Args:
-        text: Text of the answer, with checked citations.
-        citations: Citations of the text.
-        retrieval: Retrieval that the answer is based on.
+        text: of the answer, with checked citations.
         quoted: returns the places of a stretch of a chunk; None: places with characters only.
     """
+
+    def characters(source: SourceItem, start: int, end: int) -> tuple[Place, ...]:
+        text = source.text[start - source.start : end - source.start]
+        return (character_place(source.uri, start, end, text),)
+
     chunks = {item.chunk_id: item for item in retrieval.sources}
-    find = quoted or _characters
+    find = quoted or characters
     placed = []
     for citation in citations:
         source = chunks.get(citation.id) if citation.kind == "chunk" else None
@@ -316,9 +313,7 @@ def supporting_spans(text: str, ref: str, source: str) -> list[tuple[int, int]]:
     they are in the source, and more of them than any other sentence.
 
     Args:
-        text: Text of the answer.
         ref: as it stands in the text, without brackets.
-        source: text of the cited chunk.
 
     >>> supporting_spans("The lamp was lit at dusk [S1].", "S1", "He slept. The lamp was always lit at dusk.")
     [(10, 42)]

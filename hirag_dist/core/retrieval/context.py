@@ -50,19 +50,9 @@ def relation_parts(source: str, target: str, description: str) -> tuple[str, str
     return f" {_safe(source)} —", f" {_safe(target)}:", f" {_safe(description)}"
 
 
-def claim_line(claim: ClaimItem) -> str:
-    """Return a claim as it stands behind its reference."""
-    return f" {_safe(claim_text(claim))}"
-
-
 def community_text(title: str, level: int, rating: float, report: str, form: int = UNKNOWN_FORM) -> str:
     """Return a community as it stands behind its reference."""
     return f" {_titled(title, form)} (level {level}, rating {rating:g})\n{_lines(report, form)}"
-
-
-def members_text(title: str, level: int, members: str) -> str:
-    """Return a community without a report as it stands behind its reference."""
-    return f" {_safe(title)} (level {level}, main members; its report is not written)\n{_body(members)}"
 
 
 def source_text(title: str, start: int, end: int, text: str, form: int = UNKNOWN_FORM) -> str:
@@ -99,14 +89,7 @@ def _lines(text: str, form: int) -> str:
 
 
 def _safe(text: str) -> str:
-    if _is_ordinary(text):
-        return text
-    return defused(one_line(text))
-
-
-def _is_ordinary(text: str) -> bool:
-    """Return whether a text is ASCII on one line without what `one_line` and `defused` look at, as most texts are."""
-    return (
+    is_ordinary = (  # ASCII on one line without what `one_line` and `defused` look at, as most texts are
         text.isascii()
         and "(" not in text
         and "[" not in text
@@ -116,6 +99,7 @@ def _is_ordinary(text: str) -> bool:
         and text.isprintable()
         and text[:1] != " " != text[-1:]
     )
+    return text if is_ordinary else defused(one_line(text))
 
 
 def _body(text: str) -> str:
@@ -161,8 +145,6 @@ def render_context(
     where no level has room for a record, the best passage is in, shortened.
 
     Args:
-        retrieval: what was found.
-        max_tokens: of the context.
         record_text: text and tokens of a record without its reference, for a cache that need not call `make`. A
             reference ends in a bracket and a text begins with a space, so their tokens add up.
     """
@@ -182,9 +164,12 @@ def render_context(
     ]
     present = [section for section in sections if section[2]]
     rooms = _rooms({level: shares[level] for _, level, _ in present}, max_tokens)
-    if (passage := _first_passage(retrieval.sources, max_tokens, rooms, record_text)) is not None:
-        others = {level: room for level, room in rooms.items() if level != "sources"}
-        rooms = _rooms(others, max_tokens - passage) | {"sources": passage if others else max_tokens}
+    if retrieval.sources:
+        _, size = record_text("sources", 0, partial(_source, retrieval.sources[0]))
+        passage = min(size + _MARKS, max_tokens // 2)
+        if passage > rooms["sources"]:
+            others = {level: room for level, room in rooms.items() if level != "sources"}
+            rooms = _rooms(others, max_tokens - passage) | {"sources": passage if others else max_tokens}
     parts: list[list[str]] = []
     refs: dict[str, str] = {}
     spare = 0
@@ -224,17 +209,6 @@ def _rooms(shares: Mapping[str, float], max_tokens: int) -> dict[str, int]:
     """Return the tokens of each level, by its share."""
     whole = sum(shares.values()) or 1.0
     return {level: int(max_tokens * share / whole) for level, share in shares.items()}
-
-
-def _first_passage(
-    sources: Sequence[SourceItem], max_tokens: int, rooms: Mapping[str, int], record_text: RecordText
-) -> int | None:
-    """Return the tokens that are set aside for the best passage, None where the room of its level does."""
-    if not sources:
-        return None
-    _, size = record_text("sources", 0, partial(_source, sources[0]))
-    wanted = min(size + _MARKS, max_tokens // 2)
-    return wanted if wanted > rooms["sources"] else None
 
 
 def _fit(
@@ -314,12 +288,13 @@ def _relation(item: TripleItem, form: int) -> str:
 
 
 def _claim(item: ClaimItem, form: int) -> str:
-    return claim_line(item)
+    return f" {_safe(claim_text(item))}"
 
 
 def _community(item: CommunityItem, form: int) -> str:
     if item.report_missing:
-        return members_text(item.title, item.level, item.report)
+        main_members = f"(level {item.level}, main members; its report is not written)\n{_body(item.report)}"
+        return f" {_safe(item.title)} {main_members}"
     return community_text(item.title, item.level, item.rating, item.report, form)
 
 
@@ -338,11 +313,6 @@ _RECORDS: Final[Mapping[str, tuple[str, str, Callable[[Any, int], str]]]] = {  #
 
 def citations(refs: Iterable[str], retrieval: Retrieval) -> tuple[Citation, ...]:
     """Return the citations of references to the retrieval's context."""
-    titles = _titles(retrieval)
-    return tuple(Citation(ref, _KINDS[ref[0]], retrieval.context_refs[ref], titles.get(ref, "")) for ref in refs)
-
-
-def _titles(retrieval: Retrieval) -> dict[str, str]:
     titles = {f"E{at}": item.name for at, item in enumerate(retrieval.local, 1)}
     titles |= {f"R{at}": f"{item.source_name} — {item.target_name}" for at, item in enumerate(retrieval.triples, 1)}
     titles |= {
@@ -352,4 +322,4 @@ def _titles(retrieval: Retrieval) -> dict[str, str]:
     titles |= {
         f"S{at}": f"{item.title}, characters {item.start}–{item.end}" for at, item in enumerate(retrieval.sources, 1)
     }
-    return titles
+    return tuple(Citation(ref, _KINDS[ref[0]], retrieval.context_refs[ref], titles.get(ref, "")) for ref in refs)

@@ -14,7 +14,6 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from hashlib import blake2b
 from itertools import groupby, pairwise
 from typing import Any, Final, NamedTuple
 
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.access import Flags
 from hirag_dist.core.arrays import compiled, lower_bound
+from hirag_dist.core.retrieval.lexical import term_key
 from hirag_dist.core.text.normalize import UNSPACED
 from hirag_dist.types import IntVector
 
@@ -140,7 +140,6 @@ def named_first(
 
     Args:
         closeness: row → similarity to the question, of the named ones.
-        limit: entities in all.
 
     >>> nearest = [(1, 0.9), (2, 0.8), (3, 0.7), (4, 0.6)]
     >>> named_first([NamedEntity(9, True), NamedEntity(3, True)], nearest, {3: 0.7, 9: 0.1}, 4)
@@ -351,7 +350,7 @@ def similar_names(
         factor = pow(_FACTOR, n - 1 - position, 1 << 64)
         for spelling in sorted(_spellings(word)):
             changed.append((position, spelling))
-            keys.append((own + (_hash(spelling) - _number(word)) * factor) & _ALL_BITS)
+            keys.append((own + (term_key(spelling) - _number(word)) * factor) & _ALL_BITS)
     wanted = np.array(keys, np.uint64)
     first, last = (np.searchsorted(names.keys, wanted, side) for side in ("left", "right"))
     found = []
@@ -419,8 +418,4 @@ def _key(phrase: Sequence[str]) -> int:
 
 @lru_cache(1 << 16)
 def _number(word: str) -> int:
-    return _hash(word)
-
-
-def _hash(word: str) -> int:
-    return int.from_bytes(blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
+    return term_key(word)

@@ -90,12 +90,9 @@ def text_order(
     A step reads some ten thousand relations: a hub has a million.
 
     Args:
-        walk_graph: has the chunks of entities.
-        provenance: of relations.
         rows: (n,) of their visible relations.
         ends: (n, 2) entity rows of each.
         visible_chunks: (n_chunks,) whether the caller may see a chunk; None: every one.
-        limit: chunks at most.
     """
     found: dict[int, None] = {}
     for entity in entities:

@@ -41,7 +41,6 @@ def nearest(
 
     Args:
         candidates: rows, which the caller may see.
-        limit: rows at most.
         access: what the caller may see of them; None: everything.
     """
     if access is None:
@@ -65,7 +64,6 @@ def nearest_of_all(
     Args:
         vectors: (n, dim), rows of unit length or zero; may be mapped.
         query: (dim,) the question.
-        limit: rows at most.
         end: rows looked at.
         access: filter of visible rows and parts; None: all are visible.
         codes: of the vectors; None: the product is one of float32, which takes twice as long.

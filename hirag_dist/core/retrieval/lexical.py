@@ -59,7 +59,6 @@ class LexicalPart:
     """The inverted index of some chunks of a snapshot, and maybe of others.
 
     Attributes:
-        index: inverted index of these chunks.
         rows: (n_own_chunks,) int32 row in the snapshot of each of its chunks, −1 for one that is not part of it; empty:
             the rows are its own numbers.
         frequencies: (n_terms,) number of chunks of the snapshot with each term; empty: all of its postings count.
@@ -125,12 +124,7 @@ class LexicalIndexBuilder:
         self._postings: list[_Postings] = []
 
     def add(self, rows: IntVector, texts: Sequence[str]) -> None:
-        """Add the texts of some chunks, each chunk once.
-
-        Args:
-            rows: of the chunks.
-            texts: of each.
-        """
+        """Add the texts of some chunks, each chunk once."""
         found = [[number for run in runs(text) for number in self._terms(run)] for text in texts]
         lengths = np.fromiter(map(len, found), np.int32, len(found))
         numbers = np.fromiter((number for one in found for number in one), np.int64, int(lengths.sum()))
@@ -146,7 +140,6 @@ class LexicalIndexBuilder:
         """Return the index.
 
         Args:
-            n_chunks: in it.
             base: index of another snapshot, for the chunks that were not added.
             base_rows: (n_chunks,) row of each chunk there, −1 for one that was added.
         """
@@ -277,8 +270,6 @@ def best_chunks(
 
     Args:
         terms: of a question; one that occurs several times counts once.
-        limit: chunks at most.
-        visible: what the search is over.
     """
     if limit < 1:
         return np.zeros(0, np.int64), np.zeros(0)

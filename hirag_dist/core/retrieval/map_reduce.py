@@ -79,12 +79,7 @@ class PartBudget:
     """
 
     def __init__(self, heading: str, max_tokens: int, count_tokens: Callable[[str], int]) -> None:
-        """Begin without parts.
-
-        Args:
-            heading: of every part.
-            max_tokens: of a part.
-        """
+        """Begin without parts."""
         self.parts: list[CorpusPart] = []
         self._count = count_tokens
         self._heading = heading
@@ -98,7 +93,6 @@ class PartBudget:
         """Append a record.
 
         Args:
-            ref: letter and number.
             text: of the record, which begins with a space.
         """
         mark = f"[{ref}]"
@@ -170,9 +164,6 @@ class MappedPart:
 def parse_points(reply: ChatReply, refs: Collection[str]) -> MappedPart:
     """Return the points of a reply, without those of helpfulness 0 and those without a reference.
 
-    Args:
-        refs: of the part's records.
-
     Raises:
         MalformedReply: the reply is not in the form, a helpfulness is no number from 0 to 100, or no point cites
             anything.
@@ -238,7 +229,6 @@ def gather_points(points: Sequence[AnswerPoint], max_tokens: int, count_tokens: 
 
     Args:
         points: of all parts, in their order, which decides between equally helpful ones.
-        max_tokens: of the context.
     """
     lines = ["## Points"]
     used = count_tokens(lines[0]) + 1

@@ -86,11 +86,7 @@ def unit_name(unit: str) -> str:
 
 
 def character_place(uri: str, start: int, end: int, text: str) -> Place:
-    """Return the place of a quotation of which only the characters are known.
-
-    Args:
-        text: from `start` to `end`.
-    """
+    """Return the place of a quotation of which only the characters are known."""
     return Place(start, end, link=link(uri, text=text))
 
 
@@ -101,7 +97,6 @@ def places_between(
 
     Args:
         stored: rows that overlap the stretch, in the order of the text.
-        start, end: characters of the document.
         exact: a box for each line, of a line that is partly in the stretch about that part; else lines below each
             other are one box.
     """
@@ -122,7 +117,7 @@ def places_between(
                 first.section,
                 first.anchor,
                 first.row,
-                tuple(_box(each) for each in (boxes if exact else _joined(boxes))),
+                tuple(Box(*(number / _WHOLE for number in each)) for each in (boxes if exact else _joined(boxes))),
                 link(uri, page=first.page, anchor=first.anchor, text=text[low - start : high - start] if exact else ""),
             )
         )
@@ -217,8 +212,3 @@ def _joined(boxes: Iterable[Sequence[int]]) -> list[Sequence[int]]:
                 continue
         joined.append((left, top, right, bottom))
     return joined
-
-
-def _box(numbers: Sequence[int]) -> Box:
-    left, top, right, bottom = numbers
-    return Box(left / _WHOLE, top / _WHOLE, right / _WHOLE, bottom / _WHOLE)

@@ -22,6 +22,7 @@ docs/research/source-ranking.md says how the constants were chosen.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -76,7 +77,6 @@ class SeedSet:
         """Begin without seeds.
 
         Args:
-            provenance: of relations.
             visible_chunks: (n_chunks,) whether the caller may see a chunk; None: every one.
             access: which entities and relations the caller may see; None: every one.
             buffers: of walks over the graph; None: new ones.
@@ -133,7 +133,6 @@ class SeedSet:
         (`tolerance_of`).
 
         Args:
-            limit: chunks at most.
             similarities: Similarities of chunks to the question; None: the walk alone decides.
             documents: (n_chunks,) row of the document of each chunk; None: each chunk is a document of its own.
         """
@@ -157,38 +156,31 @@ class SeedSet:
         A walk is the sum of walks from parts of its seeds, so telling the names apart costs no more.
 
         Args:
-            limit: chunks at most.
-            tolerance: Tolerance of the walk.
             apart: walk from the named entities and from the other seeds one after the other; otherwise the shares from
                 the names are 0, as they are without names.
         """
+        walk = partial(
+            pagerank_steps,
+            self._walk_graph,
+            access=self._access,
+            seen=self._visible_chunks,
+            tolerance=tolerance,
+            buffers=self._buffers,
+            visible=self._visible,
+        )
         groups = list(map(shared, (self._named, self._retrieved, self._near, self._words)))
         nodes, weights = shared(groups, list(SHARES.values()))
         n_named = len(groups[0][0]) if apart else 0
-        rows, mass = yield from self._walk_from(nodes[n_named:], weights[n_named:], tolerance)
+        rows, mass = yield from walk(nodes[n_named:], weights[n_named:])
         from_names = np.zeros(len(rows))
         if n_named:
-            named_rows, named_mass = yield from self._walk_from(nodes[:n_named], weights[:n_named], tolerance)
+            named_rows, named_mass = yield from walk(nodes[:n_named], weights[:n_named])
             n_others, masses = len(rows), np.concatenate([mass, named_mass])
             rows, at = np.unique(np.concatenate([rows, named_rows]), return_inverse=True)
             mass = np.bincount(at, masses).astype(np.float64, copy=False)
             from_names = np.bincount(at[n_others:], named_mass, len(rows)) / weights[:n_named].sum()
         best = np.lexsort((rows, -mass))[:limit]
         return rows[best], mass[best], from_names[best]
-
-    def _walk_from(
-        self, nodes: IntVector, weights: FloatVector, tolerance: float
-    ) -> Steps[tuple[IntVector, FloatVector]]:
-        return pagerank_steps(
-            self._walk_graph,
-            nodes,
-            weights,
-            self._access,
-            self._visible_chunks,
-            tolerance,
-            buffers=self._buffers,
-            visible=self._visible,
-        )
 
     def _closeness(self, similarities: NDArray[np.float32]) -> FloatVector:
         """Return similarities in units of the range of the nearest chunks: 1 for the nearest, 0 for the last of them.
@@ -208,7 +200,6 @@ class SeedSet:
         of the others, so that none is put before it for a link to it.
 
         Args:
-            rows: Rows of chunks.
             first: place in `rows` of the one that the others are compared with.
             documents: (len(rows),) document of each.
         """
@@ -261,7 +252,6 @@ def link_worth(mentions: FloatVector, n_chunks: int) -> FloatVector:
 
     Args:
         mentions: (n,) chunks that mention each entity, at least 1.
-        n_chunks: all chunks.
 
     >>> link_worth(np.array([2.0, 10.0, 1000.0]), 10_000).round(2)
     array([0.78, 0.23, 0.01])

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score
 
 from hirag_dist.compute.kernels import CpuKernels
-from hirag_dist.core.clustering.gaussian_mixture import isotropic_mixture, sample_numbers
+from hirag_dist.core.clustering.gaussian_mixture import sample_numbers
 from hirag_dist.core.clustering.kmeans import total_sums
 from hirag_dist.core.clustering.partition_tree import (
     ClusterSettings,
@@ -32,7 +32,7 @@ from hirag_dist.core.clustering.soft_clusters import (
 from hirag_dist.core.clustering.ward import row_tree
 from hirag_dist.types import GroupSums, LabelledCell, Memberships
 from tests.core.clustering.test_soft_clusters import check_promises, same
-from tests.core.planted_rows import Rows, blobs
+from tests.core.planted_rows import Rows, blobs, isotropic_mixture
 
 KERNELS = CpuKernels()
 SETTINGS = ClusterSettings(20, 40, 0.1, 0, cell_rows=500, shard_rows=1000)

@@ -31,7 +31,6 @@ def group_pairs(
 
     Args:
         forms: Forms of each row, in an order that does not depend on which names are there.
-        n_mentions: Number of mentions of each row.
         apart: (left, right) of pairs that somebody held apart.
     """
     direct = {(pair.left, pair.right) for pair in pairs}

@@ -134,9 +134,6 @@ class NameForm:
 def name_form(name: str, kind: str) -> NameForm:
     """Return how a name is compared.
 
-    Args:
-        kind: the entity's type.
-
     >>> name_form("The Ghost of Marley", "person").text == name_form("MARLEY’S GHOST", "person").text
     True
     """
