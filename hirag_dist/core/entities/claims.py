@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hirag_dist.core.prompts.records import json_object, record_lines
@@ -16,9 +16,8 @@ from hirag_dist.core.prompts.reply_limits import (
 )
 from hirag_dist.core.prompts.reply_validation import MalformedReply, refuse_other_language, usable_text
 from hirag_dist.core.prompts.templates import DONE, FIELD, FORMATS, Prompts, tagged
-from hirag_dist.core.text.ids import unit_id
 from hirag_dist.core.text.normalize import clean_name, is_name, one_line
-from hirag_dist.types import ChatReply, ChatRequest, Message
+from hirag_dist.types import ChatReply, ChatRequest
 
 CLAIM_TASK = "extract-claims"
 STATUSES = ("true", "false", "suspected")
@@ -52,11 +51,8 @@ def claims_request(text: str, names: Sequence[str], prompts: Prompts, form: str 
     """
     body = tagged("entities", "\n".join(map(one_line, names))) + "\n" + tagged("text", text)
     size = approximate_tokens(text)
-    return ChatRequest(
-        role="extract",
-        messages=(prompts.system(CLAIM_TASK, form), Message("user", body)),
-        unit=unit_id(body),
-        form=form,
+    return replace(
+        prompts.request("extract", CLAIM_TASK, body, form),
         max_tokens=extraction_tokens(size),
         max_items=extraction_items(size),
         divisible=size >= MIN_DIVISIBLE_TOKENS,

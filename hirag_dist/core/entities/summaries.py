@@ -92,9 +92,7 @@ def link_members(clusters: Sequence[SummarisedCluster]) -> tuple[pa.Table, pa.Ta
             }
             for position, record in enumerate(cluster.summary.entities)
         )
-        found = [
-            (cover.member, keys[cover.entity], cover.description, cover.strength) for cover in cluster.summary.covers
-        ]
+        found = [(cover.member, keys[cover.entity], cover.description, cover.strength) for cover in covers]
         left_out = [member for member in range(len(cluster.member_ids)) if member not in covered]
         found += [
             (member, _best_summary(cluster, cluster.summary, member, keys), "Grouped with its cluster.", 1.0)

@@ -145,7 +145,10 @@ def parse_summary(reply: ChatReply, n_members: int, member_names: Sequence[str],
     data = json_object(text)
     others: tuple[EntityRecord, ...] = ()
     if data is not None and "entities" in data:
-        rows = _json_summaries(data)
+        rows = [
+            (text_of(item, "name"), text_of(item, "type"), text_of(item, "description"), text_of(item, "members"))
+            for item in items_of(data, "entities")
+        ]
         pairs = [
             (
                 text_of(item, "member"),
@@ -432,13 +435,6 @@ def _whole(value: object) -> str:
     """Return a whole number as text, also where it was written as a text or as 3.0; an empty text for anything else."""
     text = scalar_text(value).removesuffix(".0")
     return text if text.isdecimal() and len(text) <= _MAX_DIGITS else ""
-
-
-def _json_summaries(data: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
-    return [
-        (text_of(item, "name"), text_of(item, "type"), text_of(item, "description"), text_of(item, "members"))
-        for item in items_of(data, "entities")
-    ]
 
 
 def _references(value: object) -> tuple[str, ...]:

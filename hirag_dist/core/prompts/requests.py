@@ -19,7 +19,7 @@ from hirag_dist.core.prompts.reply_validation import MalformedReply, usable_text
 from hirag_dist.core.prompts.templates import CRITERIA, Prompts, tagged
 from hirag_dist.core.text.ids import unit_id
 from hirag_dist.core.text.normalize import one_line
-from hirag_dist.types import ChatReply, ChatRequest, Message
+from hirag_dist.types import ChatReply, ChatRequest
 
 EARLIER: Final = "Earlier questions:"
 LAST_REPLY: Final = "Last reply: "
@@ -81,12 +81,7 @@ def reduce_request(question: str, context: str, prompts: Prompts) -> ChatRequest
 def _question_request(task: str, question: str, context: str, prompts: Prompts) -> ChatRequest:
     context, question = (_ANSWER_TAG.sub(r"< \1", text) for text in (context, one_line(question)))
     body = tagged("context", context) + "\n" + tagged("question", question)
-    return ChatRequest(
-        role="answer",
-        messages=(prompts.system(task, None), Message("user", body)),
-        unit=unit_id(body),
-        max_tokens=ANSWER_TOKENS,
-    )
+    return replace(prompts.request("answer", task, body), max_tokens=ANSWER_TOKENS)
 
 
 _TAGS = re.compile(r"<(/?\s*(?:question|answer|answer-1|answer-2|description|user|task)\s*>)", re.IGNORECASE)
@@ -153,14 +148,8 @@ def _request(
     **values: str,
 ) -> ChatRequest:
     body = "\n".join(tagged(tag, _TAGS.sub(r"< \1", text)) for tag, text in parts)
-    return ChatRequest(
-        role="judge",
-        messages=(prompts.system(task, None, **values), Message("user", body)),
-        unit=unit_id(body),
-        form=form,
-        max_tokens=EVALUATION_TOKENS,
-        replicate=replicate,
-    )
+    request = prompts.request("judge", task, body, **values)  # with the form in words, which not all endpoints keep to
+    return replace(request, form=form, max_tokens=EVALUATION_TOKENS, replicate=replicate)
 
 
 def parse_list(reply: ChatReply, key: str, *, may_be_empty: bool = False) -> list[str]:

@@ -311,6 +311,14 @@ class Prompts:
             parts.append(FORMATS[task])
         return Message("system", "\n\n".join(parts))
 
+    def request(self, role: str, task: str, body: str, form: str | None = None, **values: str) -> ChatRequest:
+        """Return the request of a task about a text, by which its recorded replies are found; without a limit.
+
+        Args:
+            form: the task's name for a JSON reply, None for delimited records.
+        """
+        return ChatRequest(role, (self.system(task, form, **values), Message("user", body)), unit_id(body), form)
+
 
 def reply_schema(request: ChatRequest) -> dict[str, Any]:
     """Return the JSON schema of the reply to a request that has a `form`, a key of `FORMATS`.
@@ -356,11 +364,9 @@ def extraction_request(
         listed = "\n".join(f"{at}{BAR}{name}{BAR}{kind}" for at, (name, kind) in enumerate(entities, start=1))
         body = tagged("entities", listed) + "\n" + body
     size = approximate_tokens(text)
-    return ChatRequest(
-        role="extract",
-        messages=(prompts.system(task, form, **values), Message("user", body)),
+    return replace(
+        prompts.request("extract", task, body, form, **values),
         unit=unit_id(text),
-        form=form,
         max_tokens=extraction_tokens(size),
         types=(*entity_types, OTHER),
         max_items=extraction_items(size),
@@ -383,23 +389,14 @@ def describe_request(
     """Return the request that makes one description of many."""
     lines = "\n".join(f"- {one_line(text)}" for text in descriptions)
     body = tagged("entity", f"{one_line(name)} ({kind})") + "\n" + tagged("descriptions", lines)
-    return ChatRequest(
-        role="summarise",
-        messages=(prompts.system("describe", None, max_words=str(max_words)), Message("user", body)),
-        unit=unit_id(body),
-        max_tokens=description_tokens(max_words),
-    )
+    request = prompts.request("summarise", "describe", body, max_words=str(max_words))
+    return replace(request, max_tokens=description_tokens(max_words))
 
 
 def meta_types_request(excerpts: Sequence[str], prompts: Prompts) -> ChatRequest:
     """Return the request that proposes meta types 𝒳 from excerpts of the corpus."""
     body = "\n".join(tagged("excerpt", text) for text in excerpts)
-    return ChatRequest(
-        role="summarise",
-        messages=(prompts.system("meta-types", None), Message("user", body)),
-        unit=unit_id(body),
-        max_tokens=LIST_TOKENS,
-    )
+    return replace(prompts.request("summarise", "meta-types", body), max_tokens=LIST_TOKENS)
 
 
 def summary_request(
@@ -411,11 +408,8 @@ def summary_request(
         for number, (name, kind, text) in enumerate(members, start=1)
     )
     body = tagged("members", lines)
-    return ChatRequest(
-        role="summarise",
-        messages=(prompts.system("summarise", form, meta_types=", ".join(meta_types)), Message("user", body)),
-        unit=unit_id(body),
-        form=form,
+    return replace(
+        prompts.request("summarise", "summarise", body, form, meta_types=", ".join(meta_types)),
         max_tokens=summary_tokens(len(members)),
         types=tuple(meta_types),
         max_items=member_items(len(members)),
@@ -433,25 +427,13 @@ def report_request(
     """Return the request that reports on a community, from lines that begin with their reference ("E1. …")."""
     sections = [("entities", entities), ("relations", relations), ("claims", claims), ("reports", reports)]
     body = "\n".join(tagged(tag, "\n".join(lines)) for tag, lines in sections if lines)
-    return ChatRequest(
-        role="report",
-        messages=(prompts.system("report", form), Message("user", body)),
-        unit=unit_id(body),
-        form=form,
-        max_tokens=REPORT_TOKENS,
-    )
+    return replace(prompts.request("report", "report", body, form), max_tokens=REPORT_TOKENS)
 
 
 def same_entity_request(entities: Sequence[str], prompts: Prompts, form: str | None) -> ChatRequest:
     """Return the request that asks whether two entities are one, each a line that tells of it."""
     body = tagged("entities", "\n".join(f"{number}. {one_line(text)}" for number, text in enumerate(entities, start=1)))
-    return ChatRequest(
-        role="summarise",
-        messages=(prompts.system("same-entity", form), Message("user", body)),
-        unit=unit_id(body),
-        form=form,
-        max_tokens=SAME_ENTITY_TOKENS,
-    )
+    return replace(prompts.request("summarise", "same-entity", body, form), max_tokens=SAME_ENTITY_TOKENS)
 
 
 def pack_request(task: str, requests: Sequence[ChatRequest], system: Message) -> ChatRequest:
