@@ -51,7 +51,9 @@ def trees(groups: Sequence[FloatMatrix | FloatVector], sizes: Sequence[IntVector
         shape = np.int32(len(columns)), np.int64(n_total)
         _run("merge_rows", len(counts), (*places, columns, cupy.asarray(stand_for), *shape, apart, chain, merges))
         merged = cupy.asnumpy(merges)
-        found += [tree_of_places(merged[begin : begin + n - 1]) for begin, n in zip(first, counts, strict=False)]
+        found += [
+            tree_of_places(merged[begin : begin + count - 1]) for begin, count in zip(first, counts, strict=False)
+        ]
     return found
 
 

@@ -73,8 +73,10 @@ def name_key(name: str) -> str:
     >>> name_key("The  ‘Ghost’") == name_key("the GHOST")
     True
     """
-    bare = unicodedata.normalize("NFKC", name).casefold().translate(_NO_QUOTES)
-    return clean_name(unicodedata.normalize("NFKC", bare)).removesuffix(".")
+    folded = unicodedata.normalize("NFKC", name).casefold()
+    bare = folded.translate(_NO_QUOTES)
+    key = clean_name(unicodedata.normalize("NFKC", bare))
+    return key.removesuffix(".")
 
 
 _NO_QUOTES = {ord(mark): None for mark in _QUOTES if mark != "'"} | {ord("’"): "'", ord("‘"): None}

@@ -132,7 +132,7 @@ class NameForm:
 
 
 def name_form(name: str, kind: str) -> NameForm:
-    """Return how a name is compared.
+    """Return how the name of an entity of a type, `kind`, is compared.
 
     >>> name_form("The Ghost of Marley", "person").text == name_form("MARLEY’S GHOST", "person").text
     True
