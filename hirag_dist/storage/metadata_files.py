@@ -207,7 +207,11 @@ def map_metadata(files: ServingFiles, manifest: Manifest) -> MetadataFiles | Non
     texts = files.texts(FIELDS)
     rows = [{name: texts.value(name, row) for name in ("name", "type", "list", "as_of")} for row in range(texts.n_rows)]
     fields = tuple(MetadataField(row["name"], cast(FieldType, row["type"]), bool(row["list"])) for row in rows)
-    columns = {field.name: _column(files, number, field) for number, field in enumerate(fields)}
+    columns = {}
+    for number, field in enumerate(fields):
+        strings = _Strings(files.texts(f"metadata_{number}.arrow")) if field.type == "string" else ()
+        indptr, values = (files.array(f"metadata_{number}_{part}") for part in ("indptr", "values"))
+        columns[field.name] = FieldColumn(field, indptr, values, strings)
     return MetadataFiles(
         fields=fields,
         as_of_field=next((row["name"] for row in rows if row["as_of"]), ""),
@@ -218,11 +222,3 @@ def map_metadata(files: ServingFiles, manifest: Manifest) -> MetadataFiles | Non
         summary_indptr=files.array("summary_indptr"),
         summary_members=files.array("summary_members"),
     )
-
-
-def _column(files: ServingFiles, number: int, field: MetadataField) -> FieldColumn:
-    strings: Sequence[str] = ()
-    if field.type == "string":
-        strings = _Strings(files.texts(f"metadata_{number}.arrow"))
-    values: NDArray[Any] = files.array(f"metadata_{number}_values")
-    return FieldColumn(field, files.array(f"metadata_{number}_indptr"), values, strings)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyarrow import fs
 
 from hirag_dist.config.object_stores import store_uri
@@ -32,17 +33,14 @@ from hirag_dist.storage.file_locks import (
     sync,
     sync_tree,
 )
-from hirag_dist.storage.parquet_files import (
-    open_parquet,
-    pieces_of_file,
-    rows_of_file,
-    table_of_file,
-    write_parquet,
-)
 from hirag_dist.storage.store_errors import one_line_of, store_error, without_credentials
 
 _TEMPORARY = ".tmp-"
 _SPOOLED_BYTES = 16 << 20  # read at a time from an object store, where each read is a request
+_GROUP_BYTES = 4 << 20  # of a row group, so that a task reads little more than the rows it needs
+_MIN_GROUP_ROWS = 64
+_PIECE_BYTES = 4 << 20  # uncompressed size of a piece, about
+_PIECE_ROWS = 8_192  # maximum rows of a piece: malloc keeps its small blocks, and the system clears larger ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,32 +139,66 @@ class Store:
             raise StoreError(f"{self.uri}/{path} is damaged: {error}") from error
 
     def read_table(self, path: str, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return a Parquet file."""
-        with self._errors("read", path), open_parquet(self._full(path), self._fs) as file:
-            return table_of_file(file, columns)
+        """Return a Parquet file, or some of its columns in the order given; `pq.read_table` would import pandas.
+
+        One row group is read on one thread: starting others takes longer than decoding its few megabytes.
+        """
+        with self._parquet(path) as file:
+            use_threads = file.num_row_groups > 1
+            if columns is None:
+                return file.read(use_threads=use_threads)
+            _check_columns(file, columns)
+            return file.read(list(columns), use_threads=use_threads).select(list(columns))
 
     def read_rows(self, path: str, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.Table:
         """Return rows [start, stop) of a Parquet file, reading only the row groups that contain them.
 
         It reads on one thread: tasks read many small pieces, and there is a task for each processor.
         """
-        with self._errors("read", path), open_parquet(self._full(path), self._fs) as file:
-            return rows_of_file(file, start, stop, columns)
+        groups: list[int] = []
+        first = n_passed = 0
+        with self._parquet(path) as file:
+            for number in range(file.num_row_groups):
+                n_rows = file.metadata.row_group(number).num_rows
+                if n_passed < stop and n_passed + n_rows > start:
+                    if not groups:
+                        first = n_passed
+                    groups.append(number)
+                n_passed += n_rows
+            return file.read_row_groups(groups, columns, use_threads=False).slice(start - first, stop - start)
 
     def count_rows(self, path: str) -> int:
         """Return the number of rows of a Parquet file."""
-        with self._errors("read", path), open_parquet(self._full(path), self._fs) as file:
+        with self._parquet(path) as file:
             return int(file.metadata.num_rows)
 
     def scan(self, path: str, columns: Sequence[str] | None, n_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield some columns of a Parquet file, or all, in batches of at most `n_rows`, one at a time in memory."""
-        with self._errors("read", path), open_parquet(self._full(path), self._fs) as file:
+        with self._parquet(path) as file:
             yield from file.iter_batches(n_rows, columns=None if columns is None else list(columns))
 
     def pieces(self, path: str, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
         """Yield a Parquet file, or some columns, in small pieces, one in memory; an empty one as one piece."""
-        with self._errors("read", path), open_parquet(self._full(path), self._fs) as file:
-            yield from pieces_of_file(file, columns)
+        with self._parquet(path) as file:
+            _check_columns(file, columns or ())
+            n_bytes = sum(file.metadata.row_group(at).total_byte_size for at in range(file.num_row_groups))
+            rows = max(min(_PIECE_BYTES * file.metadata.num_rows // max(n_bytes, 1), _PIECE_ROWS), 1)
+            is_empty = True
+            for batch in file.iter_batches(rows, columns=columns, use_threads=False):
+                is_empty = False
+                yield pa.Table.from_batches([batch if columns is None else batch.select(columns)])
+            if is_empty:
+                schema = file.schema_arrow
+                yield (schema if columns is None else pa.schema(map(schema.field, columns))).empty_table()
+
+    @contextmanager
+    def _parquet(self, path: str) -> Iterator[pq.ParquetFile]:
+        """Open a Parquet file; pages that have checksums are compared with them."""
+        with (
+            self._errors("read", path),
+            pq.ParquetFile(self._full(path), filesystem=self._fs, page_checksum_verification=True) as file,
+        ):
+            yield file
 
     def sha256(self, path: str) -> str:
         """Return the SHA-256 (hex) of a file, read a block at a time."""
@@ -278,10 +310,14 @@ class Store:
         self.write_bytes(path, data, durable=durable)
 
     def write_table(self, path: str, table: pa.Table) -> WrittenFile:
-        """Write a Parquet file atomically; return its size and hash. `sync` makes it durable."""
-        with self._created(path, durable=False) as sink:
+        """Write a Parquet file atomically, in small row groups and with a checksum of each page.
+
+        `sync` makes it durable.
+        """
+        rows = max(table.num_rows * _GROUP_BYTES // max(table.nbytes, 1), _MIN_GROUP_ROWS)
+        with self.create(path, durable=False) as sink:
             file = HashingFile(sink)
-            write_parquet(table, file)
+            pq.write_table(table, file, compression="zstd", row_group_size=rows, write_page_checksum=True)
         return file.written
 
     @contextmanager
@@ -291,11 +327,6 @@ class Store:
         Args:
             durable: as `write_bytes`.
         """
-        with self._created(path, durable) as file:
-            yield file
-
-    @contextmanager
-    def _created(self, path: str, durable: bool) -> Iterator[BinaryIO]:
         if self.local is None:
             with tempfile.SpooledTemporaryFile(_SPOOLED_BYTES) as spool:  # closing an aborted upload would publish it
                 yield cast(BinaryIO, spool)
@@ -413,3 +444,8 @@ class Store:
             yield
         except (OSError, pa.ArrowException) as error:
             raise store_error(error, verb, f"{self.uri}/{path}".rstrip("/")) from error
+
+
+def _check_columns(file: pq.ParquetFile, columns: Sequence[str]) -> None:
+    if missing := sorted({*columns} - {*file.schema_arrow.names}):
+        raise pa.ArrowKeyError(f"it has no column {', '.join(missing)}")

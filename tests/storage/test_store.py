@@ -255,7 +255,7 @@ def test_a_table_is_read_in_small_pieces(store: Store, monkeypatch: pytest.Monke
     with Path(store.root, "t.parquet").open("wb") as file:
         pq.write_table(table, file, row_group_size=100)
     assert [piece.num_rows for piece in store.pieces("t.parquet")] == [1000]
-    monkeypatch.setattr("hirag_dist.storage.parquet_files._PIECE_BYTES", 1000)
+    monkeypatch.setattr("hirag_dist.storage.store._PIECE_BYTES", 1000)
     pieces = list(store.pieces("t.parquet"))
     assert len(pieces) > 1
     assert pa.concat_tables(pieces).equals(table)

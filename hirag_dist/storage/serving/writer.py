@@ -207,9 +207,7 @@ def _save_aliases(batches: Batches, save: Save) -> None:
     )
     own = rows[positions // len(columns)].astype(np.int64)
     names = sorted_names(keys[own >= 0], own[own >= 0])
-    again = (np.diff(names.keys) == 0) & (
-        np.diff(names.rows) == 0
-    )  # a canonical name is listed with each of its aliases
+    again = (np.diff(names.keys) == 0) & (np.diff(names.rows) == 0)  # a canonical name comes with each of its aliases
     first = np.concatenate([[True], ~again]) if len(names.keys) else np.zeros(0, np.bool_)
     save("alias_keys", names.keys[first])
     save("alias_rows", names.rows[first])
@@ -280,7 +278,9 @@ def _save_relations(
     weights = numbers(batches, "relations", "weight", np.float64)
     save("relation_ends", ends)
     save("relation_renderings", relation_renderings(batches, ends, values.relation_renderings(batches, ends)))
-    save("entity_components", _components(ends, len(entity_ids)))
+    known_ends = ends[(ends >= 0).all(axis=1)]
+    components = component_labels(known_ends[:, 0], known_ends[:, 1], len(entity_ids))
+    save("entity_components", components.astype(np.int32))
     save("relation_weights", weights)
     of, parallel_indptr, parallel_rows = parallel_relations(ends, weights)
     save("parallel_of", of)
@@ -291,12 +291,6 @@ def _save_relations(
     save("relation_chunks_indptr", indptr)
     save("relation_chunks", rows_of_chunks)
     return ends, stated_in
-
-
-def _components(ends: NDArray[np.int32], n_entities: int) -> NDArray[np.int32]:
-    """Return the connected component of each entity."""
-    known = ends[(ends >= 0).all(axis=1)]
-    return component_labels(known[:, 0], known[:, 1], n_entities).astype(np.int32)
 
 
 def parallel_relations(

@@ -90,10 +90,9 @@ class SnapshotCache:
             return published
         derived = self._cached() / SERVING
         if not _has_all(derived):
-            n_entities = self._manifest.counts["entities"]
             with _locked(self._cached()):
                 if not _has_all(derived):
-                    self._derive(n_entities, derived)
+                    self._derive(derived)
         return derived
 
     def published_serving(self) -> Path | None:
@@ -138,7 +137,7 @@ class SnapshotCache:
                     target.unlink()
         return False
 
-    def _derive(self, n_entities: int, target: Path) -> None:
+    def _derive(self, target: Path) -> None:
         started = time.perf_counter()
         temporary = target.with_name(f"{_TEMPORARY}{target.name}-{uuid.uuid4().hex[:8]}")
         store = Store(str(temporary))
@@ -150,7 +149,7 @@ class SnapshotCache:
                 yield file
 
         try:
-            write_serving(self._batches, n_entities, create)
+            write_serving(self._batches, self._manifest.counts["entities"], create)
             self._make_room(0)
             shutil.rmtree(target, ignore_errors=True)  # a part of its files was deleted by hand
             temporary.rename(target)
