@@ -25,7 +25,8 @@ from hirag_dist.llm.limits.rate_limiter import RateLimiter
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.protocols import AnswerModel, Closable, Embedder, Reranker
-from hirag_dist.retrieval.engine import QueryEngine, open_engine
+from hirag_dist.retrieval.engine import QueryEngine
+from hirag_dist.retrieval.engine_resources import EngineResources
 from hirag_dist.retrieval.question_embedding import QuestionEmbedder
 from hirag_dist.retrieval.vector_index.memory import make_vector_index
 from hirag_dist.storage.snapshot.reader import Snapshot
@@ -138,7 +139,6 @@ def make_engine(
         InvalidQuery: the configured embedder is not the index's.
     """
     config = settle_embedder(config, snapshot.manifest.embedder)
-    count = counter(config.tokenizer)
     shared = models
     if shared is None:
         coordinator = make_coordinator(config) if coordinator is None else coordinator
@@ -146,20 +146,19 @@ def make_engine(
     keep = models is not None
     model, embedder, reranker = shared.lend(config, keep=keep)
     snapshot = snapshot.cached_in(config.service.cache_dir, config.service.cache_bytes)
-    vectors = make_vector_index(config, snapshot)
-    rule = config.service.access_rule
-    return open_engine(
+    resources = EngineResources(
         snapshot,
-        vectors,
+        make_vector_index(config, snapshot),
         embedder,
         model,
-        config.retrieval,
         prompts,
-        count,
-        rule,
+        counter(config.tokenizer),
+        config.service.access_rule,
         config.tokenizer,
+        source_url=config.retrieval.source_url,
         reranker=reranker,
         n_engines=shared.n_engines,
         keep_models=keep,
         answer_window=role_windows(config, ("answer",)).get("answer"),
     )
+    return QueryEngine(resources, config.retrieval)

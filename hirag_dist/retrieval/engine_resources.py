@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -98,7 +99,6 @@ class EngineResources:
         misses_reports: whether `communities.report_share` left reports out.
         count_marks: tokens of short texts that recur, cached.
         answer_window: cuts contexts to the window of the model that answers.
-        keeps_models: whether others use the model and the reranker too, so that they are not closed.
     """
 
     def __init__(
@@ -109,13 +109,27 @@ class EngineResources:
         model: AnswerModel,
         prompts: Prompts,
         count_tokens: Callable[[str], int],
-        access_rule: AccessRule,
-        tokenizer: str,
-        clock: Callable[[], float],
+        access_rule: AccessRule = "all",
+        tokenizer: str = "",
+        *,
+        source_url: str | None = None,
+        clock: Callable[[], float] = time.monotonic,
         reranker: Reranker | None = None,
         n_engines: int = 1,
+        answer_window: int | None = None,
+        keep_models: bool = False,
     ) -> None:
-        """Load a snapshot; the arguments are those of `open_engine`.
+        """Load a snapshot.
+
+        Args:
+            access_rule: whether a caller needs all labels of a document to reach it, or any.
+            tokenizer: name of that of `count_tokens`: texts that the snapshot counted by it are not counted again.
+            source_url: of the retrieval section.
+            clock: seconds, for deadlines.
+            reranker: judges the relevance of chunks; None for none.
+            n_engines: that may be open in this process; they share the memory of the cache of texts.
+            answer_window: Tokens of the context window of the model that answers; None where it is not known.
+            keep_models: whether others use the model and the reranker too, so that they are not closed.
 
         Raises:
             InvalidQuery: the embedder is not the one that the index was built with.
@@ -128,6 +142,7 @@ class EngineResources:
             )
         threadpool_limits(1)  # matrix products of one question are too small for several threads
         self.index = MappedIndex.open(snapshot, tokenizer)
+        self.index.files.places.source_url = source_url or ""
         self.misses_reports = snapshot.manifest.missing_reports > 0
         self.views = AccessControlledIndex(self.index, snapshot, access_rule)
         self.lookups = LookupTables(self.index.files, snapshot)
@@ -141,8 +156,8 @@ class EngineResources:
         self.reranker = reranker
         self.model = model
         self.prompts = prompts
-        self.answer_window = AnswerWindow(None, prompts, count_tokens)
-        self.keeps_models = False
+        self.answer_window = AnswerWindow(answer_window, prompts, count_tokens)
+        self._keep_models = keep_models
         self.count_tokens = count_tokens
         self.count_marks = lru_cache(_MAX_COUNTED)(count_tokens)
         self.clock = clock
@@ -217,7 +232,7 @@ class EngineResources:
         self.vectors.close()
         if isinstance(self.embedder, Closable):
             await self.embedder.close()
-        for each in () if self.keeps_models else (self.model, self.reranker):
+        for each in () if self._keep_models else (self.model, self.reranker):
             if isinstance(each, Closable):
                 await each.close()
 

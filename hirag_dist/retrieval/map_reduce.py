@@ -78,11 +78,6 @@ class MapReduceInput:
         )
 
 
-def nothing(question: str, mode: str, snapshot_id: str, limits: RetrievalConfig) -> MapReduceInput:
-    """Return the input for a caller to whom no document is visible."""
-    return MapReduceInput(question, mode, snapshot_id, (), {}, limits.context_tokens, 0, 0.0)
-
-
 def gather(
     index: MappedIndex,
     question: str,
@@ -193,10 +188,8 @@ async def map_parts(
     cited = [
         (material.items[old], found.helpfulness[new] / 100, found.cited_by[new]) for new, old in found.refs.items()
     ]
-    planned = material.planned
-    assert planned.map_work is not None
     work = replace(
-        planned.map_work,
+        material.work,
         calls=len(replies),
         points=len(points),
         unhelpful=sum(not each.points for each in mapped),
@@ -207,6 +200,7 @@ async def map_parts(
         input_tokens=sum(reply.input_tokens for reply in replies),
         output_tokens=sum(reply.output_tokens for reply in replies),
     )
+    ids = [item.chunk_id if isinstance(item, SourceItem) else item.community_id for item, _, _ in cited]
     took_ms = (time.perf_counter() - started) * 1e3
     return replace(
         material.planned,
@@ -214,11 +208,7 @@ async def map_parts(
         sources=tuple(replace(item, score=score) for item, score, _ in cited if isinstance(item, SourceItem)),
         context=found.context,
         context_tokens=found.tokens,
-        context_refs={new: _id(material.items[old]) for new, old in found.refs.items()},
+        context_refs=dict(zip(found.refs, ids, strict=True)),
         timings_ms={"gather": material.gathered_ms, "map": took_ms, "total": material.gathered_ms + took_ms},
         map_work=work,
     )
-
-
-def _id(item: _Item) -> str:
-    return item.chunk_id if isinstance(item, SourceItem) else item.community_id

@@ -194,7 +194,10 @@ class QuestionEmbedder:
                 return [error] * len(texts)
             return [result for text in texts for result in await self._call([text])]
         for text, row in zip(texts, rows, strict=True):
-            self._store(text, row)
+            self._vectors[text] = row.copy()  # the row alone, not the whole call's matrix
+            self._vectors.move_to_end(text)
+            while len(self._vectors) > self._max_cached:
+                self._vectors.popitem(last=False)
         return list(rows)
 
     def _cached(self, text: str) -> _Vector | None:
@@ -202,9 +205,3 @@ class QuestionEmbedder:
         if vector is not None:
             self._vectors.move_to_end(text)
         return vector
-
-    def _store(self, text: str, vector: _Vector) -> None:
-        self._vectors[text] = vector.copy()  # the row alone, not the whole call's matrix
-        self._vectors.move_to_end(text)
-        while len(self._vectors) > self._max_cached:
-            self._vectors.popitem(last=False)

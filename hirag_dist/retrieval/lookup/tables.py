@@ -31,29 +31,23 @@ class LookupTables:
         """
         self._files = files
         self._snapshot = snapshot
+        self._ids = {
+            "entities": (files.entities, "entity_id"),
+            "chunks": (files.chunks, "chunk_id"),
+            "documents": (files.documents, "document_id"),
+            "communities": (files.community_texts, "community_id"),
+        }
         self._made: dict[str, Any] = {}
         self._texts: dict[int, str] = {}
         self._lock = threading.Lock()
 
-    @property
-    def entities(self) -> IdLookup:
-        """Rows of entities by id."""
-        return self._once("entities", partial(IdLookup, self._files.entities, "entity_id"))
+    def row(self, table: str, own_id: str) -> int | None:
+        """Return the row of an id, None where it is unknown.
 
-    @property
-    def chunks(self) -> IdLookup:
-        """Rows of chunks by id."""
-        return self._once("chunks", partial(IdLookup, self._files.chunks, "chunk_id"))
-
-    @property
-    def documents(self) -> IdLookup:
-        """Rows of documents by id."""
-        return self._once("documents", partial(IdLookup, self._files.documents, "document_id"))
-
-    @property
-    def communities(self) -> IdLookup:
-        """Rows of communities by id."""
-        return self._once("communities", partial(IdLookup, self._files.community_texts, "community_id"))
+        Args:
+            table: `entities`, `chunks`, `documents` or `communities`.
+        """
+        return self._once(table, partial(IdLookup, *self._ids[table])).row(own_id)
 
     @property
     def summarises(self) -> NDArray[np.bool_]:

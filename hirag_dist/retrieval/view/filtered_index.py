@@ -29,7 +29,7 @@ from hirag_dist.core.access import (
 from hirag_dist.core.graph.pagerank import VisibleEdges
 from hirag_dist.core.metadata.columns import facets, matching_documents
 from hirag_dist.core.metadata.fields import Expression
-from hirag_dist.core.retrieval.levels import RankedCommunity, exact_scores
+from hirag_dist.core.retrieval.levels import exact_scores
 from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.retrieval.view.visibility import (
     FilteredRows,
@@ -43,7 +43,7 @@ from hirag_dist.storage.label_files import LabelFiles, description_tokens, map_l
 from hirag_dist.storage.metadata_files import MetadataFiles
 from hirag_dist.storage.snapshot.manifest import MISSING_REPORTS_COUNT
 from hirag_dist.storage.snapshot.reader import Snapshot
-from hirag_dist.types import AccessFilter, CommunityItem, Facet, IndexInfo, IntVector
+from hirag_dist.types import AccessFilter, Facet, IndexInfo, IntVector
 
 _COUNTED = ("documents", "chunks", "entities", "relations", "communities", "reports")
 _MAX_CALLERS = 1024  # combinations of labels whose visible label sets are cached
@@ -73,8 +73,8 @@ class FilteredIndex(MappedIndex):
         self._relations = FilteredTextColumns(whole._relations, visibility.partial_relations, visibility.relation_texts)
         self.visible_chunks: Flags = visibility.chunks
         self.chunk_access = visibility.chunk_access
-        self._reported = visibility.communities
-        ratings = np.where(self._reported, whole.communities.ratings, 0.0)
+        self.visible_communities: Flags = visibility.communities
+        ratings = np.where(self.visible_communities, whole.communities.ratings, 0.0)
         self.communities = replace(whole.communities, ratings=ratings)
         self.components = None
         self.visible_edges = VisibleEdges.unknown(self.walk_graph)
@@ -109,24 +109,6 @@ class FilteredIndex(MappedIndex):
         """Return the relations that are visible."""
         return rows[visible_relations(self.access, self.ends[rows], rows)]
 
-    def community(self, ranked: RankedCommunity) -> CommunityItem | None:
-        """Return a community with its report, None where not all its sources are visible."""
-        return super().community(ranked) if self._reported[ranked.community] else None
-
-    def is_fully_visible(self, row: int) -> bool:
-        """Return whether all sources of a community are visible."""
-        return bool(self._reported[row])
-
-    def reported(self) -> Flags:
-        """Return, for each community, whether it has a visible report."""
-        reported: Flags = super().reported() & self._reported
-        return reported
-
-    def fully_visible(self) -> Flags:
-        """Return, for each community, whether all its sources are visible."""
-        whole: Flags = self._reported
-        return whole
-
     def info(self, whole: IndexInfo) -> IndexInfo:
         """Return the statistics of the visible rows.
 
@@ -160,9 +142,8 @@ class FilteredIndex(MappedIndex):
         chunks = np.flatnonzero(self.visible_chunks)
         documents = np.unique(self.chunk_documents[chunks])
         layers = np.bincount(self.layers[entities]).tolist()
-        levels = np.bincount(self.communities.levels[self._reported]).tolist()
-        reports = self._reported & (self.files.report_rows >= 0)
-        visible = documents >= 0, chunks >= 0, entities, relations, self._reported, reports
+        levels = np.bincount(self.communities.levels[self.visible_communities]).tolist()
+        visible = documents >= 0, chunks >= 0, entities, relations, self.visible_communities, self.reported()
         counts = {name: int(np.sum(rows)) for name, rows in zip(_COUNTED, visible, strict=True)}
         if self.files.claims is not None:
             counts[layout.CLAIMS] = self.files.claims.n_visible(self.visible_chunks)
@@ -289,7 +270,12 @@ class FilteredViews:
             if key in self._views:
                 self._views.move_to_end(key)
                 return self._views[key]
-        made = self._make(view, matching_documents(expression, self._columns))
+        made: MappedIndex | None = view
+        documents = matching_documents(expression, self._columns)
+        if not documents.all():
+            by_labels = view.visibility if isinstance(view, FilteredIndex) else None
+            visibility = self._rows.visibility(documents, by_labels)
+            made = FilteredIndex(self._index, visibility) if visibility.chunks.any() else None
         with self._lock:
             self._views[key] = made
             while len(self._views) > self._max_views:
@@ -306,12 +292,6 @@ class FilteredViews:
         """Return an example of a view."""
         documents = np.zeros(self._index.files.documents.n_rows, np.bool_)
         return FilteredIndex(self._index, self._rows.visibility(documents, None))
-
-    def _make(self, view: MappedIndex, documents: Flags) -> MappedIndex | None:
-        if documents.all():
-            return view
-        visibility = self._rows.visibility(documents, view.visibility if isinstance(view, FilteredIndex) else None)
-        return FilteredIndex(self._index, visibility) if visibility.chunks.any() else None
 
 
 def empty_index_info(whole: IndexInfo) -> IndexInfo:

@@ -56,6 +56,7 @@ class MappedIndex:
         access: filter of what the caller may see; None: everything is visible.
         is_by_row: whether the patterns of `access` are rows, as under a filter by metadata.
         visible_chunks: (n_chunks,) whether the caller may see a chunk; None: every one.
+        visible_communities: (n_communities,) whether all sources of a community are visible; None: of every one.
         chunk_access: the filter in the form in which chunk vectors are searched.
         components: (n_entities,) connected component of each entity in the visible graph; None until `connect`.
         visible_edges: those that walks over the visible graph have found; None: all are visible.
@@ -79,6 +80,7 @@ class MappedIndex:
         self.access: AccessFilter | None = None
         self.is_by_row = False
         self.visible_chunks: NDArray[np.bool_] | None = None
+        self.visible_communities: NDArray[np.bool_] | None = None
         self.chunk_access: AccessFilter | None = None
         self.components: NDArray[np.int32] | None = files.components
         self.visible_edges: VisibleEdges | None = None
@@ -140,10 +142,10 @@ class MappedIndex:
         )
 
     def community(self, ranked: RankedCommunity) -> CommunityItem | None:
-        """Return a community with its report, None where its report is a dead letter."""
+        """Return a community with its report, None where the report is a dead letter or has a source out of sight."""
         row = ranked.community
         report = int(self.files.report_rows[row])
-        if report < 0:
+        if report < 0 or not self.is_fully_visible(row):
             return None
         return CommunityItem(
             self.files.community_texts.value("community_id", row),
@@ -180,21 +182,20 @@ class MappedIndex:
             report_missing=True,
         )
 
-    def community_id(self, row: int) -> str:
-        """Return the id of a community."""
-        return self.files.community_texts.value("community_id", row)
-
     def is_fully_visible(self, row: int) -> bool:
         """Return whether all sources of a community are visible."""
-        return True
+        return self.visible_communities is None or bool(self.visible_communities[row])
 
     def reported(self) -> NDArray[np.bool_]:
         """Return, for each community, whether it has a visible report."""
-        return self.files.report_rows >= 0
+        reported: NDArray[np.bool_] = (self.files.report_rows >= 0) & self.fully_visible()
+        return reported
 
     def fully_visible(self) -> NDArray[np.bool_]:
         """Return, for each community, whether all its sources are visible."""
-        return np.ones(len(self.files.report_rows), np.bool_)
+        if self.visible_communities is None:
+            return np.ones(len(self.files.report_rows), np.bool_)
+        return self.visible_communities
 
     def paths(
         self, pairs: Iterable[tuple[int, int]], paths: Iterable[Sequence[int]], named: Named
