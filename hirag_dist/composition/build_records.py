@@ -371,16 +371,13 @@ def dead_letters(
     snapshot_id = published(store, record)
     if snapshot_id is not None:
         try:
-            letters = _with_others(found, _snapshot_letters(store, snapshot_id, columns))
+            snapshot = open_snapshot(store, snapshot_id)
+            published_letters = [snapshot.table(name, columns) for name in ("rejects", DROPPED)]
+            letters = _with_others(found, pa.concat_tables(published_letters))
         except SnapshotError:
             if found is None:
                 raise
     return letter_rows(*split_letters(letters, drops)) if letters.num_columns else []
-
-
-def _snapshot_letters(store: Store, snapshot_id: str, columns: Sequence[str]) -> pa.Table:
-    snapshot = open_snapshot(store, snapshot_id)
-    return pa.concat_tables([snapshot.table("rejects", columns), snapshot.table(DROPPED, columns)])
 
 
 def _with_others(found: pa.Table | None, letters: pa.Table) -> pa.Table:

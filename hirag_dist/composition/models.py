@@ -45,12 +45,9 @@ from hirag_dist.storage.snapshot.reader import current_id
 from hirag_dist.storage.store import Store
 
 logger = logging.getLogger(__name__)
-
-
 BUILD_ROLES = ("extract", "summarise", "report")
-
-
 CHAT_ROLES = (*BUILD_ROLES, "answer", "judge")
+_PATIENCE_S = 4.0  # for all questions to one server
 
 
 def role_endpoints(config: Config, role: str) -> list[str]:
@@ -107,17 +104,18 @@ def lexical_embedding_notice(config: Config) -> str:
 
 
 def answerers(config: Config, target: RoleTarget) -> tuple[str, ...]:
-    """Return the models that may answer a role, each with whatever else decides its replies: for keys."""
-    return tuple(_answerer(name, weight, config) for name, weight in shares(target))
+    """Return the models that may answer a role, each with its settings and share where they are not the usual ones.
 
-
-def _answerer(name: str, weight: float, config: Config) -> str:
-    """Return a model's name with its share and settings, where they are not the usual ones: for stage keys."""
-    endpoint = config.llm.endpoints[name]
-    usual = endpoint.temperature == 0.0 and not endpoint.extra_body
-    settings = "" if usual else f" {_reply_settings(endpoint)}"
-    share = "" if weight == 1.0 else f" ×{weight:g}"
-    return f"{make_chat_model(name, config).name}{settings}{share}"
+    Keys of stages are made of them.
+    """
+    found = []
+    for name, weight in shares(target):
+        endpoint = config.llm.endpoints[name]
+        usual = endpoint.temperature == 0.0 and not endpoint.extra_body
+        settings = "" if usual else f" {_reply_settings(endpoint)}"
+        share = "" if weight == 1.0 else f" ×{weight:g}"
+        found.append(f"{make_chat_model(name, config).name}{settings}{share}")
+    return tuple(found)
 
 
 def _reply_settings(endpoint: EndpointConfig) -> str:
@@ -286,9 +284,6 @@ def settle_embedder(config: Config, built_with: str | None) -> Config:
     return config.model_copy(update={"llm": llm})
 
 
-_PATIENCE_S = 4.0  # for all questions to one server
-
-
 def ask_windows(config: Config, roles: Iterable[str] = CHAT_ROLES) -> Config:
     """Return `with_windows`, also to a caller whose thread runs an event loop."""
     with ThreadPoolExecutor(1) as thread:
@@ -314,11 +309,6 @@ async def endpoint_with_window(name: str, config: Config) -> EndpointConfig:
     endpoint = config.llm.endpoints[name]
     if endpoint.kind != "openai" or endpoint.context_window is not None:
         return endpoint
-    return endpoint.model_copy(update=await _told(name, endpoint, config))
-
-
-async def _told(name: str, endpoint: EndpointConfig, config: Config) -> dict[str, int]:
-    """Return the keys of an endpoint that follow from what its server tells."""
     from hirag_dist.llm.capabilities import find_model_window  # not at the top: it imports an HTTP client
 
     try:
@@ -327,7 +317,7 @@ async def _told(name: str, endpoint: EndpointConfig, config: Config) -> dict[str
     except TimeoutError:
         window = None
     if window is None:
-        return {}
+        return endpoint
     if window.is_upper_bound:
         logger.warning(
             "endpoint %s tells no context window, only that its model was trained with %s tokens: if the server set "
@@ -336,13 +326,13 @@ async def _told(name: str, endpoint: EndpointConfig, config: Config) -> dict[str
             f"{window.tokens:,}",
             name,
         )
-        return {}
+        return endpoint
     slots = "" if window.n_slots is None else f" for each of {window.n_slots} requests at a time"
     logger.info("endpoint %s: context window %s tokens%s", name, f"{window.tokens:,}", slots)
     told = {"context_window": window.tokens}
     if window.n_slots is not None and endpoint.max_concurrent is None:
         told["max_concurrent"] = window.n_slots
-    return told
+    return endpoint.model_copy(update=told)
 
 
 def role_windows(config: Config, roles: Iterable[str] = CHAT_ROLES) -> dict[str, int]:

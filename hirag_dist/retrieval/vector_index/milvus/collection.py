@@ -18,7 +18,6 @@ import math
 import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -42,22 +41,15 @@ SERVER_FLAT_ROWS = 20_000
 _MIN_EF = 512  # costs a millisecond more than 64, and finds 999 of 1,000 where that finds 930
 
 
-@dataclass(frozen=True, slots=True)
-class IndexChoice:
-    """An index to build.
-
-    Attributes:
-        kind: flat or hnsw.
-        build: parameters, by Milvus's names.
-    """
-
-    kind: str
-    build: Mapping[str, int]
+BUILD_PARAMS: Final[Mapping[str, Mapping[str, int]]] = {  # kind of an index → parameters, by Milvus's names
+    "flat": {},
+    "hnsw": {"M": 16, "efConstruction": 200},
+}
 
 
-def choose_index(n_rows: int, flat_rows: int) -> IndexChoice:
-    """Return the index for a collection of so many rows: flat up to a number of rows, hnsw above."""
-    return IndexChoice("flat", {}) if n_rows <= flat_rows else IndexChoice("hnsw", {"M": 16, "efConstruction": 200})
+def choose_index(n_rows: int, flat_rows: int) -> str:
+    """Return the kind of the index for a collection of so many rows: flat up to a number of rows, hnsw above."""
+    return "flat" if n_rows <= flat_rows else "hnsw"
 
 
 def search_params(kind: str, limit: int, n_rows: int, admitted: float = 1.0) -> dict[str, int]:
