@@ -66,9 +66,6 @@ def shares(target: RoleTarget) -> list[tuple[str, float]]:
 def check_prices(config: Config, roles: Iterable[str], max_usd: float | None) -> None:
     """Refuse a limit in dollars where the price of an endpoint is not known: it would limit nothing.
 
-    Args:
-        max_usd: the limit; None for none.
-
     Raises:
         ConfigError: an endpoint has no price.
     """
@@ -220,9 +217,6 @@ def limited_embedder(
     """Return the embedder. One at an endpoint goes through the ledger and the rate limits.
 
     Builds keep the vectors of local models in the ledger too: processors differ in their last bits, and ids must not.
-
-    Args:
-        texts: See `make_embedder`.
     """
     embedder = make_embedder(config, texts)
     name = config.llm.roles.embed
@@ -294,9 +288,6 @@ async def with_windows(config: Config, roles: Iterable[str] = CHAT_ROLES) -> Con
     """Return the configuration with the context windows that servers tell, asked in parallel; no model is called.
 
     An endpoint whose `max_concurrent` is not set gets the number of requests that its server works on at a time.
-
-    Args:
-        roles: Roles whose endpoints are asked.
     """
     names = sorted({name for role in roles for name in role_endpoints(config, role)})
     found = await asyncio.gather(*(endpoint_with_window(name, config) for name in names))

@@ -112,9 +112,6 @@ def server_options(config: Config, *, shared_listen: str | None = None) -> Serve
 def page_options(config: Config, *, n_processes: int = 1) -> PageOptions | None:
     """Return the options of the HTTP server with the page and the APIs, None where the configuration asks for none.
 
-    Args:
-        n_processes: processes that answer queries.
-
     Raises:
         ConfigError: as `PageOptions`.
     """

@@ -45,7 +45,6 @@ class RecordTextCache:
         """Begin empty.
 
         Args:
-            max_chars: Maximum characters of all texts together.
             stored: has the records that are the same in all views; None: this cache.
         """
         self._stored = stored

@@ -35,8 +35,6 @@ class MicroBatcher(Generic[Item, Result]):
 
     Args:
         run: processes items of one kind; returns a result for each, in order.
-        max_items: Maximum texts of one call.
-        max_calls: Maximum calls in progress at a time.
         kind: items of one call must be of one kind; by default all are.
     """
 

@@ -109,7 +109,6 @@ def write_labels(batches: Batches, create: Create, save: Save, provenance: Label
     Args:
         batches, create: as of `storage.serving.writer.write_serving`.
         save: writes an array under its name.
-        provenance: sources of the rows of this snapshot.
     """
     carried = [labels for batch in batches("documents", ["labels"]) for labels in batch.column(0).to_pylist()]
     set_of, sets = label_sets(carried)
@@ -153,7 +152,6 @@ def _sets_behind(lists: Lists, rows: IntVector, sets_of: NDArray[np.int32]) -> P
     """Return the label sets of the chunks of some rows; the unknown set for rows without chunks.
 
     Args:
-        lists: the chunks of all rows.
         rows: ascending.
         sets_of: of chunks, the unknown one last.
     """

@@ -37,11 +37,7 @@ class HolderProcess:
     started: int = 0
 
     def has_ended(self, observer: HolderProcess) -> bool:
-        """Return whether the process is known to have ended; False also where that cannot be known.
-
-        Args:
-            observer: the process of the caller.
-        """
+        """Return whether the process is known to have ended; False also where that cannot be known."""
         known = (self.host, self.boot, self.pid_namespace)
         if not all(known) or not self.started or known != (observer.host, observer.boot, observer.pid_namespace):
             return False

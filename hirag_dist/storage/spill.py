@@ -95,7 +95,10 @@ _MIN_SLICE_ROWS = 256  # on average, for a table to stay in slices
 
 
 class SpillFile:
-    """A temporary folder. On Linux and macOS its mapped data stays readable after the files are removed."""
+    """A temporary folder. On Linux and macOS its mapped data stays readable after the files are removed.
+
+    Every method raises StoreError where the folder is full or cannot be written to.
+    """
 
     def __init__(self, folder: Path, piece_bytes: int = _PIECE_BYTES) -> None:
         """Use an existing folder, which `spill_file` removes.
@@ -107,39 +110,20 @@ class SpillFile:
         self._piece_bytes = piece_bytes
 
     def table(self, parts: Iterable[pa.Table], schema: pa.Schema, by: Sequence[str] = ()) -> pa.Table:
-        """Return tables as one, mapped, stably sorted by some columns.
-
-        Args:
-            parts: tables with this schema; read one at a time.
-            by: columns to sort by, ascending; none: the order of the parts.
-
-        Raises:
-            StoreError: the temporary folder is full or cannot be written to.
-        """
+        """Return tables of one schema, read one at a time, as one: mapped, stably sorted by columns, if any."""
         spilled = self.whole(parts, schema)
         order = _order(spilled, by)
         return spilled if order is None else self.arranged(spilled, order)
 
     def arranged(self, table: pa.Table, rows: IntVector) -> pa.Table:
-        """Return rows of a table in some order: as slices of it, which copy nothing, where the runs are long.
-
-        Args:
-            rows: (any,) int64.
-
-        Raises:
-            StoreError: as `table`.
-        """
+        """Return rows of a table in some order: as slices of it, which copy nothing, where the runs are long."""
         slices = _slices(table, rows)
         return self.rows(table, rows) if slices is None else slices
 
     def whole(self, parts: Iterable[pa.Table], schema: pa.Schema) -> pa.Table:
-        """Return tables as one, mapped, in the order of the parts; each column one array, if it is below the limit.
+        """Return tables of one schema, read one at a time, as one in their order, mapped.
 
-        Args:
-            parts: tables with this schema; read one at a time.
-
-        Raises:
-            StoreError: as `table`.
+        Each column is one array, if it is below the limit.
         """
         pending, first, n_bytes = iter(parts), [schema.empty_table()], 0
         for part in pending:
@@ -160,14 +144,7 @@ class SpillFile:
         return pa.Table.from_arrays(arrays, schema=schema)
 
     def rows(self, table: pa.Table, rows: IntVector) -> pa.Table:
-        """Return rows of a table in some order, mapped; each column one array, if it is below the limit.
-
-        Args:
-            rows: (any,) int64.
-
-        Raises:
-            StoreError: as `table`.
-        """
+        """Return rows of a table in some order, mapped; each column one array, if it is below the limit."""
         if table.nbytes <= _SMALL_BYTES:
             return table.take(pa.array(rows)).combine_chunks()
         with self._errors():
@@ -176,14 +153,7 @@ class SpillFile:
         return pa.Table.from_arrays(columns, schema=table.schema)
 
     def matrix(self, blocks: Iterable[FloatMatrix], dim: int) -> FloatMatrix:
-        """Return matrices stacked into one (n, dim), mapped.
-
-        Args:
-            blocks: (any, dim) each; read one at a time.
-
-        Raises:
-            StoreError: as `table`.
-        """
+        """Return matrices of (any, dim), read one at a time, stacked into one (n, dim), mapped."""
         with self._errors():
             path = self._folder / f"{uuid.uuid4().hex}.f4"
             n_rows = 0
@@ -198,11 +168,7 @@ class SpillFile:
         return plain
 
     def ordered(self, matrix: FloatMatrix, rows: IntVector) -> FloatMatrix:
-        """Return the rows (len(rows), dim) of a matrix, mapped; the matrix itself for all its rows in their order.
-
-        Raises:
-            StoreError: as `table`.
-        """
+        """Return the rows (len(rows), dim) of a matrix, mapped; the matrix itself for all its rows in their order."""
         if len(rows) == len(matrix) and np.array_equal(rows, np.arange(len(rows))):
             return matrix
         step = max(_BLOCK_BYTES // (matrix.itemsize * max(matrix.shape[1], 1)), 1)

@@ -59,6 +59,9 @@ class StoreEntry:
 class Store:
     """One index folder. Paths are relative, with forward slashes.
 
+    Where a method takes `durable`, it says whether what is written survives a power cut after the call. If not, the name
+    may survive without the content.
+
     Attributes:
         uri: as it was given, without credentials.
         root: path in the file system.
@@ -224,10 +227,6 @@ class Store:
         """Copy a file within the store, atomically and without sending its bytes through this process.
 
         In a local folder the target is a hard link where the filesystem has links: files of a snapshot never change.
-
-        Args:
-            source, target: paths.
-            durable: as `write_bytes`.
         """
         with self._errors("copy", source):
             if self.local is None:
@@ -248,7 +247,6 @@ class Store:
 
         Args:
             replace: whether a file that exists is replaced.
-            durable: whether it survives a power cut after the call. If not, the name may survive without the content.
         """
         if not replace and self.exists(path):
             return
@@ -280,7 +278,6 @@ class Store:
 
         Args:
             version: None: write only where there is no such file.
-            durable: as `write_bytes`.
 
         Returns:
             The new version; None, and nothing is written, where the file has another version.
@@ -303,7 +300,6 @@ class Store:
 
         Args:
             compact: on one line, for large values: Python encodes indented JSON slowly.
-            durable: as `write_bytes`.
         """
         indent = None if compact else 1
         data = json.dumps(value, sort_keys=True, ensure_ascii=False, indent=indent).encode()
@@ -322,11 +318,7 @@ class Store:
 
     @contextmanager
     def create(self, path: str, *, durable: bool = True) -> Iterator[BinaryIO]:
-        """Write a file piece by piece. It exists, complete, after the block, unless the block failed.
-
-        Args:
-            durable: as `write_bytes`.
-        """
+        """Write a file piece by piece. It exists, complete, after the block, unless the block failed."""
         if self.local is None:
             with tempfile.SpooledTemporaryFile(_SPOOLED_BYTES) as spool:  # closing an aborted upload would publish it
                 yield cast(BinaryIO, spool)
@@ -354,9 +346,6 @@ class Store:
 
         A file that can be locked has no live writer: the system releases the lock of a killed process, on any machine
         that mounts the folder with locks. An object store has no appends, so every lock is granted there.
-
-        Args:
-            create: create an empty file where there is none.
         """
         if self.local is None:
             return FileLock(None)

@@ -130,7 +130,6 @@ def document_part(view: MappedIndex, tables: LookupTables, row: int, start: int,
     Args:
         row: Row of the document, which is visible.
         start: first character, at least 0.
-        max_chars: limit.
 
     Raises:
         StoreError: the text cannot be read.
@@ -173,7 +172,6 @@ def entity_details(
 
     Args:
         row: of the entity, which is visible.
-        max_relations, max_sources: limits.
         note: how the entity was found.
     """
     heads = view.graph.relation_rows[view.graph.indptr[row] : view.graph.indptr[row + 1]]
@@ -274,8 +272,6 @@ async def path_details(
     Args:
         view: the index as the caller may see it; None where no document is visible.
         finder: of paths in the index; the calling thread's.
-        source, target: ids or names.
-        deadline: of the request.
 
     Raises:
         NotFound: the caller may see no such entity.

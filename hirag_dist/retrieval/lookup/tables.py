@@ -24,11 +24,7 @@ class LookupTables:
     """Rows by id, chunks by document, and texts of documents. Usable from several threads."""
 
     def __init__(self, files: MappedFiles, snapshot: Snapshot) -> None:
-        """Prepare; nothing is read.
-
-        Args:
-            snapshot: the texts of documents are read from its table.
-        """
+        """Prepare; nothing is read. The texts of documents are in a table of the snapshot."""
         self._files = files
         self._snapshot = snapshot
         self._ids = {
@@ -42,11 +38,7 @@ class LookupTables:
         self._lock = threading.Lock()
 
     def row(self, table: str, own_id: str) -> int | None:
-        """Return the row of an id, None where it is unknown.
-
-        Args:
-            table: `entities`, `chunks`, `documents` or `communities`.
-        """
+        """Return the row of an id in entities, chunks, documents or communities, None where it is unknown."""
         return self._once(table, partial(IdLookup, *self._ids[table])).row(own_id)
 
     @property
@@ -103,11 +95,7 @@ class IdLookup:
     """
 
     def __init__(self, columns: TextColumns, name: str) -> None:
-        """Hash a column.
-
-        Args:
-            name: of the column of ids, which are unique.
-        """
+        """Hash a column of ids, which are unique."""
         self._columns = columns
         self._name = name
         parts = [_hashes(offsets, data) for offsets, data in columns.batches(name)]

@@ -58,12 +58,7 @@ class FilteredIndex(MappedIndex):
     """An index as one caller may see it. Rows are numbered as in the unfiltered one; hidden rows are never read."""
 
     def __init__(self, whole: MappedIndex, visibility: Visibility) -> None:
-        """Make a view.
-
-        Args:
-            whole: the unfiltered index.
-            visibility: what the view shows.
-        """
+        """Make a view of an unfiltered index."""
         super().__init__(whole.files)
         self.access: AccessFilter = visibility.access
         self.is_by_row = visibility.is_by_row
@@ -110,11 +105,7 @@ class FilteredIndex(MappedIndex):
         return rows[visible_relations(self.access, self.ends[rows], rows)]
 
     def info(self, whole: IndexInfo) -> IndexInfo:
-        """Return the statistics of the visible rows.
-
-        Args:
-            whole: the statistics of the unfiltered index.
-        """
+        """Return the statistics of the visible rows, given those of the unfiltered index."""
         counts, layers, levels = self._counts
         if MISSING_REPORTS_COUNT in whole.counts:
             counts = counts | {MISSING_REPORTS_COUNT: counts["communities"] - counts["reports"]}
@@ -154,10 +145,9 @@ class AccessControlledIndex:
     """Views of an index, by the labels that a caller holds and by filters of documents."""
 
     def __init__(self, index: MappedIndex, snapshot: Snapshot, rule: AccessRule = "all") -> None:
-        """Map the files of labels and metadata.
+        """Map the files of labels and metadata of an unfiltered index.
 
         Args:
-            index: unfiltered.
             rule: whether a caller needs all labels of a document to see it, or any.
 
         Raises:
@@ -246,12 +236,7 @@ class FilteredViews:
     """Views by filter expressions, of the index and of its views by labels; a bounded number of them is cached."""
 
     def __init__(self, index: MappedIndex, metadata: MetadataFiles, max_tokens: int) -> None:
-        """Prepare views.
-
-        Args:
-            index: unfiltered.
-            max_tokens: of a description.
-        """
+        """Prepare views of an unfiltered index."""
         self._index = index
         self._columns = metadata.columns
         self._rows = FilteredRows(index, metadata, max_tokens)

@@ -220,7 +220,6 @@ class MappedIndex:
         """Return relations by (row, score).
 
         Args:
-            scored: rows and scores.
             named: ids and names of the entities at their ends; None: read now.
         """
         rows = [row for row, _ in scored]
@@ -247,7 +246,6 @@ class MappedIndex:
         """Return chunks by (row, score), with their spans.
 
         Args:
-            scored: The chunks.
             query: (dim,) vector of the question that they are compared with; None for no question.
         """
         rows = np.array([row for row, _ in scored], np.int64)
@@ -306,11 +304,7 @@ class MappedIndex:
         return tokens if self.files.counts_tokens else 0, form
 
     def rebuilt(self, level: str, rows: IntVector) -> NDArray[np.bool_]:
-        """Return whether the texts of records differ from the stored ones, for the view has a part of them: (n,).
-
-        Args:
-            level: as of `tokens`.
-        """
+        """Return whether the texts of records differ from the stored ones, for the view has a part of them: (n,)."""
         return np.zeros(len(rows), np.bool_)
 
     def similarities(self, rows: IntVector, query: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -141,11 +141,7 @@ class FilteredRows:
     """
 
     def __init__(self, index: MappedIndex, metadata: MetadataFiles, max_tokens: int) -> None:
-        """Map what filters need.
-
-        Args:
-            index: unfiltered.
-            max_tokens: of a description.
+        """Map what filters of an unfiltered index need.
 
         Raises:
             SnapshotCorrupt: a file cannot be read.

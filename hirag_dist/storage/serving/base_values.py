@@ -79,7 +79,6 @@ class BaseFiles:
         """Map the files.
 
         Args:
-            folder: of the files.
             lexical: whether there is a lexical index: older snapshots have none.
             slotted: tables whose texts lie in two files.
 
@@ -124,11 +123,7 @@ class BaseValues:
     """Values of the rows of a base; −1 for each row without one, and for all rows where there is no base."""
 
     def __init__(self, base: BaseFiles | None) -> None:
-        """Prepare for one new snapshot.
-
-        Args:
-            base: None: there is no base.
-        """
+        """Prepare for one new snapshot, of a base or, with None, without one."""
         self._base = base
         self._named_as: Rows | None = None  # base row of each entity that has the same name there
         self._rows: dict[str, Rows] = {}
@@ -186,7 +181,6 @@ class BaseValues:
         """Return (n_relations,) known renderings, −1 elsewhere. `entity_renderings` comes first.
 
         Args:
-            batches: as of `storage.serving.writer.write_serving`.
             ends: (n_relations, 2) entity rows, −1 for an unknown one.
         """
         if self._base is None or self._named_as is None:
@@ -200,7 +194,6 @@ class BaseValues:
         """Return (n_chunks,) known renderings, −1 elsewhere.
 
         Args:
-            batches: as of `storage.serving.writer.write_serving`.
             documents: (n_chunks,) row of the document of each, −1 for an unknown one.
         """
         if self._base is None:

@@ -83,7 +83,6 @@ class MappedClaims:
         """Return claims by row. The entity ids of a claim are included where the entity is visible.
 
         Args:
-            rows: of claims.
             access: filter of visible entities; None: all are.
         """
         claim_rows = list(rows)

@@ -31,7 +31,7 @@ from hirag_dist.types import IntVector
 
 TOKENIZER: Final = "o200k_base"
 
-Renderings = NDArray[np.int32]  # (n,) one number for each record of a table
+Renderings = NDArray[np.int32]  # (n,) one number for each record of a table, −1 where it is not known
 
 _FORMS: Final = 4  # forms that there may be
 _REPORT_COLUMNS: Final = ("title", "summary", "findings")  # columns that the texts of reports are made of
@@ -66,12 +66,10 @@ def _completed(
 
 
 def chunk_renderings(batches: Batches, documents: NDArray[np.int32], known: Renderings) -> Renderings:
-    """Return the rendering of each chunk.
+    """Return the rendering of each chunk; those that are known are not made again.
 
     Args:
-        batches: as of `write_serving`.
         documents: (n_chunks,) row of the document of each, −1 for an unknown one.
-        known: (n_chunks,) values that are known, −1 elsewhere.
     """
     titles = pa.chunked_array([batch.column(0) for batch in batches("documents", ["title"])], pa.string())
 
@@ -85,12 +83,7 @@ def chunk_renderings(batches: Batches, documents: NDArray[np.int32], known: Rend
 
 
 def entity_renderings(batches: Batches, known: Renderings) -> Renderings:
-    """Return the rendering of each entity.
-
-    Args:
-        batches: as of `write_serving`.
-        known: (n_entities,) values that are known, −1 elsewhere.
-    """
+    """Return the rendering of each entity; those that are known are not made again."""
 
     def render(batch: pa.RecordBatch, rows: IntVector) -> Renderings:
         columns = [column.to_pylist() for column in batch.columns]
@@ -102,15 +95,13 @@ def entity_renderings(batches: Batches, known: Renderings) -> Renderings:
 
 
 def relation_renderings(batches: Batches, ends: NDArray[np.int32], known: Renderings) -> Renderings:
-    """Return the rendering of each relation.
+    """Return the rendering of each relation; those that are known are not made again.
 
     The names at the ends are those of entities, and relations of one sentence share a description: each distinct text
     is looked at once.
 
     Args:
-        batches: as of `write_serving`.
         ends: (n_relations, 2) rows of the entities at its ends, −1 for an unknown one.
-        known: (n_relations,) values that are known, −1 elsewhere.
     """
     open_rows = np.flatnonzero(known < 0)
     found = known.copy()
@@ -155,12 +146,7 @@ def _ends(batches: Batches, ends: NDArray[np.int32]) -> tuple[NDArray[np.int32],
 
 
 def report_renderings(batches: Batches, known: Renderings) -> Renderings:
-    """Return the rendering of each report.
-
-    Args:
-        batches: as of `write_serving`.
-        known: (n_reports,) values that are known, −1 elsewhere.
-    """
+    """Return the rendering of each report; those that are known are not made again."""
 
     def render(batch: pa.RecordBatch, rows: IntVector) -> Renderings:
         levels, ratings = (batch[name].to_pylist() for name in ("level", "rating"))
@@ -179,7 +165,6 @@ def serving_texts(
     """Yield columns of a table's serving texts, a batch at a time: of reports `title` and `text`, as contexts hold it.
 
     Args:
-        batches: as of `write_serving`.
         chosen: returns some rows of batches of the table; by default all.
     """
     if table == "reports":

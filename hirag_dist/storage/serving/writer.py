@@ -232,7 +232,6 @@ def write_lexical(
     """Write the lexical index of the chunks, or the part of those that changed.
 
     Args:
-        batches, save, copied: as of `storage.serving.writer.write_serving`.
         values: of the base, whose postings of unchanged chunks are taken.
         kept: chunks that are there already, with their part of the index.
     """

@@ -121,11 +121,7 @@ class SnapshotCache:
             temporary.unlink(missing_ok=True)
 
     def _link(self, name: str, entry: FileEntry, target: Path) -> bool:
-        """Link the same file of another snapshot in the cache; return whether there is one.
-
-        Args:
-            entry: size and hash of the file.
-        """
+        """Link the same file of another snapshot in the cache; return whether there is one."""
         cached = self._cached().parent
         for other in [*cached.glob(f"*/{name}"), *cached.glob(f"*/{name.replace(STORED, '')}")]:
             with suppress(OSError):  # another process removes it, or there are no links on this filesystem
@@ -245,11 +241,7 @@ def user_cache() -> Path:
 
 
 def cached_folders(store: Store, snapshot_id: str, cache_dir: str | None = None) -> list[Path]:
-    """Return the folders on this machine, outside the index, that hold copied or derived files of a snapshot.
-
-    Args:
-        cache_dir: as of `SnapshotCache`.
-    """
+    """Return the folders on this machine, outside the index, that hold copied or derived files of a snapshot."""
     roots = [Path(tempfile.gettempdir()) / f"hirag-dist-{os.getuid()}", *([Path(cache_dir)] if cache_dir else [])]
     folders = [folder for root in roots for folder in (root / _key(store.uri)).glob(f"{snapshot_id}*")]
     return [folder for folder in folders if folder.is_dir()]

@@ -66,12 +66,7 @@ _PRIME: Final = np.uint64(0x100000001B3)  # of the hash FNV-1a
 
 
 def may_be_divided(name: str, n_bytes: int) -> bool:
-    """Return whether rows of a table are kept.
-
-    Args:
-        name: name of the table.
-        n_bytes: size of its files.
-    """
+    """Return whether rows of a table are kept whose files have so many bytes."""
     return name in KEYS and n_bytes >= MIN_BYTES
 
 
@@ -114,12 +109,7 @@ class TableDivision:
         return rows
 
     def joined(self, stored: Iterable[pa.RecordBatch], changed: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the table in order, a batch of the first file at a time.
-
-        Args:
-            stored: rows of the first file.
-            changed: rows of the second.
-        """
+        """Yield the rows of the table in order: a batch of the first file at a time, with rows of the second between."""
         is_used, is_changed = np.ones(self.n_stored, np.bool_), np.zeros(self.n_rows, np.bool_)
         is_used[self.unused], is_changed[self.changed] = False, True
         rows = np.flatnonzero(~is_changed)  # of the table, of the used rows of the first file
@@ -176,9 +166,6 @@ def pieces_of_table(store: Store, folder: str, name: str, columns: Sequence[str]
     """Yield a divided table, or some of its columns, in pieces of any size.
 
     Memory: a piece, the rows that changed, and some bytes for each row.
-
-    Args:
-        folder: folder of the snapshot.
 
     Raises:
         SnapshotCorrupt: the files do not belong together.

@@ -70,13 +70,7 @@ def whole_snapshots(store: Store, *, full_check: bool = False) -> Iterator[Snaps
 
 
 def in_place_of_current(snapshot: Snapshot, error: SnapshotError, *, warn: bool = True) -> Snapshot:
-    """Return a snapshot as the one used in place of the current one.
-
-    Args:
-        snapshot: a whole one.
-        error: raised for the current one.
-        warn: log a warning.
-    """
+    """Return a whole snapshot as the one used in place of the current one, which raised an error."""
     uri, manifest = snapshot.store.uri, snapshot.manifest
     logger.log(
         logging.WARNING if warn else logging.DEBUG,

@@ -104,8 +104,6 @@ class SnapshotFiles:
 
         Args:
             stored: the file's name in the base.
-            group_bytes: size of a row group.
-            origin: as of `table`.
         """
         if self._base is None or not may_be_divided(name, self._base.manifest.table_bytes(name)):
             return False

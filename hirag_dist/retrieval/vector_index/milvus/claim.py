@@ -42,9 +42,7 @@ class Claim:
         """Prepare a claim.
 
         Args:
-            client: a `MilvusClient`.
             now, pause: clock and sleep, in seconds.
-            beat_s: see the attribute.
         """
         self.beat_s = beat_s
         self._client = client

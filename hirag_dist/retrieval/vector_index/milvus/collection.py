@@ -82,10 +82,9 @@ _OF_SNAPSHOT = re.compile(r"hirag_([0-9a-f]+)_[0-9a-f]{8}")
 
 
 def fields(labelled: LabelledRows | None = None) -> dict[str, str]:
-    """Return the fields that searches filter by, name → `DataType`. Other columns of an entity stay in the snapshot.
+    """Return the fields that searches filter by, name → `DataType`: more where documents carry labels.
 
-    Args:
-        labelled: where documents carry labels.
+    Other columns of an entity stay in the snapshot.
     """
     return {"layer": "INT32"} | ({} if labelled is None else {PATTERN: "INT64", PART: "INT64"})
 
@@ -143,7 +142,6 @@ def expression(max_layer: int | None = None, visible: str = "") -> str:
     """Return the filter of a search, over `fields`; "" for none.
 
     Args:
-        max_layer: of the rows to find.
         visible: filter of the rows that the caller may see (`LabelledRows.filter`).
     """
     parts = [] if max_layer is None else [f"layer <= {max_layer}"]

@@ -41,12 +41,7 @@ class MilvusCollections:
     """The collections at one Milvus, to be listed and dropped. A context manager."""
 
     def __init__(self, client: Any, where: str, *, lite: bool = False) -> None:
-        """Take over a client.
-
-        Args:
-            client: a `MilvusClient`.
-            lite: whether it is of a Lite file.
-        """
+        """Take over a `MilvusClient`, of a Lite file or of a server."""
         self.where = where
         self._client = client
         self._lite = lite

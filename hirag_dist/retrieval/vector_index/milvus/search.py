@@ -235,11 +235,7 @@ class MilvusVectors:
 def open_milvus_lite(
     snapshot: Snapshot, config: VectorsConfig, flat_rows: int = LITE_FLAT_ROWS, timeout_s: float = TIMEOUT_S
 ) -> MilvusVectors:
-    """Open the Milvus Lite file of a snapshot's index; provide a collection with all its rows.
-
-    Args:
-        flat_rows: maximum rows that are scanned rather than indexed.
-        timeout_s: maximum seconds of a search, retries included.
+    """Open the Milvus Lite file of a snapshot's index; provide a collection with all its rows, as `open_milvus`.
 
     Raises:
         BackendUnavailable: no Milvus Lite here, the index is not on a local folder, or another process owns it.
