@@ -138,7 +138,12 @@ class BuildRecord:
             "decisive": dict(decisive),
             "limits": dict(limits),
         }
-        _archive(store)
+        with suppress(StoreError):  # a damaged record must not keep anybody from building
+            if store.exists(BUILD):
+                before = store.read_json(BUILD)
+                store.write_json(f"{BUILDS}/{_id_of(before)}.json", before)
+            for name in store.names(BUILDS)[:-KEPT]:
+                store.delete(f"{BUILDS}/{name}")
         self._write()
 
     def __call__(self, event: object) -> None:
@@ -407,16 +412,6 @@ def _stage_letters(store: Store, record: Mapping[str, Any], columns: Sequence[st
                 return None
             found.append(stage_letters(store, stage["folder"], columns))
     return pa.concat_tables(found)
-
-
-def _archive(store: Store) -> None:
-    """Move the record of the build before to builds/, of which the last ones are kept."""
-    with suppress(StoreError):  # a damaged record must not keep anybody from building
-        if store.exists(BUILD):
-            before = store.read_json(BUILD)
-            store.write_json(f"{BUILDS}/{_id_of(before)}.json", before)
-        for name in store.names(BUILDS)[:-KEPT]:
-            store.delete(f"{BUILDS}/{name}")
 
 
 def _id_of(record: Mapping[str, Any]) -> str:

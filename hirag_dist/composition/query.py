@@ -91,14 +91,12 @@ class SharedModels:
             keep: whether there are other engines, so that none of them closes the models.
         """
         cached = min(_QUESTIONS, max(_ALL_QUESTIONS // self.n_engines, _MIN_QUESTIONS))
-        return self._model, QuestionEmbedder(self._embedder(config), cached, keep=keep), self._reranker
-
-    def _embedder(self, config: Config) -> Embedder:
         key = config.llm.endpoints[config.llm.roles.embed].model_dump_json()
         with self._lock:
             if key not in self._embedders:
                 self._embedders[key] = limited_embedder(config, None, self._retried, self._context, texts="query")
-            return self._embedders[key]
+            embedder = self._embedders[key]
+        return self._model, QuestionEmbedder(embedder, cached, keep=keep), self._reranker
 
     async def close(self) -> None:
         """Close the connections."""

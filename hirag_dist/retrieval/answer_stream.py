@@ -36,7 +36,6 @@ class AnswerWindow:
 
     Attributes:
         tokens: The context window of role `answer`; None where it is not known: nothing is cut.
-        prompts: The prompts in force.
     """
 
     tokens: int | None

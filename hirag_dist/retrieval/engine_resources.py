@@ -92,9 +92,6 @@ class EngineResources:
     Attributes:
         index: the mapped snapshot, unfiltered.
         views: the index as callers with labels may see it.
-        info: statistics of the snapshot.
-        lookups: tables for look-ups by id.
-        paths: finder of shortest paths.
         misses_reports: whether `communities.report_share` left reports out.
         count_marks: tokens of short texts that recur, cached.
         answer_window: cuts contexts to the window of the model that answers.

@@ -48,8 +48,6 @@ class MapReduceInput:
         context_tokens: of the final answer's context.
         reply_tokens: maximum of the reply about a part.
         gathered_ms: time that reading and cutting took.
-        unreported: as of `MapWork`.
-        note: as of `Retrieval`.
     """
 
     question: str

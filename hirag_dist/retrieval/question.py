@@ -104,13 +104,9 @@ class Question:
     """A question, and what its levels work with.
 
     Attributes:
-        text: of the question.
         vector: (dim,) of unit length.
         limits: settings, with those of the query.
         levels: names of the levels of its mode, in order.
-        names: entities that it names.
-        paths: finder of shortest paths.
-        deadline: of the request.
         watch: times of the parts.
         misses_reports: whether communities without a report are shown by their members.
     """

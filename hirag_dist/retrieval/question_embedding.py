@@ -152,7 +152,15 @@ class QuestionEmbedder:
         """
         rows = np.zeros((len(texts), self.dim), np.float32)
         for row, text in enumerate(texts):
-            rows[row] = await self._vector(unicodedata.normalize("NFC", one_line(text)))
+            wanted = unicodedata.normalize("NFC", one_line(text))
+            found: _Vector | HiragError | None = self._cached(wanted)
+            if found is None:
+                found = await self._batcher.submit(wanted)
+            else:
+                self.hits += 1
+            if isinstance(found, HiragError):
+                raise found
+            rows[row] = found
         return rows
 
     async def close(self) -> None:
@@ -160,16 +168,6 @@ class QuestionEmbedder:
         await self._batcher.close(cancel=True)
         if not self._keep and isinstance(self._embedder, Closable):
             await self._embedder.close()
-
-    async def _vector(self, text: str) -> _Vector:
-        vector = self._cached(text)
-        if vector is not None:
-            self.hits += 1
-            return vector
-        found = await self._batcher.submit(text)
-        if isinstance(found, HiragError):
-            raise found
-        return found
 
     async def _embed(self, texts: Sequence[str]) -> list[_Vector | HiragError]:
         found: dict[str, _Vector | HiragError] = {}

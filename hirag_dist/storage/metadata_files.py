@@ -51,13 +51,19 @@ def write_metadata(batches: Batches, create: Create, save: Save, entity_ids: pa.
     with create(FIELDS) as file:
         columns = [pa.array([_text(row[name]) for row in declared], pa.string()) for name in _FIELD_TEXTS.names]
         write_texts(file, _FIELD_TEXTS, [pa.record_batch(columns, _FIELD_TEXTS.names)])
-    texts = _document_texts(batches)
+    ids = ids_of(batches, "documents", "document_id")
+    texts = ["{}"] * len(ids)
+    rows = rows_of_column(batches, layout.DOCUMENT_METADATA, "document_id", ids).tolist()
+    given = (text for batch in batches(layout.DOCUMENT_METADATA, ["metadata"]) for text in batch.column(0).to_pylist())
+    for row, text in zip(rows, given, strict=True):
+        if row >= 0:
+            texts[row] = text
     with create(DOCUMENTS) as file:
         column = pa.array(texts, pa.large_string())
         write_texts(file, _DOCUMENT_TEXTS, [pa.record_batch([column], _DOCUMENT_TEXTS.names)])
     values = [json.loads(text) for text in texts]
-    for number, row in enumerate(declared):
-        _save_column(create, save, number, row["type"], [document.get(row["name"]) for document in values])
+    for number, field in enumerate(declared):
+        _save_column(create, save, number, field["type"], [document.get(field["name"]) for document in values])
     save("entity_provenance", _provenance(batches, layout.ENTITY_MENTIONS, "entity_id", entity_ids))
     relation_ids = ids_of(batches, "relations", "relation_id")
     relations = _provenance(batches, layout.STATEMENTS, "relation_id", relation_ids)
@@ -97,18 +103,6 @@ def summary_members(batches: Batches, entity_ids: pa.Array) -> Lists:
     counts = np.bincount(owner, minlength=len(layers) - first)
     indptr: IntVector = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     return indptr, member[np.argsort(owner, kind="stable")]
-
-
-def _document_texts(batches: Batches) -> list[str]:
-    """Return the metadata of each document as JSON, in the order of documents."""
-    ids = ids_of(batches, "documents", "document_id")
-    texts = ["{}"] * len(ids)
-    rows = rows_of_column(batches, layout.DOCUMENT_METADATA, "document_id", ids).tolist()
-    given = (text for batch in batches(layout.DOCUMENT_METADATA, ["metadata"]) for text in batch.column(0).to_pylist())
-    for row, text in zip(rows, given, strict=True):
-        if row >= 0:
-            texts[row] = text
-    return texts
 
 
 def _save_column(create: Create, save: Save, number: int, kind: FieldType, values: list[Any]) -> None:

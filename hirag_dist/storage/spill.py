@@ -112,13 +112,24 @@ class SpillFile:
     def table(self, parts: Iterable[pa.Table], schema: pa.Schema, by: Sequence[str] = ()) -> pa.Table:
         """Return tables of one schema, read one at a time, as one: mapped, stably sorted by columns, if any."""
         spilled = self.whole(parts, schema)
-        order = _order(spilled, by)
-        return spilled if order is None else self.arranged(spilled, order)
+        if not by or _is_sorted(spilled, by):
+            return spilled
+        keys = spilled.select(by).combine_chunks()
+        order = pc.sort_indices(keys, [(name, "ascending") for name in by]).to_numpy().astype(np.int64)
+        return self.arranged(spilled, order)
 
     def arranged(self, table: pa.Table, rows: IntVector) -> pa.Table:
-        """Return rows of a table in some order: as slices of it, which copy nothing, where the runs are long."""
-        slices = _slices(table, rows)
-        return self.rows(table, rows) if slices is None else slices
+        """Return rows of a table in some order: as slices of it, which copy nothing, where the runs are long.
+
+        They are where the rows are those of an earlier index, in their order, with some rows between them.
+        """
+        starts = np.flatnonzero(np.diff(rows, prepend=-2) != 1)
+        n_chunks = max((column.num_chunks for column in table.columns), default=0)
+        if not table.num_rows or (len(starts) + n_chunks) * _MIN_SLICE_ROWS > table.num_rows:
+            return self.rows(table, rows)
+        lengths = np.diff(np.append(starts, len(rows)))
+        pairs = zip(rows[starts].tolist(), lengths.tolist(), strict=True)
+        return pa.concat_tables([table.slice(first, length) for first, length in pairs])
 
     def whole(self, parts: Iterable[pa.Table], schema: pa.Schema) -> pa.Table:
         """Return tables of one schema, read one at a time, as one in their order, mapped.
@@ -147,8 +158,13 @@ class SpillFile:
         """Return rows of a table in some order, mapped; each column one array, if it is below the limit."""
         if table.nbytes <= _SMALL_BYTES:
             return table.take(pa.array(rows)).combine_chunks()
+        columns = []
         with self._errors():
-            columns = [self._rows(column, rows) for column in table.columns]
+            for column in table.columns:
+                written = _Column(self._folder, column.type, self._piece_bytes)
+                for block in _blocks(column, rows, min(_BLOCK_BYTES, self._piece_bytes)):
+                    written.append(block)
+                columns.append(written.finish())
         pa.default_memory_pool().release_unused()
         return pa.Table.from_arrays(columns, schema=table.schema)
 
@@ -174,12 +190,6 @@ class SpillFile:
         step = max(_BLOCK_BYTES // (matrix.itemsize * max(matrix.shape[1], 1)), 1)
         blocks = (matrix[rows[first : first + step]] for first in range(0, len(rows), step))
         return self.matrix(blocks, matrix.shape[1])
-
-    def _rows(self, column: pa.ChunkedArray, rows: IntVector) -> pa.ChunkedArray:
-        written = _Column(self._folder, column.type, self._piece_bytes)
-        for block in _blocks(column, rows, min(_BLOCK_BYTES, self._piece_bytes)):
-            written.append(block)
-        return written.finish()
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -369,15 +379,6 @@ class _Column:
         self._array, self._n_bytes = None, 0
 
 
-def _order(table: pa.Table, by: Sequence[str]) -> IntVector | None:
-    """Return the rows in sorted order; None where they are in order, or no order is asked."""
-    if not by or _is_sorted(table, by):
-        return None
-    keys = table.select(by).combine_chunks()
-    rows: IntVector = pc.sort_indices(keys, [(name, "ascending") for name in by]).to_numpy().astype(np.int64)
-    return rows
-
-
 def _is_sorted(table: pa.Table, by: Sequence[str]) -> bool:
     if table.num_rows < 2:
         return True
@@ -393,22 +394,6 @@ def _is_sorted(table: pa.Table, by: Sequence[str]) -> bool:
         if not in_order.all():
             return False
     return True
-
-
-def _slices(table: pa.Table, order: IntVector) -> pa.Table | None:
-    """Return the rows in order as slices of the table, which copy nothing; None where the slices would be short.
-
-    So are the rows of an earlier index, in their order, with some rows between them.
-    """
-    if not table.num_rows:
-        return None
-    starts = np.flatnonzero(np.diff(order, prepend=-2) != 1)
-    n_chunks = max(column.num_chunks for column in table.columns)
-    if (len(starts) + n_chunks) * _MIN_SLICE_ROWS > table.num_rows:
-        return None
-    lengths = np.diff(np.append(starts, len(order)))
-    pairs = zip(order[starts].tolist(), lengths.tolist(), strict=True)
-    return pa.concat_tables([table.slice(first, length) for first, length in pairs])
 
 
 def _blocks(column: pa.ChunkedArray, rows: IntVector, n_bytes: int) -> Iterator[pa.Array]:

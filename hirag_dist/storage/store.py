@@ -59,8 +59,8 @@ class StoreEntry:
 class Store:
     """One index folder. Paths are relative, with forward slashes.
 
-    Where a method takes `durable`, it says whether what is written survives a power cut after the call. If not, the name
-    may survive without the content.
+    Where a method takes `durable`, it says whether what is written survives a power cut after the call. If not, the
+    name may survive without the content.
 
     Attributes:
         uri: as it was given, without credentials.
@@ -242,14 +242,8 @@ class Store:
             with self._errors("write", ""):
                 sync_tree(self.local, (self.local / path for path in paths))
 
-    def write_bytes(self, path: str, data: bytes, replace: bool = True, *, durable: bool = True) -> None:
-        """Write a file atomically: to a temporary name, then renamed; on object stores a put is atomic.
-
-        Args:
-            replace: whether a file that exists is replaced.
-        """
-        if not replace and self.exists(path):
-            return
+    def write_bytes(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        """Write a file atomically: to a temporary name, then renamed; on object stores a put is atomic."""
         with (
             self._errors("write", path),
             self._atomic_target(path, durable) as target,

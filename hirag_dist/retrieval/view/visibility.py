@@ -44,7 +44,6 @@ class Visibility:
     """Visibility of rows in a view.
 
     Attributes:
-        access: filter of rows.
         chunks: (n_chunks,) whether a chunk is visible.
         chunk_access: the filter in the form in which chunk vectors are searched.
         communities: (n_communities,) whether a community's report is visible.

@@ -147,7 +147,11 @@ def write_serving(
     mentioned_in = _save_entities(batches, save, chunk_ids, values)
     _save_names(batches, save, *values.name_keys(n_entities))
     _save_aliases(batches, save)
-    _save_chunks(batches, save, values)
+    document_ids = ids_of(batches, "documents", "document_id")
+    documents = rows_of_column(batches, "chunks", "document_id", document_ids)
+    save("chunk_documents", documents)
+    save("chunk_spans", np.column_stack([numbers(batches, "chunks", name, np.int64) for name in ("start", "end")]))
+    save("chunk_renderings", chunk_renderings(batches, documents, values.chunk_renderings(batches, documents)))
     write_lexical(batches, save, copied, values, kept.get("chunks"))
     entity_ids = ids_of(batches, "entities", "entity_id")
     ends, stated_in = _save_relations(batches, save, entity_ids, chunk_ids, values)
@@ -156,7 +160,7 @@ def write_serving(
     write_labels(batches, create, save, provenance)
     write_metadata(batches, create, save, entity_ids)
     write_claims(batches, create, save, entity_ids, chunk_ids)
-    write_places(batches, create, save, ids_of(batches, "documents", "document_id"))
+    write_places(batches, create, save, document_ids)
 
 
 def _save_entities(batches: Batches, save: Save, chunk_ids: pa.Array, values: BaseValues) -> Lists:
@@ -211,15 +215,6 @@ def _save_aliases(batches: Batches, save: Save) -> None:
     first = np.concatenate([[True], ~again]) if len(names.keys) else np.zeros(0, np.bool_)
     save("alias_keys", names.keys[first])
     save("alias_rows", names.rows[first])
-
-
-def _save_chunks(batches: Batches, save: Save, values: BaseValues) -> None:
-    documents = ids_of(batches, "documents", "document_id")
-    rows = rows_of_column(batches, "chunks", "document_id", documents)
-    save("chunk_documents", rows)
-    spans = [numbers(batches, "chunks", name, np.int64) for name in ("start", "end")]
-    save("chunk_spans", np.column_stack(spans))
-    save("chunk_renderings", chunk_renderings(batches, rows, values.chunk_renderings(batches, rows)))
 
 
 def write_lexical(

@@ -109,7 +109,7 @@ class TableDivision:
         return rows
 
     def joined(self, stored: Iterable[pa.RecordBatch], changed: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the table in order: a batch of the first file at a time, with rows of the second between."""
+        """Yield the rows of the table in order, a batch of the first file at a time with rows of the second between."""
         is_used, is_changed = np.ones(self.n_stored, np.bool_), np.zeros(self.n_rows, np.bool_)
         is_used[self.unused], is_changed[self.changed] = False, True
         rows = np.flatnonzero(~is_changed)  # of the table, of the used rows of the first file
@@ -223,16 +223,20 @@ def find_origin(
     """Return the row of each row of a new table in the table before, as `divide` takes it.
 
     Args:
-        name: name of the table.
-        table: all of its rows.
         keys: the columns KEYS of the table before, in pieces.
         before: the table before, in pieces, read one at a time.
-        division: how the table before is divided.
 
     Returns:
         (n_rows,); None where the table is to be written whole, as its keys tell.
     """
-    rows = _rows_before(name, table, keys)
+    # Rows are found by a hash of their key, so another row may be given: all values are compared afterwards.
+    now = _key_hashes(name, table)
+    then = np.concatenate([np.zeros(0, np.uint64), *(_key_hashes(name, piece) for piece in keys)])
+    none = np.zeros(0, np.int64)
+    rows = _common_rows(now, then, none, then[none], max_changed(len(now)))
+    if len(rows) < len(now):
+        order = np.argsort(then)
+        rows = _common_rows(now, then, order, then[order], max_changed(len(now)))
     if divide(rows, division) is None:
         return None
     same = np.zeros(table.num_rows, np.bool_)
@@ -246,21 +250,6 @@ def find_origin(
             same[own] = _same_rows(one, own - own[0], piece.cast(table.schema), rows_known[low:high] - first)
         first += piece.num_rows
     return np.where(same, rows, -1)
-
-
-def _rows_before(name: str, table: pa.Table, keys: Iterable[pa.Table]) -> Rows:
-    """Return for each row the row of the table before that has the same key, ascending; −1 where none was found.
-
-    Rows are found by a hash of their key, so another row may be given: the caller compares all values.
-    """
-    now = _key_hashes(name, table)
-    then = np.concatenate([np.zeros(0, np.uint64), *(_key_hashes(name, piece) for piece in keys)])
-    none = np.zeros(0, np.int64)
-    found = _common_rows(now, then, none, then[none], max_changed(len(now)))
-    if len(found) < len(now):
-        order = np.argsort(then)
-        found = _common_rows(now, then, order, then[order], max_changed(len(now)))
-    return found
 
 
 def _same_rows(table: pa.Table, rows: Rows, before: pa.Table, rows_before: Rows) -> Flags:

@@ -22,7 +22,6 @@ def open_current(store: Store, snapshot_id: str | None = None, *, warn: bool = T
     """Open the current snapshot, or the newest whole one where the current one is damaged or gone.
 
     Args:
-        store: the index.
         snapshot_id: of the snapshot to open; then nothing is opened in its place.
         warn: log a warning where another one is used. False where the command opens the index again, and warns then.
 

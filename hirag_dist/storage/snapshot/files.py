@@ -34,7 +34,6 @@ from hirag_dist.storage.serving.writer import SERVING
 from hirag_dist.storage.snapshot.divided_tables import (
     KEYS,
     ROW,
-    TableDivision,
     divide,
     find_origin,
     may_be_divided,
@@ -111,7 +110,12 @@ class SnapshotFiles:
             columns = self._store.read_rows(f"{self._base.folder}/{stored}", 0, 0).schema.names
             if columns != table.schema.names:  # another version wrote the file
                 return False
-            found = self._division(self._base, name, table, origin)
+            division = self._base.division(name)
+            if origin is None:
+                keys, before = self._base.pieces(name, KEYS[name]), self._base.pieces(name)
+                with self._comparing:
+                    origin = find_origin(name, table, keys, before, division)
+            found = None if origin is None else divide(origin, division)
         except HiragError as error:
             logger.info("%s is written again: %s", name, error)
             return False
@@ -125,14 +129,6 @@ class SnapshotFiles:
             with self.create(file_name) as file:
                 write_parquet(rows, file, group_bytes)
         return True
-
-    def _division(self, base: Snapshot, name: str, table: pa.Table, origin: IntVector | None) -> TableDivision | None:
-        """Return how a table can be divided; see `divide`."""
-        division = base.division(name)
-        if origin is None:
-            with self._comparing:
-                origin = find_origin(name, table, base.pieces(name, KEYS[name]), base.pieces(name), division)
-        return None if origin is None else divide(origin, division)
 
     def array(self, name: str, array: NDArray[Any] | SlottedVectors, kept: Mapping[str, KeptRows]) -> None:
         """Write an array.

@@ -95,12 +95,7 @@ def labelled_rows(snapshot: Snapshot) -> LabelledRows | None:
 
 
 class SnapshotRows(KeyedRows):
-    """The rows of a snapshot as a collection holds them: its entities, followed by the parts of entities.
-
-    Attributes:
-        labelled: where documents carry labels.
-        n: number of rows.
-    """
+    """The rows of a snapshot as a collection holds them: its entities, followed by the parts of entities."""
 
     def __init__(self, snapshot: Snapshot, labelled: LabelledRows | None) -> None:
         """Compute the keys: every vector is read."""

@@ -68,8 +68,6 @@ class CollectionFill:
     """Provision of a collection with all rows of a snapshot.
 
     Attributes:
-        client: a `MilvusClient`.
-        snapshot: source of the vectors.
         kind: of the index to build; an existing one is kept.
         lite: whether the client is of a Lite file, which no other process can fill.
         labelled: where documents carry labels.
