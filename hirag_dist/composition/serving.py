@@ -252,13 +252,7 @@ def serve_with_workers(config: Config, index: str, n_processes: int, ready: Read
         config: as `multi_process_config` returns it.
         ready: called with HOST:PORT, and the page's URL if there is a page, once all processes answer.
 
-    Returns:
-        Whether every process ended without an error.
-
-    Raises:
-        ConfigError: the configuration is wrong.
-        BackendUnavailable: an address cannot be listened on.
-        HiragError: a process could not start.
+    Returns, Raises: as `serve`.
     """
     configured = server_options(config)
     with ExitStack() as stack:

@@ -26,6 +26,7 @@ from hirag_dist.retrieval.lookup.entities import (
 )
 from hirag_dist.retrieval.lookup.names import find_entity
 from hirag_dist.retrieval.map_reduce import MAP_REDUCE, MapReduceInput, gather, map_parts
+from hirag_dist.retrieval.question_embedding import QuestionEmbedder
 from hirag_dist.retrieval.search import MODES, retrieve_levels
 from hirag_dist.retrieval.view.filtered_index import FilteredIndex, empty_index_info
 from hirag_dist.types import (
@@ -70,8 +71,9 @@ class QueryEngine:
 
     @property
     def question_cache(self) -> tuple[int, int]:
-        """(hits, misses) of the cache of question vectors."""
-        return self._resources.question_cache
+        """(hits, misses) of the cache of question vectors; zeros for an embedder without a cache."""
+        embedder = self._resources.embedder
+        return (embedder.hits, embedder.misses) if isinstance(embedder, QuestionEmbedder) else (0, 0)
 
     def describe(self, reach: frozenset[str] | None, expression: str = "", as_of: str = "") -> IndexInfo:
         """Return the statistics of the documents that a caller may see and that meet a filter and a date.

@@ -26,7 +26,6 @@ from hirag_dist.protocols import AnswerModel, Closable, Embedder, Reranker, Vect
 from hirag_dist.retrieval.answer_stream import AnswerWindow
 from hirag_dist.retrieval.lookup.entities import examples
 from hirag_dist.retrieval.lookup.tables import LookupTables
-from hirag_dist.retrieval.question_embedding import QuestionEmbedder
 from hirag_dist.retrieval.view.filtered_index import AccessControlledIndex
 from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.storage.serving.mmap_files import ReadAhead
@@ -164,12 +163,6 @@ class EngineResources:
         self._compile(all_forms=n_engines > 1)
         self._read_ahead = ReadAhead(self.index.pages())
         self._hash_check = HashCheck(snapshot)
-
-    @property
-    def question_cache(self) -> tuple[int, int]:
-        """(hits, misses) of the cache of question vectors; zeros for an embedder without a cache."""
-        embedder = self.embedder
-        return (embedder.hits, embedder.misses) if isinstance(embedder, QuestionEmbedder) else (0, 0)
 
     def texts_of(self, view: MappedIndex) -> RecordTextCache:
         """Return the cache of record texts of the index or of one view of it."""

@@ -136,10 +136,11 @@ def _records(index: MappedIndex, mode: str, rows: IntVector) -> Iterator[tuple[_
     for row in shuffled.tolist():
         if mode == "text-map-reduce":
             (source,) = index.sources([(row, 0.0)])
-            yield source, source_text(source.title, source.start, source.end, source.text), index.tokens("sources", row)
+            text = source_text(source.title, source.start, source.end, source.text)
+            yield source, text, index.rendering("sources", row)[0]
         elif (report := index.community(RankedCommunity(row, 0, 0.0))) is not None:
             text = community_text(report.title, report.level, report.rating, report.report)
-            yield report, text, index.tokens("global", row)
+            yield report, text, index.rendering("global", row)[0]
 
 
 async def map_parts(

@@ -290,16 +290,14 @@ class MappedIndex:
             return ()
         return self.files.claims.items(self.files.claims.about(rows, self.visible_chunks, limit), self.access)
 
-    def tokens(self, level: str, row: int) -> int:
-        """Return the tokens of a record as contexts hold it, without its reference; 0 where they were not counted.
+    def rendering(self, level: str, row: int) -> tuple[int, int]:
+        """Return the tokens of a record as contexts hold it, and the form of its stored texts.
+
+        The reference of the record is not counted. The tokens are 0 where they were not counted at all.
 
         Args:
             level: local, bridge, global or sources, whose rows are entities, relations, communities and chunks.
         """
-        return self.rendering(level, row)[0]
-
-    def rendering(self, level: str, row: int) -> tuple[int, int]:
-        """Return the tokens of a record, as `tokens`, and the form of its stored texts."""
         tokens, form = unpacked(int(self.files.renderings[level][row]))
         return tokens if self.files.counts_tokens else 0, form
 

@@ -100,24 +100,28 @@ def label_visibility(files: LabelFiles, in_reach: Flags) -> Visibility:
     )
 
 
+def _without_labels(dim: int) -> AccessFilter:
+    """Return a filter of no rows, in the types of arrays that labels have."""
+    none, no_states = np.zeros(0, np.int32), np.zeros(0, np.uint8)
+    no_vectors, no_strengths = np.zeros((0, dim), np.float32), np.zeros(0, np.float64)
+    no_sets, indptr = np.zeros(0, np.bool_), np.zeros(1, np.int64)
+    return read_only_filter(
+        AccessFilter(
+            no_sets, none, no_states, none, no_states, none, none, no_vectors, none, indptr, none, no_strengths
+        )
+    )
+
+
 def full_visibility(index: MappedIndex) -> Visibility:
     """Return the visibility of all rows of an index without labels, in the types of arrays that labels have."""
-    n_chunks, n_entities, n_relations = len(index.chunk_documents), len(index.layers), len(index.ends)
-    none, visible = np.zeros(0, np.int32), np.full(1, VISIBLE, np.uint8)
+    n_chunks, visible = len(index.chunk_documents), np.full(1, VISIBLE, np.uint8)
     access = read_only_filter(
-        AccessFilter(
-            np.ones(1, np.bool_),
-            np.zeros(n_entities, np.int32),
-            visible,
-            np.zeros(n_relations, np.int32),
-            visible,
-            none,
-            none,
-            np.zeros((0, index.vectors.shape[1]), np.float32),
-            none,
-            np.zeros(1, np.int64),
-            none,
-            np.zeros(0, np.float64),
+        _without_labels(index.vectors.shape[1])._replace(
+            sets=np.ones(1, np.bool_),
+            entity_patterns=np.zeros(len(index.layers), np.int32),
+            entity_states=visible,
+            relation_patterns=np.zeros(len(index.ends), np.int32),
+            relation_states=visible,
         )
     )
     return Visibility(
@@ -150,7 +154,7 @@ class FilteredRows:
         self._statements = map_statements(files.serving, "chunks")
         self._max_tokens = max_tokens
         self._chunk_documents = index.chunk_documents
-        self._dim = index.vectors.shape[1]
+        self._without_labels = _without_labels(index.vectors.shape[1])
         arrays: tuple[NDArray[Any], ...] = (
             walk.entity_indptr,
             walk.entity_chunks,
@@ -183,21 +187,25 @@ class FilteredRows:
         """
         matching = np.append(documents, False)[self._chunk_documents]
         visible = matching if by_labels is None else matching & by_labels.chunks
-        labels = self._label_states(by_labels)
-        states = row_states(self._provenance, labels, visible, matching)
-        n_sets = 0 if by_labels is None else len(by_labels.access.sets)
+        labels = self._without_labels if by_labels is None else by_labels.access
+        label_states = LabelStates(
+            labels.entity_patterns, labels.entity_states, labels.relation_patterns, labels.relation_states
+        )
+        states = row_states(self._provenance, label_states, visible, matching)
         by_chunk = np.append(visible, False)
         access = read_only_filter(
             AccessFilter(
-                by_chunk if by_labels is None else np.concatenate([by_labels.access.sets, by_chunk]),
+                np.concatenate([labels.sets, by_chunk]),
                 self._entity_rows,
                 states.entities,
                 self._relation_rows,
                 states.relations,
-                *self._parts(by_labels),
+                labels.part_entities,  # by label set: their vectors are those of what the caller may see
+                labels.part_sets,
+                labels.part_vectors,
                 self._statements.rows,
                 self._statements.indptr,
-                self._statement_chunks + np.int32(n_sets),
+                self._statement_chunks + np.int32(len(labels.sets)),
                 self._statements.numbers,
             )
         )
@@ -214,23 +222,6 @@ class FilteredRows:
             relation_texts=partial(visible_relation_text, self._statements, by_chunk, self._max_tokens),
             is_by_row=True,
         )
-
-    def _label_states(self, by_labels: Visibility | None) -> LabelStates:
-        if by_labels is None:
-            rows, states = read_only(np.zeros(0, np.int32)), read_only(np.zeros(0, np.uint8))
-            return LabelStates(rows, states, rows, states)
-        access = by_labels.access
-        return LabelStates(
-            access.entity_patterns, access.entity_states, access.relation_patterns, access.relation_states
-        )
-
-    def _parts(self, by_labels: Visibility | None) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32]]:
-        """Return the parts of entities by label set: their vectors are those of what the caller may see."""
-        if by_labels is None:
-            none = np.zeros(0, np.int32)
-            return none, none, np.zeros((0, self._dim), np.float32)
-        access = by_labels.access
-        return access.part_entities, access.part_sets, access.part_vectors
 
 
 def visible_entity_text(mentions: Mentions, in_reach: Flags, max_tokens: int, rows: IntVector) -> TextRows:
