@@ -190,12 +190,7 @@ def make_pool(
     context: CallContext | None = None,
     locks: KeyLocks | None = None,
 ) -> EndpointPool:
-    """Compose the layers cached → retried → limited → endpoint for every role.
-
-    Args:
-        context: the meter of all calls; None counts nothing.
-        locks: of the worker of a cluster.
-    """
+    """Compose the layers cached → retried → limited → endpoint for every role; a context meters all calls."""
     models: dict[str, ChatModel] = {}
     roles: dict[str, list[PricedModel]] = {}
     for role in CHAT_ROLES:

@@ -218,11 +218,7 @@ async def serve_index_and_page(
     ready: ReadyCallback,
     on_stop: Callable[[], None],
 ) -> None:
-    """Serve an index and its page from this process until SIGTERM or SIGINT.
-
-    Args:
-        ready: called with HOST:PORT and the page's URL once queries are answered.
-        on_stop: called when the drain begins.
+    """Serve an index and its page from this process until SIGTERM or SIGINT; the arguments are those of `serve_index`.
 
     Raises:
         HiragError: as `serve_index` and `Page`.
@@ -252,7 +248,7 @@ def serve_with_workers(config: Config, index: str, n_processes: int, ready: Read
         config: as `multi_process_config` returns it.
         ready: called with HOST:PORT, and the page's URL if there is a page, once all processes answer.
 
-    Returns, Raises: as `serve`.
+    It returns and raises what `serve` does.
     """
     configured = server_options(config)
     with ExitStack() as stack:
@@ -382,12 +378,9 @@ class CatalogueListing:
 
 
 def make_catalogue(config: Config, sharers: int = 1) -> IndexCatalogue:
-    """Return the catalogue of a configuration, not started.
+    """Return the catalogue of a configuration, not started, for one of several processes that divide the limits.
 
     Models, prompts, tokenizer and rate limits are shared by all its indexes; caches are not.
-
-    Args:
-        sharers: processes that divide the limits of the endpoints.
     """
     service = config.service
     models = SharedModels(config, make_coordinator(config, sharers=sharers), n_engines=service.max_open_indexes)

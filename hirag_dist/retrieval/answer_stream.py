@@ -113,7 +113,6 @@ async def answer_pieces(
     immediately.
 
     Args:
-        deadline_s: seconds left.
         quoted: returns the places of a stretch of a chunk; None: places with characters only.
 
     Raises:

@@ -215,8 +215,6 @@ class QueryEngine:
         Args:
             entity: id or name; of several layers that have the name, the lowest. Words of one name alone are enough.
             max_relations, max_sources: limits, 1 to 1000.
-            scope: part of the index that may be read.
-            deadline_s: seconds left.
 
         Raises:
             NotFound: there is no such entity in the scope.
@@ -280,8 +278,6 @@ class QueryEngine:
             document_id: of the document, or of a chunk of it.
             start: first character.
             max_chars: limit, at most a million.
-            scope: part of the index that may be read.
-            deadline_s: seconds left.
 
         Raises:
             NotFound: there is no such document in the scope.

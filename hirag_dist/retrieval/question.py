@@ -74,12 +74,7 @@ class QuestionEntities:
         return [(row, closeness[row]) for row in named_endpoints(named)]
 
     def local(self, nearest: Scored, vector: NDArray[np.float32], limit: int) -> tuple[Scored, frozenset[int]]:
-        """Return (row, similarity) of the local entities, named ones first, and the rows of the named ones.
-
-        Args:
-            nearest: entities to the question.
-            limit: entities in all.
-        """
+        """Return (row, similarity) of the local entities, named ones first, and the rows of the named ones."""
         if limit < LOCAL_SHARE or not self._names():
             return nearest, frozenset()
         named, closeness = self._one_of_each_name(vector)

@@ -67,11 +67,7 @@ class MicroBatcher(Generic[Item, Result]):
                 self._pending.remove(pending)
 
     async def close(self, *, cancel: bool = False) -> None:
-        """Wait for the calls in progress; cancel the items that were not sent.
-
-        Args:
-            cancel: whether calls in progress are cancelled first.
-        """
+        """Wait for the calls in progress, or cancel them; cancel the items that were not sent."""
         for pending in self._pending:
             pending.result.cancel()
         self._pending.clear()

@@ -43,9 +43,6 @@ async def retrieve_levels(
 
     Levels without the time for them are named in the result's `partial`. A question whose vector is zero is near
     nothing: every record would have the same similarity, and the result's `note` says so.
-
-    Args:
-        limits: settings, with those of the query.
     """
     name = query.mode or limits.mode
     mode, watch = MODE_TABLE[name], Stopwatch()

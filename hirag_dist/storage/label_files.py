@@ -176,9 +176,6 @@ def _entities(
 
     An entity of layer 0 has the labels of the documents that mention it; a summary entity has those of the members of
     its clusters that a model was shown.
-
-    Args:
-        mentioned: the entity of each kept mention.
     """
     layers = numbers(batches, "entities", "layer", np.int32)
     n_layers = int(layers.max(initial=0)) + 1
@@ -219,9 +216,6 @@ def _relations(
 
     An extracted relation has the labels of the documents that state it. The others have none: they are visible where
     both ends are.
-
-    Args:
-        statements: the relation of each.
     """
     kinds = [batch.column(0).to_numpy(zero_copy_only=False) for batch in batches("relations", ["kind"])]
     extracted = np.concatenate([np.zeros(0, np.bool_), *(np.asarray(kind == "extracted") for kind in kinds)])
@@ -420,16 +414,12 @@ def _patterns(files: ServingFiles, what: str) -> LabelPatterns:
 
 
 def map_mentions(files: ServingFiles, places: str) -> Mentions:
-    """Return the kept mentions of entities.
-
-    Args:
-        places: sets, or chunks: what `Mentions.sets` holds.
-    """
+    """Return the kept mentions of entities, with the `sets` or the `chunks` of each as `Mentions.sets`."""
     return _map_kept(files, _MENTIONS, places)
 
 
 def map_statements(files: ServingFiles, places: str) -> Mentions:
-    """Return the kept mentions of relations; the arguments are those of `map_mentions`."""
+    """Return the kept mentions of relations, as `map_mentions`."""
     return _map_kept(files, _STATEMENTS, places)
 
 

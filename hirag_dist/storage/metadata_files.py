@@ -39,12 +39,7 @@ def has_metadata(batches: Batches) -> bool:
 
 
 def write_metadata(batches: Batches, create: Create, save: Save, entity_ids: pa.Array) -> None:
-    """Write the files; none where no field is declared. In memory: the values of all documents.
-
-    Args:
-        batches, create, save: as of `storage.serving.writer.write_serving`.
-        entity_ids: in the order of their table.
-    """
+    """Write the files; none where no field is declared. In memory: the values of all documents."""
     if not has_metadata(batches):
         return
     declared = [row for batch in batches(layout.METADATA_FIELDS, _FIELD_TEXTS.names) for row in batch.to_pylist()]
@@ -106,11 +101,7 @@ def summary_members(batches: Batches, entity_ids: pa.Array) -> Lists:
 
 
 def _save_column(create: Create, save: Save, number: int, kind: FieldType, values: list[Any]) -> None:
-    """Write the values of a field as `core.metadata.columns.FieldColumn` has them.
-
-    Args:
-        values: by document, None for none.
-    """
+    """Write the values of a field by document, None for none, as `core.metadata.columns.FieldColumn` has them."""
     lists = [value if isinstance(value, list) else [] if value is None else [value] for value in values]
     flat = [value for each in lists for value in each]
     save(f"metadata_{number}_indptr", np.concatenate([[0], np.cumsum([len(each) for each in lists])]).astype(np.int64))

@@ -101,11 +101,7 @@ class SpillFile:
     """
 
     def __init__(self, folder: Path, piece_bytes: int = _PIECE_BYTES) -> None:
-        """Use an existing folder, which `spill_file` removes.
-
-        Args:
-            piece_bytes: limit of one array of a column; a larger column becomes several arrays.
-        """
+        """Use an existing folder, which `spill_file` removes. A column above `piece_bytes` becomes several arrays."""
         self._folder = folder
         self._piece_bytes = piece_bytes
 

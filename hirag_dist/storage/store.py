@@ -290,11 +290,7 @@ class Store:
         return S3ConditionalPut(self._fs, self.root) if isinstance(self._fs, fs.S3FileSystem) else None
 
     def write_json(self, path: str, value: Any, *, compact: bool = False, durable: bool = True) -> None:
-        """Write a JSON file atomically, keys sorted.
-
-        Args:
-            compact: on one line, for large values: Python encodes indented JSON slowly.
-        """
+        """Write a JSON file atomically, keys sorted; large ones compact, since Python encodes indented JSON slowly."""
         indent = None if compact else 1
         data = json.dumps(value, sort_keys=True, ensure_ascii=False, indent=indent).encode()
         self.write_bytes(path, data, durable=durable)

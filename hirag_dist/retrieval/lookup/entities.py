@@ -51,12 +51,7 @@ def find_community(view: MappedIndex | None, tables: LookupTables, wanted: str) 
 
 
 def community_details(view: MappedIndex, row: int, max_members: int, misses_reports: bool = False) -> CommunityDetails:
-    """Return a community with its members, its parent and its children.
-
-    Args:
-        row: Row of the community, which is visible.
-        misses_reports: whether reports were left out of the snapshot.
-    """
+    """Return a visible community with its members, its parent and its children."""
     index = view.communities
     members = index.members[index.indptr[row] : index.indptr[row + 1]].astype(np.int64)
     members = members[visible(view, members)]
@@ -125,11 +120,7 @@ def find_document(view: MappedIndex | None, tables: LookupTables, wanted: str) -
 
 
 def document_part(view: MappedIndex, tables: LookupTables, row: int, start: int, max_chars: int) -> DocumentPart:
-    """Return a part of a document's text.
-
-    Args:
-        row: Row of the document, which is visible.
-        start: first character, at least 0.
+    """Return a part of the text of a visible document, from a character on.
 
     Raises:
         StoreError: the text cannot be read.
@@ -168,12 +159,7 @@ _MAX_RELATED = 100  # ancestors, and members
 def entity_details(
     view: MappedIndex, tables: LookupTables, row: int, max_relations: int, max_sources: int, note: str = ""
 ) -> EntityDetails:
-    """Return an entity with its surroundings.
-
-    Args:
-        row: of the entity, which is visible.
-        note: how the entity was found.
-    """
+    """Return a visible entity with its surroundings, and a note on how it was found."""
     heads = view.graph.relation_rows[view.graph.indptr[row] : view.graph.indptr[row + 1]]
     all_relations = np.concatenate([heads, further_relations(view.parallel, heads)]).astype(np.int64)
     relations = view.visible_relations(all_relations)

@@ -90,10 +90,7 @@ class MappedIndex:
 
     @classmethod
     def open(cls, snapshot: Snapshot, tokenizer: str = "") -> MappedIndex:
-        """Map the files of a snapshot.
-
-        Args:
-            tokenizer: name of the tokenizer that contexts are measured by.
+        """Map the files of a snapshot, for contexts that are measured by a tokenizer.
 
         Raises:
             SnapshotCorrupt: a file cannot be read.
@@ -243,11 +240,7 @@ class MappedIndex:
         )
 
     def sources(self, scored: Scored, query: NDArray[np.float32] | None = None) -> tuple[SourceItem, ...]:
-        """Return chunks by (row, score), with their spans.
-
-        Args:
-            query: (dim,) vector of the question that they are compared with; None for no question.
-        """
+        """Return chunks by (row, score), with their spans and, of a question by its vector (dim,), their similarity to it."""
         rows = np.array([row for row, _ in scored], np.int64)
         near = [None] * len(rows) if query is None else exact_scores(self.chunk_vectors, rows, query).tolist()
         return tuple(map(self._source, rows.tolist(), [score for _, score in scored], near))
@@ -264,12 +257,7 @@ class MappedIndex:
         return SourceItem(chunk_id, document_id, title, uri, start, end, text, score, metadata, places, similarity)
 
     def quoted(self, source: SourceItem, start: int, end: int) -> tuple[Place, ...]:
-        """Return the places of a quotation from a chunk.
-
-        Args:
-            source: the chunk, as `sources` returned it.
-            start, end: characters of the document, within the chunk.
-        """
+        """Return the places of a quotation from a chunk: characters of the document from `start` to `end`."""
         documents = self.files.documents
         document = bisect_left(range(documents.n_rows), source.document_id, key=partial(documents.value, "document_id"))
         if document == documents.n_rows or documents.value("document_id", document) != source.document_id:

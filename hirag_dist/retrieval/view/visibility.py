@@ -67,7 +67,6 @@ def label_visibility(files: LabelFiles, in_reach: Flags) -> Visibility:
     """Return the visibility of rows for a caller who reaches some label sets.
 
     Args:
-        files: of the labels of the index.
         in_reach: (n_sets + 1,) whether the documents of a label set are visible; the last is that of unknown ones.
     """
     access = read_only_filter(
@@ -228,9 +227,7 @@ def visible_entity_text(mentions: Mentions, in_reach: Flags, max_tokens: int, ro
     """Return name, type and description of partially visible entities.
 
     Args:
-        mentions: of entities.
         in_reach: by label set, or by chunk, as of `mentions.sets`; the last one is that of unknown documents.
-        max_tokens: of a description.
         rows: ascending.
     """
     found: TextRows = []
@@ -256,12 +253,7 @@ class FilteredTextColumns(TextColumns):
         is_partial: Callable[[IntVector], Flags],
         rebuild: Callable[[IntVector], TextRows],
     ) -> None:
-        """Replace values of stored columns.
-
-        Args:
-            is_partial: rows → whether each is partially visible.
-            rebuild: rows → the replaced columns of each.
-        """
+        """Replace the values of rows of stored columns that are partially visible by those that are rebuilt."""
         self.n_rows = stored.n_rows
         self._stored = stored
         self._is_partial = is_partial

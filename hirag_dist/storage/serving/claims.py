@@ -64,9 +64,7 @@ class MappedClaims:
         """Return rows of claims about entities, each once, in the entities' order: as subject first, then by id.
 
         Args:
-            entities: rows.
             visible_chunks: (n_chunks,) chunks whose claims are visible; None: all, those of unknown chunks too.
-            limit: claims at most.
         """
         about: dict[int, None] = {}
         for entity in entities:

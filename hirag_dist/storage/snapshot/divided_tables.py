@@ -206,7 +206,6 @@ def divide(origin: NDArray[np.integer], division: TableDivision) -> TableDivisio
 
     Args:
         origin: (n_rows,) row of each in the table before, ascending; −1 for a new one and for one that changed.
-        division: how the table before is divided.
     """
     slots = np.append(division.slots(), np.int32(division.n_stored))[origin]
     is_changed = slots >= division.n_stored

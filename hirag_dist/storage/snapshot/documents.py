@@ -49,11 +49,7 @@ class IndexedDocument:
 
 
 def list_documents(snapshot: Snapshot, patterns: tuple[str, ...] = ()) -> list[IndexedDocument]:
-    """Return the documents of a snapshot by path and record.
-
-    Args:
-        patterns: globs of paths, one of which a document must match; empty for all documents.
-    """
+    """Return the documents of a snapshot whose path matches one of some globs, or all, by path and record."""
     table = snapshot.table("documents", _COLUMNS)
     if patterns:
         matches = [any(fnmatchcase(uri, each) for each in patterns) for uri in table["uri"].to_pylist()]

@@ -143,12 +143,7 @@ class Snapshot:
         self._cache = SnapshotCache(store, manifest, cache_dir, cache_bytes)
 
     def cached_in(self, cache_dir: str | None, cache_bytes: int | None = None) -> Snapshot:
-        """Return the same snapshot with another folder for copied and derived files.
-
-        Args:
-            cache_dir: None: in a local index, else among the temporary files.
-            cache_bytes: limit of the folder; None: none.
-        """
+        """Return the same snapshot with another folder for copied and derived files, as `SnapshotCache` takes it."""
         cached = Snapshot(self.store, self.manifest, cache_dir, cache_bytes)
         cached.fallback = self.fallback
         return cached

@@ -39,11 +39,7 @@ class Claim:
         pause: Callable[[float], None] = time.sleep,
         beat_s: float = _BEAT_S,
     ) -> None:
-        """Prepare a claim.
-
-        Args:
-            now, pause: clock and sleep, in seconds.
-        """
+        """Prepare a claim. The clock `now` and the sleep `pause` are in seconds."""
         self.beat_s = beat_s
         self._client = client
         self._alias = alias

@@ -57,7 +57,6 @@ def search_params(kind: str, limit: int, n_rows: int, admitted: float = 1.0) -> 
 
     Args:
         kind: kind of the index; any other than hnsw gets Milvus's own defaults.
-        limit: Number of rows wanted.
         admitted: share of the rows that the filter lets through, for Milvus Lite, and for filters that Milvus does not
             know. Lite walks its graph as if there were no filter and drops what it may not give, so a narrow filter
             needs a wide search; a server searches the few rows of its own filters directly.
@@ -118,11 +117,7 @@ class SnapshotRows(KeyedRows):
         super().__init__(combined_keys([hashed, vectors, *columns]))
 
     def records(self, rows: IntVector) -> list[dict[str, Any]]:
-        """Return some rows as Milvus takes them.
-
-        Args:
-            rows: ascending.
-        """
+        """Return some rows, ascending, as Milvus takes them."""
         names = list(fields(self.labelled))
         split = int(np.searchsorted(rows, self._ends[0]))
         vectors = [np.asarray(self._vectors[0][rows[:split]])]
@@ -134,11 +129,7 @@ class SnapshotRows(KeyedRows):
 
 
 def expression(max_layer: int | None = None, visible: str = "") -> str:
-    """Return the filter of a search, over `fields`; "" for none.
-
-    Args:
-        visible: filter of the rows that the caller may see (`LabelledRows.filter`).
-    """
+    """Return the filter of a search, over `fields`, with that of visible rows (`LabelledRows.filter`); "" for none."""
     parts = [] if max_layer is None else [f"layer <= {max_layer}"]
     return " and ".join([*parts, visible] if visible else parts)
 
@@ -191,7 +182,6 @@ def list_keys(client: Any, name: str, *, lite: bool = False) -> NDArray[np.int64
     Keys are hashes, so ranges of equal length have about as many. An iterator of pymilvus misses recent changes.
 
     Args:
-        client: a `MilvusClient`.
         lite: whether it is in a Lite file, which has no limit of a reply and reads all rows for each.
     """
     n_rows = count_rows(client, name)

@@ -74,12 +74,7 @@ def label_set_numbers(sets: Sequence[Sequence[str]]) -> NDArray[np.int64]:
 
 
 def pattern_numbers(known: LabelPatterns, set_numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return a number of each pattern that depends on its label sets alone: (n_patterns,).
-
-    Args:
-        known: the patterns of a snapshot.
-        set_numbers: by label set.
-    """
+    """Return a number of each pattern that depends on its label sets alone: (n_patterns,)."""
     numbers = set_numbers[known.sets].tolist()
     spans = zip(known.indptr[:-1].tolist(), known.indptr[1:].tolist(), known.divisible.tolist(), strict=True)
     contents = ([divisible, sorted(numbers[first:last])] for first, last, divisible in spans)
