@@ -196,7 +196,7 @@ class AccessControlledIndex:
         return view is None or self._filters is None or self._filters.is_cached(view, expression)
 
     def any_view(self, *, always: bool = False) -> FilteredIndex | None:
-        """Return an example of a filtered view: always, or None where all callers see everything or nothing."""
+        """Return an example of a filtered view; unless `always`, None where all callers see everything or nothing."""
         by_filter = None if self._filters is None else self._filters.any_view()  # compiles what filters need
         if len(self._sets) < 2 and not self._some_unknown:
             if by_filter is None and always:

@@ -240,7 +240,7 @@ class MappedIndex:
         )
 
     def sources(self, scored: Scored, query: NDArray[np.float32] | None = None) -> tuple[SourceItem, ...]:
-        """Return chunks by (row, score), with their spans and, of a question by its vector (dim,), their similarity to it."""
+        """Return chunks by (row, score), with their spans, and their similarity to the vector (dim,) of a question."""
         rows = np.array([row for row, _ in scored], np.int64)
         near = [None] * len(rows) if query is None else exact_scores(self.chunk_vectors, rows, query).tolist()
         return tuple(map(self._source, rows.tolist(), [score for _, score in scored], near))

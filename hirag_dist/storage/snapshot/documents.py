@@ -74,7 +74,7 @@ def list_documents(snapshot: Snapshot, patterns: tuple[str, ...] = ()) -> list[I
         lists = snapshot.table(source, ["chunk_ids"])["chunk_ids"].combine_chunks()
         stated = pc.list_parent_indices(lists).to_numpy(zero_copy_only=False).astype(np.int64)
         stated_by = document_of[_row_of(pc.list_flatten(lists), chunk_ids)]
-        known = stated_by >= 0
+        known = stated_by >= 0  # then the document of each distinct pair of a document and what it states
         of_documents, _ = np.unique(np.stack([stated_by[known], stated[known]]), axis=1)
         counts[name] = np.bincount(of_documents, minlength=table.num_rows)
     stored = snapshot.table(DOCUMENT_METADATA)

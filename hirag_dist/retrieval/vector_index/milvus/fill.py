@@ -162,8 +162,8 @@ class CollectionFill:
             keys = list_keys(self.client, name, lite=self.lite)
             missing = self.rows.missing(keys)
             n_foreign = len(keys) - (self.rows.n_distinct - len(missing))
-            is_other = max(len(missing), n_foreign) > _MAX_FOREIGN * self.rows.n
-            if resolved(self.client, self.name) != name and is_other:
+            differs_much = max(len(missing), n_foreign) > _MAX_FOREIGN * self.rows.n
+            if resolved(self.client, self.name) != name and differs_much:
                 self._may_share = False
                 return
             logger.info("inserting %d of %d vectors into Milvus collection %s", len(missing), self.rows.n, name)

@@ -230,19 +230,22 @@ class MilvusVectors:
         return [np.fromiter((hit[KEY] for hit in hits), np.int64, len(hits)) for hits in found]
 
 
-def open_milvus_lite(snapshot: Snapshot, config: VectorsConfig) -> MilvusVectors:
+def open_milvus_lite(snapshot: Snapshot, config: VectorsConfig, flat_rows: int = LITE_FLAT_ROWS) -> MilvusVectors:
     """Open the Milvus Lite file of a snapshot's index; provide a collection with all its rows, as `open_milvus`.
 
     Raises:
         BackendUnavailable: no Milvus Lite here, the index is not on a local folder, or another process owns it.
     """
-    return _ready(open_lite(snapshot.store), snapshot, config, lite=True, timeout_s=TIMEOUT_S)
+    return _ready(open_lite(snapshot.store), snapshot, flat_rows, config, lite=True, timeout_s=TIMEOUT_S)
 
 
-def open_milvus(snapshot: Snapshot, config: VectorsConfig, timeout_s: float = TIMEOUT_S) -> MilvusVectors:
+def open_milvus(
+    snapshot: Snapshot, config: VectorsConfig, flat_rows: int = SERVER_FLAT_ROWS, timeout_s: float = TIMEOUT_S
+) -> MilvusVectors:
     """Connect to a Milvus server; provide a collection with all rows of the snapshot.
 
     Args:
+        flat_rows: maximum rows that are scanned rather than indexed.
         timeout_s: maximum seconds of a search, retries included.
 
     Raises:
@@ -250,13 +253,15 @@ def open_milvus(snapshot: Snapshot, config: VectorsConfig, timeout_s: float = TI
     """
     token = config.token.get_secret_value() if config.token else ""
     client = connect(str(config.uri), token, timeout_s)
-    return _ready(client, snapshot, config, lite=False, timeout_s=timeout_s)
+    return _ready(client, snapshot, flat_rows, config, lite=False, timeout_s=timeout_s)
 
 
-def _ready(client: Any, snapshot: Snapshot, config: VectorsConfig, *, lite: bool, timeout_s: float) -> MilvusVectors:
+def _ready(
+    client: Any, snapshot: Snapshot, flat_rows: int, config: VectorsConfig, *, lite: bool, timeout_s: float
+) -> MilvusVectors:
     try:
         labelled = labelled_rows(snapshot)
-        kind = choose_index(len(snapshot.entity_vectors), LITE_FLAT_ROWS if lite else SERVER_FLAT_ROWS)
+        kind = choose_index(len(snapshot.entity_vectors), flat_rows)
         filling = CollectionFill(client, snapshot, kind, lite, labelled)
         with translated("hold this snapshot", "Milvus Lite" if lite else f"Milvus at {shown(config.uri)}"):
             collection = filling.ensure()
