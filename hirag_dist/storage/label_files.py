@@ -357,11 +357,6 @@ class LabelFiles:
     part_sets: NDArray[np.int32]
     max_tokens: int
 
-    def has_set(self, label_set: int) -> bool:
-        """Return whether any row comes from documents of this label set."""
-        patterns = (self.entities, self.relations, self.communities)
-        return any((rows.sets == label_set).any() for rows in patterns) or bool((self.chunk_sets == label_set).any())
-
 
 def read_label_sets(snapshot: Snapshot) -> list[tuple[str, ...]]:
     """Return the label sets of a snapshot's documents, by number.

@@ -50,7 +50,7 @@ def find_community(view: MappedIndex | None, tables: LookupTables, wanted: str) 
     return view, row
 
 
-def community_details(view: MappedIndex, row: int, max_members: int, misses_reports: bool = False) -> CommunityDetails:
+def community_details(view: MappedIndex, row: int, max_members: int, misses_reports: bool) -> CommunityDetails:
     """Return a visible community with its members, its parent and its children."""
     index = view.communities
     members = index.members[index.indptr[row] : index.indptr[row + 1]].astype(np.int64)

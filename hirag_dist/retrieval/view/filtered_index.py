@@ -109,20 +109,18 @@ class FilteredIndex(MappedIndex):
         counts, layers, levels = self._counts
         if MISSING_REPORTS_COUNT in whole.counts:
             counts = counts | {MISSING_REPORTS_COUNT: counts["communities"] - counts["reports"]}
-        metadata = self.files.metadata
+        found: tuple[Facet, ...] = ()
+        if self.files.metadata is not None:
+            documents = np.zeros(self.files.documents.n_rows + 1, np.bool_)  # those that have a visible chunk
+            documents[self.chunk_documents[self.visible_chunks]] = True  # −1, an unknown one, is the last
+            found = facets(self.files.metadata.columns.values(), documents[:-1])
         return replace(
             whole,
-            facets=() if metadata is None else facets(metadata.columns.values(), self.visible_documents()),
+            facets=found,
             counts=dict(counts),
             layers=tuple({"layer": layer, "n_entities": n} for layer, n in enumerate(layers)),
             communities_by_level={level: n for level, n in enumerate(levels) if n},
         )
-
-    def visible_documents(self) -> Flags:
-        """Return flags of the documents that have a visible chunk: (n_documents,)."""
-        visible = np.zeros(self.files.documents.n_rows + 1, np.bool_)
-        visible[self.chunk_documents[self.visible_chunks]] = True  # −1, an unknown one, is the last
-        return visible[:-1]
 
     @cached_property
     def _counts(self) -> tuple[dict[str, int], list[int], list[int]]:
@@ -161,7 +159,8 @@ class AccessControlledIndex:
         self._some_unknown = False
         if any(self._sets):  # otherwise every caller sees everything, or nothing
             files = map_labels(snapshot)
-            self._some_unknown = files.has_set(len(self._sets))
+            sets = (files.entities.sets, files.relations.sets, files.communities.sets, files.chunk_sets)
+            self._some_unknown = any((each == len(self._sets)).any() for each in sets)  # a set behind the known ones
             self._view = lru_cache(_MAX_VIEWS)(partial(_view, index, files))
         metadata = index.files.metadata
         self._filters = (

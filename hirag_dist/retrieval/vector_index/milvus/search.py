@@ -110,8 +110,6 @@ class MilvusVectors:
         self._labelled = labelled
         self._exact = MemoryVectors(snapshot)
         self._max_exact_rows = max_exact_rows
-        layers = snapshot.serving.array("entity_layers")
-        self._ends = np.cumsum(np.bincount(layers)) if len(layers) else np.zeros(1, np.int64)  # rows up to each layer
         self._lite = lite
         self._timeout_s = timeout_s
         built = client.describe_index(self._collection, VECTOR)
@@ -140,7 +138,7 @@ class MilvusVectors:
         """
         if access is not None and not access.entity_states.any():
             return np.zeros(0, np.int64), np.zeros(0, np.float32)
-        n_rows = len(self._vectors) if max_layer is None else int(self._ends[min(max_layer, len(self._ends) - 1)])
+        n_rows = self._exact.n_rows(max_layer)
         if access is not None and is_by_row:
             kind = self._kind_of_rows(access, n_rows, limit, max_layer)
         else:
