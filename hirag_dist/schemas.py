@@ -12,8 +12,12 @@ def _column(name: str, kind: pa.DataType, nullable: bool = False) -> pa.Field:
     return pa.field(name, kind, nullable=nullable)
 
 
+def _list_of(kind: pa.DataType) -> pa.DataType:
+    return pa.list_(pa.field("item", kind, nullable=False))
+
+
 _STRING = pa.string()
-_STRINGS = pa.list_(pa.field("item", pa.string(), nullable=False))
+_STRINGS = _list_of(_STRING)
 
 DOCUMENTS = pa.schema(
     [
@@ -39,9 +43,7 @@ PLACES = pa.schema(  # positions in originals, of documents whose reader knows t
         _column("section", _STRING),
         _column("anchor", _STRING),
         _column("row", pa.int64()),  # from 1; 0 for none
-        _column(
-            "boxes", pa.binary()
-        ),  # left, top, right, bottom of each in 65,535ths of the page, uint16, little endian
+        _column("boxes", pa.binary()),  # left, top, right, bottom in 65,535ths of the page, uint16, little endian
     ]
 )
 
@@ -235,7 +237,7 @@ REPORTS = pa.schema(
         _column("summary", _STRING),
         _column("rating", pa.float64()),  # 0 to 10
         _column("rating_explanation", _STRING),
-        _column("findings", pa.list_(pa.field("item", _FINDING, nullable=False))),
+        _column("findings", _list_of(_FINDING)),
         _column("origin", _STRING),  # model; members: too small to be worth a call; imported; or stand-in
         _column("n_dropped_references", pa.int32()),  # ids in the reply that named nothing
     ]
@@ -297,8 +299,8 @@ DOCUMENT_METADATA = pa.schema(
 )
 
 _INPUT = pa.struct([_column("id", _STRING), _column("digest", pa.int64())])
-_INPUTS = pa.list_(pa.field("item", _INPUT, nullable=False))
-_TEXT_KEYS = pa.list_(pa.field("item", pa.int64(), nullable=False))
+_INPUTS = _list_of(_INPUT)
+_TEXT_KEYS = _list_of(pa.int64())
 _WRITTEN = [  # of a text that a model wrote, or a stand-in
     _column("inputs", _INPUTS),  # what it was written from: ids, and digests of the text shown of each
     _column("sources", _TEXT_KEYS),  # `text_key` of all chunks that it derives from, transitively, ascending
@@ -306,37 +308,22 @@ _WRITTEN = [  # of a text that a model wrote, or a stand-in
     _column("stale_since", pa.int32()),  # number of the update in which it became due; 0: it is not due
 ]
 
+_SUMMARY_ENTITY = pa.struct([_column(name, _STRING) for name in ("name", "type", "description")])
+_COVER = pa.struct(
+    [
+        _column("member_id", _STRING),
+        _column("entity", pa.int32()),  # position in `entities`
+        _column("description", _STRING),
+        _column("strength", pa.float64()),
+    ]
+)
+
 SUMMARIES = pa.schema(  # the reply about each cluster
     [
         _column("layer", pa.int32()),  # the layer whose entities are grouped
         _column("cluster_id", _STRING),
-        _column(
-            "entities",
-            pa.list_(
-                pa.field(
-                    "item",
-                    pa.struct([_column(name, _STRING) for name in ("name", "type", "description")]),
-                    nullable=False,
-                )
-            ),
-        ),
-        _column(
-            "covers",
-            pa.list_(
-                pa.field(
-                    "item",
-                    pa.struct(
-                        [
-                            _column("member_id", _STRING),
-                            _column("entity", pa.int32()),  # position in `entities`
-                            _column("description", _STRING),
-                            _column("strength", pa.float64()),
-                        ]
-                    ),
-                    nullable=False,
-                )
-            ),
-        ),
+        _column("entities", _list_of(_SUMMARY_ENTITY)),
+        _column("covers", _list_of(_COVER)),
         _column("origin", _STRING),  # model | stand-in: by rules, without a call
         _column("n_founded", pa.int32()),  # members when the cluster was founded
         _column("n_turned", pa.int32()),  # members that joined or left since

@@ -21,7 +21,8 @@ import pytest
 from hirag_dist.config.model import RetrievalConfig as RetrievalConfig
 from hirag_dist.core.prompts.templates import DONE, Prompts
 from hirag_dist.llm.endpoints.hashing import HashingEmbedder
-from hirag_dist.retrieval.engine import QueryEngine, open_engine
+from hirag_dist.retrieval.engine import QueryEngine
+from hirag_dist.retrieval.engine_resources import EngineResources
 from hirag_dist.retrieval.vector_index.memory import MemoryVectors
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import Answer, ChatReply, ChatRequest, Retrieval
@@ -107,9 +108,9 @@ class Echo:
 def engine_of(snapshot: Snapshot, **keys: Any) -> QueryEngine:
     config = RetrievalConfig(context_tokens=100_000)
     embedder = HashingEmbedder(32, 0)
-    return open_engine(
-        snapshot, MemoryVectors(snapshot), embedder, Echo(), config, Prompts(), lambda text: len(text.split()), **keys
-    )
+    vectors = MemoryVectors(snapshot)
+    resources = EngineResources(snapshot, vectors, embedder, Echo(), Prompts(), lambda text: len(text.split()), **keys)
+    return QueryEngine(resources, config)
 
 
 class Indexes:

@@ -27,11 +27,6 @@ class MortalStore(Store):
         super().write_bytes(path, *arguments, **options)
         self._count(path)
 
-    def write_table(self, path: str, *arguments: Any) -> Any:
-        written = super().write_table(path, *arguments)
-        self._count(path)
-        return written
-
     def append(self, path: str, data: bytes) -> tuple[str, int]:
         found = super().append(path, data)
         self._count(path)

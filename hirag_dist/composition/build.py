@@ -42,14 +42,8 @@ from hirag_dist.protocols import CPU, Closable, Embedder, EventListener, Executo
 from hirag_dist.storage.store import Store
 
 logger = logging.getLogger(__name__)
-
-
 _UNITS_A_TASK = 16
-
-
 _UNKNOWN_CONCURRENCY = 128
-
-
 _MIN_IN_FLIGHT = 4
 
 

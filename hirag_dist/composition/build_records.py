@@ -138,7 +138,12 @@ class BuildRecord:
             "decisive": dict(decisive),
             "limits": dict(limits),
         }
-        _archive(store)
+        with suppress(StoreError):  # a damaged record must not keep anybody from building
+            if store.exists(BUILD):
+                before = store.read_json(BUILD)
+                store.write_json(f"{BUILDS}/{_id_of(before)}.json", before)
+            for name in store.names(BUILDS)[:-KEPT]:
+                store.delete(f"{BUILDS}/{name}")
         self._write()
 
     def __call__(self, event: object) -> None:
@@ -371,16 +376,13 @@ def dead_letters(
     snapshot_id = published(store, record)
     if snapshot_id is not None:
         try:
-            letters = _with_others(found, _snapshot_letters(store, snapshot_id, columns))
+            snapshot = open_snapshot(store, snapshot_id)
+            published_letters = [snapshot.table(name, columns) for name in ("rejects", DROPPED)]
+            letters = _with_others(found, pa.concat_tables(published_letters))
         except SnapshotError:
             if found is None:
                 raise
     return letter_rows(*split_letters(letters, drops)) if letters.num_columns else []
-
-
-def _snapshot_letters(store: Store, snapshot_id: str, columns: Sequence[str]) -> pa.Table:
-    snapshot = open_snapshot(store, snapshot_id)
-    return pa.concat_tables([snapshot.table("rejects", columns), snapshot.table(DROPPED, columns)])
 
 
 def _with_others(found: pa.Table | None, letters: pa.Table) -> pa.Table:
@@ -410,16 +412,6 @@ def _stage_letters(store: Store, record: Mapping[str, Any], columns: Sequence[st
                 return None
             found.append(stage_letters(store, stage["folder"], columns))
     return pa.concat_tables(found)
-
-
-def _archive(store: Store) -> None:
-    """Move the record of the build before to builds/, of which the last ones are kept."""
-    with suppress(StoreError):  # a damaged record must not keep anybody from building
-        if store.exists(BUILD):
-            before = store.read_json(BUILD)
-            store.write_json(f"{BUILDS}/{_id_of(before)}.json", before)
-        for name in store.names(BUILDS)[:-KEPT]:
-            store.delete(f"{BUILDS}/{name}")
 
 
 def _id_of(record: Mapping[str, Any]) -> str:

@@ -44,8 +44,11 @@ class TextFormatter(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name is the library's
         """Return the line of a record without its exception."""
-        pairs = [f" {name}={_quoted(value)}" for name, value in _fields(record).items()]
-        return super().formatMessage(record) + "".join(pairs)
+        line = super().formatMessage(record)
+        for name, value in _fields(record).items():
+            text = str(value)
+            line += f" {name}={text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=True)}"
+        return line
 
 
 class JsonFormatter(logging.Formatter):
@@ -72,11 +75,6 @@ class JsonFormatter(logging.Formatter):
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return json.dumps(line, ensure_ascii=False, default=str)
-
-
-def _quoted(value: object) -> str:
-    text = str(value)
-    return text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=True)
 
 
 class _CurrentStderr:

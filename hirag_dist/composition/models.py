@@ -45,12 +45,9 @@ from hirag_dist.storage.snapshot.reader import current_id
 from hirag_dist.storage.store import Store
 
 logger = logging.getLogger(__name__)
-
-
 BUILD_ROLES = ("extract", "summarise", "report")
-
-
 CHAT_ROLES = (*BUILD_ROLES, "answer", "judge")
+_PATIENCE_S = 4.0  # for all questions to one server
 
 
 def role_endpoints(config: Config, role: str) -> list[str]:
@@ -68,9 +65,6 @@ def shares(target: RoleTarget) -> list[tuple[str, float]]:
 
 def check_prices(config: Config, roles: Iterable[str], max_usd: float | None) -> None:
     """Refuse a limit in dollars where the price of an endpoint is not known: it would limit nothing.
-
-    Args:
-        max_usd: the limit; None for none.
 
     Raises:
         ConfigError: an endpoint has no price.
@@ -107,17 +101,18 @@ def lexical_embedding_notice(config: Config) -> str:
 
 
 def answerers(config: Config, target: RoleTarget) -> tuple[str, ...]:
-    """Return the models that may answer a role, each with whatever else decides its replies: for keys."""
-    return tuple(_answerer(name, weight, config) for name, weight in shares(target))
+    """Return the models that may answer a role, each with its settings and share where they are not the usual ones.
 
-
-def _answerer(name: str, weight: float, config: Config) -> str:
-    """Return a model's name with its share and settings, where they are not the usual ones: for stage keys."""
-    endpoint = config.llm.endpoints[name]
-    usual = endpoint.temperature == 0.0 and not endpoint.extra_body
-    settings = "" if usual else f" {_reply_settings(endpoint)}"
-    share = "" if weight == 1.0 else f" ×{weight:g}"
-    return f"{make_chat_model(name, config).name}{settings}{share}"
+    Keys of stages are made of them.
+    """
+    found = []
+    for name, weight in shares(target):
+        endpoint = config.llm.endpoints[name]
+        usual = endpoint.temperature == 0.0 and not endpoint.extra_body
+        settings = "" if usual else f" {_reply_settings(endpoint)}"
+        share = "" if weight == 1.0 else f" ×{weight:g}"
+        found.append(f"{make_chat_model(name, config).name}{settings}{share}")
+    return tuple(found)
 
 
 def _reply_settings(endpoint: EndpointConfig) -> str:
@@ -195,12 +190,7 @@ def make_pool(
     context: CallContext | None = None,
     locks: KeyLocks | None = None,
 ) -> EndpointPool:
-    """Compose the layers cached → retried → limited → endpoint for every role.
-
-    Args:
-        context: the meter of all calls; None counts nothing.
-        locks: of the worker of a cluster.
-    """
+    """Compose the layers cached → retried → limited → endpoint for every role; a context meters all calls."""
     models: dict[str, ChatModel] = {}
     roles: dict[str, list[PricedModel]] = {}
     for role in CHAT_ROLES:
@@ -222,9 +212,6 @@ def limited_embedder(
     """Return the embedder. One at an endpoint goes through the ledger and the rate limits.
 
     Builds keep the vectors of local models in the ledger too: processors differ in their last bits, and ids must not.
-
-    Args:
-        texts: See `make_embedder`.
     """
     embedder = make_embedder(config, texts)
     name = config.llm.roles.embed
@@ -286,9 +273,6 @@ def settle_embedder(config: Config, built_with: str | None) -> Config:
     return config.model_copy(update={"llm": llm})
 
 
-_PATIENCE_S = 4.0  # for all questions to one server
-
-
 def ask_windows(config: Config, roles: Iterable[str] = CHAT_ROLES) -> Config:
     """Return `with_windows`, also to a caller whose thread runs an event loop."""
     with ThreadPoolExecutor(1) as thread:
@@ -299,9 +283,6 @@ async def with_windows(config: Config, roles: Iterable[str] = CHAT_ROLES) -> Con
     """Return the configuration with the context windows that servers tell, asked in parallel; no model is called.
 
     An endpoint whose `max_concurrent` is not set gets the number of requests that its server works on at a time.
-
-    Args:
-        roles: Roles whose endpoints are asked.
     """
     names = sorted({name for role in roles for name in role_endpoints(config, role)})
     found = await asyncio.gather(*(endpoint_with_window(name, config) for name in names))
@@ -314,11 +295,6 @@ async def endpoint_with_window(name: str, config: Config) -> EndpointConfig:
     endpoint = config.llm.endpoints[name]
     if endpoint.kind != "openai" or endpoint.context_window is not None:
         return endpoint
-    return endpoint.model_copy(update=await _told(name, endpoint, config))
-
-
-async def _told(name: str, endpoint: EndpointConfig, config: Config) -> dict[str, int]:
-    """Return the keys of an endpoint that follow from what its server tells."""
     from hirag_dist.llm.capabilities import find_model_window  # not at the top: it imports an HTTP client
 
     try:
@@ -327,7 +303,7 @@ async def _told(name: str, endpoint: EndpointConfig, config: Config) -> dict[str
     except TimeoutError:
         window = None
     if window is None:
-        return {}
+        return endpoint
     if window.is_upper_bound:
         logger.warning(
             "endpoint %s tells no context window, only that its model was trained with %s tokens: if the server set "
@@ -336,13 +312,13 @@ async def _told(name: str, endpoint: EndpointConfig, config: Config) -> dict[str
             f"{window.tokens:,}",
             name,
         )
-        return {}
+        return endpoint
     slots = "" if window.n_slots is None else f" for each of {window.n_slots} requests at a time"
     logger.info("endpoint %s: context window %s tokens%s", name, f"{window.tokens:,}", slots)
     told = {"context_window": window.tokens}
     if window.n_slots is not None and endpoint.max_concurrent is None:
         told["max_concurrent"] = window.n_slots
-    return told
+    return endpoint.model_copy(update=told)
 
 
 def role_windows(config: Config, roles: Iterable[str] = CHAT_ROLES) -> dict[str, int]:

@@ -25,7 +25,8 @@ from hirag_dist.llm.limits.rate_limiter import RateLimiter
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.protocols import AnswerModel, Closable, Embedder, Reranker
-from hirag_dist.retrieval.engine import QueryEngine, open_engine
+from hirag_dist.retrieval.engine import QueryEngine
+from hirag_dist.retrieval.engine_resources import EngineResources
 from hirag_dist.retrieval.question_embedding import QuestionEmbedder
 from hirag_dist.retrieval.vector_index.memory import make_vector_index
 from hirag_dist.storage.snapshot.reader import Snapshot
@@ -90,14 +91,12 @@ class SharedModels:
             keep: whether there are other engines, so that none of them closes the models.
         """
         cached = min(_QUESTIONS, max(_ALL_QUESTIONS // self.n_engines, _MIN_QUESTIONS))
-        return self._model, QuestionEmbedder(self._embedder(config), cached, keep=keep), self._reranker
-
-    def _embedder(self, config: Config) -> Embedder:
         key = config.llm.endpoints[config.llm.roles.embed].model_dump_json()
         with self._lock:
             if key not in self._embedders:
                 self._embedders[key] = limited_embedder(config, None, self._retried, self._context, texts="query")
-            return self._embedders[key]
+            embedder = self._embedders[key]
+        return self._model, QuestionEmbedder(embedder, cached, keep=keep), self._reranker
 
     async def close(self) -> None:
         """Close the connections."""
@@ -138,7 +137,6 @@ def make_engine(
         InvalidQuery: the configured embedder is not the index's.
     """
     config = settle_embedder(config, snapshot.manifest.embedder)
-    count = counter(config.tokenizer)
     shared = models
     if shared is None:
         coordinator = make_coordinator(config) if coordinator is None else coordinator
@@ -146,20 +144,19 @@ def make_engine(
     keep = models is not None
     model, embedder, reranker = shared.lend(config, keep=keep)
     snapshot = snapshot.cached_in(config.service.cache_dir, config.service.cache_bytes)
-    vectors = make_vector_index(config, snapshot)
-    rule = config.service.access_rule
-    return open_engine(
+    resources = EngineResources(
         snapshot,
-        vectors,
+        make_vector_index(config, snapshot),
         embedder,
         model,
-        config.retrieval,
         prompts,
-        count,
-        rule,
+        counter(config.tokenizer),
+        config.service.access_rule,
         config.tokenizer,
+        source_url=config.retrieval.source_url,
         reranker=reranker,
         n_engines=shared.n_engines,
         keep_models=keep,
         answer_window=role_windows(config, ("answer",)).get("answer"),
     )
+    return QueryEngine(resources, config.retrieval)

@@ -45,9 +45,7 @@ _SPARE_REQUESTS = 64  # requests to the HTTP server that the service is about to
 _INHERITED_LEVELS = ("", "hirag_dist.service", "hirag_dist.service.web")  # loggers whose level workers take over
 
 
-ReadyCallback = Callable[
-    ..., None
-]  # takes HOST:PORT of the service once it answers, and `url` of the page if there is one
+ReadyCallback = Callable[..., None]  # takes HOST:PORT of the service once it answers, and `url` of a page if any
 
 
 def serve(config: Config, index: str, ready: ReadyCallback, *, verify: bool = False) -> bool:
@@ -85,12 +83,11 @@ def serve(config: Config, index: str, ready: ReadyCallback, *, verify: bool = Fa
     return True
 
 
-def server_options(config: Config, *, listen: str | None = None, shared: bool = False) -> ServerOptions:
+def server_options(config: Config, *, shared_listen: str | None = None) -> ServerOptions:
     """Return the options of the gRPC server.
 
     Args:
-        listen: replaces the configured address.
-        shared: whether other processes listen on the same port.
+        shared_listen: address in the place of the configured one, on which other processes listen too.
 
     Raises:
         ConfigError: as `ServerOptions`.
@@ -98,10 +95,14 @@ def server_options(config: Config, *, listen: str | None = None, shared: bool = 
     service = config.service
     names = {field.name for field in fields(ServerOptions)}
     options: dict[str, Any] = {key: value for key, value in service if key in names}
+    if config.llm.endpoints[config.llm.roles.embed].kind == "openai":
+        max_retrievals = 32  # the question's embedding is a remote call
+    else:
+        max_retrievals = 2 if config.vectors.chosen == "memory" else 8  # few if they compute, more if they wait
     options |= {
-        "listen": listen or service.listen,
-        "max_concurrent_retrievals": _concurrent_retrievals(config),
-        "reuse_port": shared,
+        "listen": shared_listen or service.listen,
+        "max_concurrent_retrievals": max_retrievals,
+        "reuse_port": shared_listen is not None,
         "anonymous_labels": None if service.anonymous_labels == "all" else frozenset(service.anonymous_labels),
         "traces_endpoint": config.traces_endpoint,
     }
@@ -110,9 +111,6 @@ def server_options(config: Config, *, listen: str | None = None, shared: bool = 
 
 def page_options(config: Config, *, n_processes: int = 1) -> PageOptions | None:
     """Return the options of the HTTP server with the page and the APIs, None where the configuration asks for none.
-
-    Args:
-        n_processes: processes that answer queries.
 
     Raises:
         ConfigError: as `PageOptions`.
@@ -156,13 +154,6 @@ def multi_process_config(config: Config) -> Config:
     service = config.service.model_copy(update={"processes": process_count(config)})
     vectors = vectors.model_copy(update={"backend": vectors.chosen})
     return config.model_copy(update={"service": service, "vectors": vectors})
-
-
-def _concurrent_retrievals(config: Config) -> int:
-    """Return the number of concurrent retrievals of a process: small if they compute, larger if they wait for I/O."""
-    if config.llm.endpoints[config.llm.roles.embed].kind == "openai":
-        return 32  # the question's embedding is a remote call
-    return 2 if config.vectors.chosen == "memory" else 8
 
 
 async def serve_index(
@@ -227,11 +218,7 @@ async def serve_index_and_page(
     ready: ReadyCallback,
     on_stop: Callable[[], None],
 ) -> None:
-    """Serve an index and its page from this process until SIGTERM or SIGINT.
-
-    Args:
-        ready: called with HOST:PORT and the page's URL once queries are answered.
-        on_stop: called when the drain begins.
+    """Serve an index and its page from this process until SIGTERM or SIGINT; the arguments are those of `serve_index`.
 
     Raises:
         HiragError: as `serve_index` and `Page`.
@@ -261,13 +248,7 @@ def serve_with_workers(config: Config, index: str, n_processes: int, ready: Read
         config: as `multi_process_config` returns it.
         ready: called with HOST:PORT, and the page's URL if there is a page, once all processes answer.
 
-    Returns:
-        Whether every process ended without an error.
-
-    Raises:
-        ConfigError: the configuration is wrong.
-        BackendUnavailable: an address cannot be listened on.
-        HiragError: a process could not start.
+    It returns and raises what `serve` does.
     """
     configured = server_options(config)
     with ExitStack() as stack:
@@ -277,11 +258,10 @@ def serve_with_workers(config: Config, index: str, n_processes: int, ready: Read
             page = replace(page, listen=_reserve(stack, page.listen, "--http"), reuse_port=True)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hirag-serve-")))
         metrics = WorkerMetrics(folder, n_processes)
-        options = server_options(config, listen=listen, shared=True)
-        jobs = [
-            _worker_job(f"worker {at + 1}", partial(serve_index_process, config, index, options, at == 0), folder)
-            for at in range(n_processes)
-        ]
+        options = server_options(config, shared_listen=listen)
+        on_stop = partial(exit_within, options.drain_s + STOP_GRACE_S)  # the supervisor may have died
+        serve_one = partial(serve_index, config, index, options, on_stop=on_stop)
+        jobs = [_worker_job(f"worker {at + 1}", partial(serve_one, first=at == 0), folder) for at in range(n_processes)]
         if page is not None:
             jobs.append(_worker_job("page", partial(serve_page_process, page, listen), folder, required=False))
         supervisor = Supervisor(
@@ -293,24 +273,6 @@ def serve_with_workers(config: Config, index: str, n_processes: int, ready: Read
         if configured.metrics_listen is not None:
             stack.enter_context(serve_metrics(configured.metrics_listen, metrics.registry, supervisor.is_ready))
         return asyncio.run(supervisor.run())
-
-
-async def serve_index_process(
-    config: Config,
-    index: str,
-    options: ServerOptions,
-    first: bool,
-    ready: Callable[[str], None],
-    stop: asyncio.Event,
-) -> None:
-    """Serve an index in one worker process, until a signal arrives or `stop` is set.
-
-    Args:
-        config: as `multi_process_config` returns it.
-        first: whether this process logs what concerns all of them.
-    """
-    on_stop = partial(exit_within, options.drain_s + STOP_GRACE_S)  # the supervisor may have died
-    await serve_index(config, index, options, ready, stop, on_stop, first=first)
 
 
 def _worker_job(name: str, task: Task, folder: Path, *, required: bool = True) -> WorkerJob:
@@ -407,26 +369,18 @@ class CatalogueListing:
             published = {name for name in names if name in known or store.exists(f"{name}/{CURRENT}")}
             self._published = frozenset(published)
             root = str(self._service.catalogue).rstrip("/")
-            found = {name: self._definition(name, f"{root}/{name}") for name in published}
+            found = {name: IndexDefinition(name, f"{root}/{name}") for name in published}
         for name, settings in self._service.indexes.items():
-            if settings.uri is not None:
-                found[name] = self._definition(name, settings.uri)
+            uri = found[name].uri if settings.uri is None and name in found else settings.uri
+            if uri is not None:
+                found[name] = IndexDefinition(name, uri, settings.title)
         return found
-
-    def _definition(self, name: str, uri: str) -> IndexDefinition:
-        settings = self._service.indexes.get(name)
-        if settings is None:
-            return IndexDefinition(name, uri)
-        return IndexDefinition(name, uri, settings.title)
 
 
 def make_catalogue(config: Config, sharers: int = 1) -> IndexCatalogue:
-    """Return the catalogue of a configuration, not started.
+    """Return the catalogue of a configuration, not started, for one of several processes that divide the limits.
 
     Models, prompts, tokenizer and rate limits are shared by all its indexes; caches are not.
-
-    Args:
-        sharers: processes that divide the limits of the endpoints.
     """
     service = config.service
     models = SharedModels(config, make_coordinator(config, sharers=sharers), n_engines=service.max_open_indexes)

@@ -27,8 +27,7 @@ async def serve_page_process(
 ) -> None:
     """Serve the browser page in a process without the engine, whose libraries are not imported.
 
-    Args:
-        target: HOST:PORT of the service, which is reported as the other workers do.
+    It is the address of the service that is reported, as by the other workers.
     """
     from hirag_dist.service.web.run import serve_page
 

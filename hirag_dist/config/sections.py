@@ -53,12 +53,9 @@ class ConfigSection(BaseModel):
         """A section whose keys are all commented out is null in YAML: it means its defaults."""
         if not isinstance(data, dict):
             return data
-        sections = {name for name, field in cls.model_fields.items() if _is_section(field.annotation)}
+        kinds = {name: field.annotation for name, field in cls.model_fields.items()}
+        sections = {name for name, kind in kinds.items() if isinstance(kind, type) and issubclass(kind, ConfigSection)}
         return {key: value for key, value in data.items() if value is not None or key not in sections}
-
-
-def _is_section(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, ConfigSection)
 
 
 _ALIASES = {  # what browsers read these names as

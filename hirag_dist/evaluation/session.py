@@ -60,7 +60,8 @@ from hirag_dist.llm.retry import RetriedCalls
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.protocols import Closable, Embedder, EventListener
 from hirag_dist.readers import Unreadable
-from hirag_dist.retrieval.engine import QueryEngine, open_engine
+from hirag_dist.retrieval.engine import QueryEngine
+from hirag_dist.retrieval.engine_resources import EngineResources
 from hirag_dist.retrieval.vector_index.memory import make_vector_index
 from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.snapshot.reader import Snapshot
@@ -287,18 +288,19 @@ class Session:
 
     def _opened_engine(self, snapshot: Snapshot) -> QueryEngine:
         config = self.config
-        return open_engine(
+        resources = EngineResources(
             snapshot,
             make_vector_index(config, snapshot),
             UnitEmbedder(self._embedder),
             KeptAnswers(self.pool),
-            config.retrieval,
             self.prompts,
             self.count_tokens,
             config.service.access_rule,
             config.tokenizer,
+            source_url=config.retrieval.source_url,
             answer_window=role_windows(config, ("answer",)).get("answer"),
         )
+        return QueryEngine(resources, config.retrieval)
 
     def refuse(self, step: str, own_id: str, reason: str) -> None:
         """Count something that could not even become a unit, such as a record of a file without a question."""

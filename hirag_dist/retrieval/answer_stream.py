@@ -36,7 +36,6 @@ class AnswerWindow:
 
     Attributes:
         tokens: The context window of role `answer`; None where it is not known: nothing is cut.
-        prompts: The prompts in force.
     """
 
     tokens: int | None
@@ -114,7 +113,6 @@ async def answer_pieces(
     immediately.
 
     Args:
-        deadline_s: seconds left.
         quoted: returns the places of a stretch of a chunk; None: places with characters only.
 
     Raises:

@@ -54,19 +54,16 @@ class CooperativeDeadline:
         except TimeoutError:
             raise DeadlineExceeded from None
 
-    async def run(self, steps: Steps[T]) -> T:
+    async def run(self, steps: Steps[T], *, to_end: bool = False) -> T:
         """Run long work in turns.
+
+        Args:
+            to_end: past the deadline if need be: for work of bounded length.
 
         Raises:
             DeadlineExceeded: the deadline passed before it was done.
         """
-        return await self._run(steps, self.check)
-
-    async def run_to_end(self, steps: Steps[T]) -> T:
-        """Run work of bounded length in turns, past the deadline if need be."""
-        return await self._run(steps, self._yield)
-
-    async def _run(self, steps: Steps[T], between: Callable[[], Awaitable[None]]) -> T:
+        between = self._yield if to_end else self.check
         while True:
             try:
                 next(steps)

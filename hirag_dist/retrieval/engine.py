@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 from typing import TypeVar
@@ -13,11 +12,8 @@ import numpy as np
 from pydantic import ValidationError
 
 from hirag_dist.config.model import RetrievalConfig as RetrievalConfig
-from hirag_dist.core.access import AccessRule
-from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.errors import HiragError, InvalidQuery
-from hirag_dist.protocols import AnswerModel, Embedder, Reranker, VectorIndex
-from hirag_dist.retrieval.answer_stream import AnswerWindow, answer_pieces
+from hirag_dist.retrieval.answer_stream import answer_pieces
 from hirag_dist.retrieval.deadline import CooperativeDeadline, in_time, lookup_in_time, nothing_in_time
 from hirag_dist.retrieval.engine_resources import EngineResources
 from hirag_dist.retrieval.lookup.entities import (
@@ -29,11 +25,10 @@ from hirag_dist.retrieval.lookup.entities import (
     path_details,
 )
 from hirag_dist.retrieval.lookup.names import find_entity
-from hirag_dist.retrieval.map_reduce import MAP_REDUCE, MapReduceInput, gather, map_parts, nothing
+from hirag_dist.retrieval.map_reduce import MAP_REDUCE, MapReduceInput, gather, map_parts
+from hirag_dist.retrieval.question_embedding import QuestionEmbedder
 from hirag_dist.retrieval.search import MODES, retrieve_levels
 from hirag_dist.retrieval.view.filtered_index import FilteredIndex, empty_index_info
-from hirag_dist.retrieval.view.index import MappedIndex
-from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import (
     DEFAULT_CHARS,
     DEFAULT_MEMBERS,
@@ -57,45 +52,6 @@ _MAX_CHARS = 1_000_000  # of a document in one look-up
 _NOTHING_VISIBLE = "no document has the labels and meets the filter and the date of this question"
 
 
-def open_engine(
-    snapshot: Snapshot,
-    vectors: VectorIndex,
-    embedder: Embedder,
-    model: AnswerModel,
-    config: RetrievalConfig,
-    prompts: Prompts,
-    count_tokens: Callable[[str], int],
-    access_rule: AccessRule = "all",
-    tokenizer: str = "",
-    clock: Callable[[], float] = time.monotonic,
-    reranker: Reranker | None = None,
-    n_engines: int = 1,
-    answer_window: int | None = None,
-    keep_models: bool = False,
-) -> QueryEngine:
-    """Load a snapshot and return an engine over it.
-
-    Args:
-        access_rule: whether a caller needs all labels of a document to reach it, or any.
-        tokenizer: name of that of `count_tokens`: texts that the snapshot counted by the same are not counted again.
-        clock: seconds, for deadlines.
-        reranker: judges the relevance of chunks; None for none.
-        n_engines: that may be open in this process; they share the memory of the cache of texts.
-        answer_window: Tokens of the context window of the model that answers; None where it is not known.
-        keep_models: whether others use the model and the reranker too, so that the engine does not close them.
-
-    Raises:
-        InvalidQuery: the embedder is not the one that the index was built with.
-    """
-    resources = EngineResources(
-        snapshot, vectors, embedder, model, prompts, count_tokens, access_rule, tokenizer, clock, reranker, n_engines
-    )
-    resources.keeps_models = keep_models
-    resources.answer_window = AnswerWindow(answer_window, prompts, count_tokens)
-    resources.index.files.places.source_url = config.source_url or ""
-    return QueryEngine(resources, config)
-
-
 class QueryEngine:
     """Answers questions over one snapshot, on one event loop."""
 
@@ -115,8 +71,9 @@ class QueryEngine:
 
     @property
     def question_cache(self) -> tuple[int, int]:
-        """(hits, misses) of the cache of question vectors."""
-        return self._resources.question_cache
+        """(hits, misses) of the cache of question vectors; zeros for an embedder without a cache."""
+        embedder = self._resources.embedder
+        return (embedder.hits, embedder.misses) if isinstance(embedder, QuestionEmbedder) else (0, 0)
 
     def describe(self, reach: frozenset[str] | None, expression: str = "", as_of: str = "") -> IndexInfo:
         """Return the statistics of the documents that a caller may see and that meet a filter and a date.
@@ -166,7 +123,7 @@ class QueryEngine:
                 f"choose another mode: {', '.join(MODES)}"
             )
         mode = query.mode or limits.mode
-        view = await self._view(query)
+        view = await resources.view_of(query)
         if view is None:  # no document is visible
             found = Retrieval(query.question, mode, self.info.snapshot_id, timings_ms={"total": 0})
             yield "done", replace(found, note=_NOTHING_VISIBLE)
@@ -228,9 +185,10 @@ class QueryEngine:
         limits = limits.model_copy(update={"context_tokens": part_tokens})
         limits = resources.answer_window.cut_parts(limits, query.question)
         reply_tokens = resources.answer_window.part_reply_tokens
-        view = await self._view(query)
+        view = await resources.view_of(query)
         if view is None:
-            return nothing(query.question, query.mode, resources.index.snapshot_id, limits)
+            snapshot_id = resources.index.snapshot_id
+            return MapReduceInput(query.question, query.mode, snapshot_id, (), {}, limits.context_tokens, 0, 0.0)
         count = resources.count_tokens
         return await asyncio.to_thread(gather, view, query.question, query.mode, limits, reply_tokens, count)
 
@@ -257,8 +215,6 @@ class QueryEngine:
         Args:
             entity: id or name; of several layers that have the name, the lowest. Words of one name alone are enough.
             max_relations, max_sources: limits, 1 to 1000.
-            scope: part of the index that may be read.
-            deadline_s: seconds left.
 
         Raises:
             NotFound: there is no such entity in the scope.
@@ -267,7 +223,7 @@ class QueryEngine:
         """
         _check_bounds("max_relations", max_relations, 1, _MAX_ITEMS)
         _check_bounds("max_sources", max_sources, 1, _MAX_ITEMS)
-        view, tables = await self._view(scope), self._resources.lookups
+        view, tables = await self._resources.view_of(scope), self._resources.lookups
 
         def work() -> EntityDetails:
             seen, row, note = find_entity(view, tables, entity)
@@ -280,7 +236,7 @@ class QueryEngine:
     ) -> PathDetails:
         """Return a shortest path between two entities (Eq. 15-16); arguments and errors as `get_entity`."""
         steps = path_details(
-            await self._view(scope),
+            await self._resources.view_of(scope),
             self._resources.lookups,
             self._resources.paths,
             source,
@@ -299,7 +255,7 @@ class QueryEngine:
     ) -> CommunityDetails:
         """Return a community with its report and members; arguments and errors as `get_entity`."""
         _check_bounds("max_members", max_members, 1, _MAX_ITEMS)
-        view, tables = await self._view(scope), self._resources.lookups
+        view, tables = await self._resources.view_of(scope), self._resources.lookups
 
         def work() -> CommunityDetails:
             seen, row = find_community(view, tables, community_id)
@@ -322,8 +278,6 @@ class QueryEngine:
             document_id: of the document, or of a chunk of it.
             start: first character.
             max_chars: limit, at most a million.
-            scope: part of the index that may be read.
-            deadline_s: seconds left.
 
         Raises:
             NotFound: there is no such document in the scope.
@@ -333,7 +287,7 @@ class QueryEngine:
         """
         _check_bounds("start", start, 0, None)
         _check_bounds("max_chars", max_chars, 1, _MAX_CHARS)
-        view, tables = await self._view(scope), self._resources.lookups
+        view, tables = await self._resources.view_of(scope), self._resources.lookups
 
         def work() -> DocumentPart:
             seen, row = find_document(view, tables, document_id)
@@ -344,10 +298,6 @@ class QueryEngine:
     async def close(self) -> None:
         """Release files and connections."""
         await self._resources.close()
-
-    async def _view(self, scope: Query | AccessScope) -> MappedIndex | None:
-        """Return the index as a request may read it and asks to, None where no document is visible."""
-        return await self._resources.view_of(scope)
 
     def _deadline(self, deadline_s: float | None) -> CooperativeDeadline:
         return CooperativeDeadline(self._resources.clock, deadline_s)

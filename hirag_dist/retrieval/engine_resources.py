@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -25,7 +26,6 @@ from hirag_dist.protocols import AnswerModel, Closable, Embedder, Reranker, Vect
 from hirag_dist.retrieval.answer_stream import AnswerWindow
 from hirag_dist.retrieval.lookup.entities import examples
 from hirag_dist.retrieval.lookup.tables import LookupTables
-from hirag_dist.retrieval.question_embedding import QuestionEmbedder
 from hirag_dist.retrieval.view.filtered_index import AccessControlledIndex
 from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.storage.serving.mmap_files import ReadAhead
@@ -44,7 +44,6 @@ class RecordTextCache:
         """Begin empty.
 
         Args:
-            max_chars: Maximum characters of all texts together.
             stored: has the records that are the same in all views; None: this cache.
         """
         self._stored = stored
@@ -92,13 +91,9 @@ class EngineResources:
     Attributes:
         index: the mapped snapshot, unfiltered.
         views: the index as callers with labels may see it.
-        info: statistics of the snapshot.
-        lookups: tables for look-ups by id.
-        paths: finder of shortest paths.
         misses_reports: whether `communities.report_share` left reports out.
         count_marks: tokens of short texts that recur, cached.
         answer_window: cuts contexts to the window of the model that answers.
-        keeps_models: whether others use the model and the reranker too, so that they are not closed.
     """
 
     def __init__(
@@ -109,13 +104,27 @@ class EngineResources:
         model: AnswerModel,
         prompts: Prompts,
         count_tokens: Callable[[str], int],
-        access_rule: AccessRule,
-        tokenizer: str,
-        clock: Callable[[], float],
+        access_rule: AccessRule = "all",
+        tokenizer: str = "",
+        *,
+        source_url: str | None = None,
+        clock: Callable[[], float] = time.monotonic,
         reranker: Reranker | None = None,
         n_engines: int = 1,
+        answer_window: int | None = None,
+        keep_models: bool = False,
     ) -> None:
-        """Load a snapshot; the arguments are those of `open_engine`.
+        """Load a snapshot.
+
+        Args:
+            access_rule: whether a caller needs all labels of a document to reach it, or any.
+            tokenizer: name of that of `count_tokens`: texts that the snapshot counted by it are not counted again.
+            source_url: of the retrieval section.
+            clock: seconds, for deadlines.
+            reranker: judges the relevance of chunks; None for none.
+            n_engines: that may be open in this process; they share the memory of the cache of texts.
+            answer_window: Tokens of the context window of the model that answers; None where it is not known.
+            keep_models: whether others use the model and the reranker too, so that they are not closed.
 
         Raises:
             InvalidQuery: the embedder is not the one that the index was built with.
@@ -128,6 +137,7 @@ class EngineResources:
             )
         threadpool_limits(1)  # matrix products of one question are too small for several threads
         self.index = MappedIndex.open(snapshot, tokenizer)
+        self.index.files.places.source_url = source_url or ""
         self.misses_reports = snapshot.manifest.missing_reports > 0
         self.views = AccessControlledIndex(self.index, snapshot, access_rule)
         self.lookups = LookupTables(self.index.files, snapshot)
@@ -141,8 +151,8 @@ class EngineResources:
         self.reranker = reranker
         self.model = model
         self.prompts = prompts
-        self.answer_window = AnswerWindow(None, prompts, count_tokens)
-        self.keeps_models = False
+        self.answer_window = AnswerWindow(answer_window, prompts, count_tokens)
+        self._keep_models = keep_models
         self.count_tokens = count_tokens
         self.count_marks = lru_cache(_MAX_COUNTED)(count_tokens)
         self.clock = clock
@@ -153,12 +163,6 @@ class EngineResources:
         self._compile(all_forms=n_engines > 1)
         self._read_ahead = ReadAhead(self.index.pages())
         self._hash_check = HashCheck(snapshot)
-
-    @property
-    def question_cache(self) -> tuple[int, int]:
-        """(hits, misses) of the cache of question vectors; zeros for an embedder without a cache."""
-        embedder = self.embedder
-        return (embedder.hits, embedder.misses) if isinstance(embedder, QuestionEmbedder) else (0, 0)
 
     def texts_of(self, view: MappedIndex) -> RecordTextCache:
         """Return the cache of record texts of the index or of one view of it."""
@@ -217,7 +221,7 @@ class EngineResources:
         self.vectors.close()
         if isinstance(self.embedder, Closable):
             await self.embedder.close()
-        for each in () if self.keeps_models else (self.model, self.reranker):
+        for each in () if self._keep_models else (self.model, self.reranker):
             if isinstance(each, Closable):
                 await each.close()
 

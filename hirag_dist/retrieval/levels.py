@@ -74,7 +74,10 @@ async def bridge_level(view: MappedIndex, question: Question, found: Found) -> F
         named_keys = [] if limits.follows_paper else question.names.endpoints(vector)
         keys = joined_in_order(named_keys, await question.deadline.run(members))
         rows = [row for row, _ in keys]
-        paths = await _paths_between(view, question, rows)
+        components = view.components
+        if components is None:
+            components = await question.deadline.run_in_thread(view.connect)
+        paths = await question.deadline.run(question.paths.chain_steps(rows, view.access, components))  # Eq. 15
         nodes = np.array(sorted({*rows, *chain.from_iterable(paths)}), np.int64)
         joined = np.array(bridge_relations(view.graph, view.parallel, nodes), np.int64)
         ranked = _ranked_triples(view, question, view.visible_relations(joined), nodes, paths)
@@ -128,14 +131,6 @@ async def relation_level(view: MappedIndex, question: Question, found: Found) ->
             )
 
         return await question.deadline.run_in_thread(related)  # a hub has many
-
-
-async def _paths_between(view: MappedIndex, question: Question, rows: Sequence[int]) -> list[list[int]]:
-    """Return a path for each consecutive pair of key entities (Eq. 15)."""
-    components = view.components
-    if components is None:
-        components = await question.deadline.run_in_thread(view.connect)
-    return await question.deadline.run(question.paths.chain_steps(rows, view.access, components))
 
 
 def _ranked_triples(

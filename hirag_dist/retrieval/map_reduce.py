@@ -48,8 +48,6 @@ class MapReduceInput:
         context_tokens: of the final answer's context.
         reply_tokens: maximum of the reply about a part.
         gathered_ms: time that reading and cutting took.
-        unreported: as of `MapWork`.
-        note: as of `Retrieval`.
     """
 
     question: str
@@ -76,11 +74,6 @@ class MapReduceInput:
         return Retrieval(
             self.question, self.mode, self.snapshot_id, timings_ms=times, map_work=self.work, note=self.note
         )
-
-
-def nothing(question: str, mode: str, snapshot_id: str, limits: RetrievalConfig) -> MapReduceInput:
-    """Return the input for a caller to whom no document is visible."""
-    return MapReduceInput(question, mode, snapshot_id, (), {}, limits.context_tokens, 0, 0.0)
 
 
 def gather(
@@ -143,10 +136,11 @@ def _records(index: MappedIndex, mode: str, rows: IntVector) -> Iterator[tuple[_
     for row in shuffled.tolist():
         if mode == "text-map-reduce":
             (source,) = index.sources([(row, 0.0)])
-            yield source, source_text(source.title, source.start, source.end, source.text), index.tokens("sources", row)
+            text = source_text(source.title, source.start, source.end, source.text)
+            yield source, text, index.rendering("sources", row)[0]
         elif (report := index.community(RankedCommunity(row, 0, 0.0))) is not None:
             text = community_text(report.title, report.level, report.rating, report.report)
-            yield report, text, index.tokens("global", row)
+            yield report, text, index.rendering("global", row)[0]
 
 
 async def map_parts(
@@ -193,10 +187,8 @@ async def map_parts(
     cited = [
         (material.items[old], found.helpfulness[new] / 100, found.cited_by[new]) for new, old in found.refs.items()
     ]
-    planned = material.planned
-    assert planned.map_work is not None
     work = replace(
-        planned.map_work,
+        material.work,
         calls=len(replies),
         points=len(points),
         unhelpful=sum(not each.points for each in mapped),
@@ -207,6 +199,7 @@ async def map_parts(
         input_tokens=sum(reply.input_tokens for reply in replies),
         output_tokens=sum(reply.output_tokens for reply in replies),
     )
+    ids = [item.chunk_id if isinstance(item, SourceItem) else item.community_id for item, _, _ in cited]
     took_ms = (time.perf_counter() - started) * 1e3
     return replace(
         material.planned,
@@ -214,11 +207,7 @@ async def map_parts(
         sources=tuple(replace(item, score=score) for item, score, _ in cited if isinstance(item, SourceItem)),
         context=found.context,
         context_tokens=found.tokens,
-        context_refs={new: _id(material.items[old]) for new, old in found.refs.items()},
+        context_refs=dict(zip(found.refs, ids, strict=True)),
         timings_ms={"gather": material.gathered_ms, "map": took_ms, "total": material.gathered_ms + took_ms},
         map_work=work,
     )
-
-
-def _id(item: _Item) -> str:
-    return item.chunk_id if isinstance(item, SourceItem) else item.community_id

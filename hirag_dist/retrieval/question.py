@@ -74,12 +74,7 @@ class QuestionEntities:
         return [(row, closeness[row]) for row in named_endpoints(named)]
 
     def local(self, nearest: Scored, vector: NDArray[np.float32], limit: int) -> tuple[Scored, frozenset[int]]:
-        """Return (row, similarity) of the local entities, named ones first, and the rows of the named ones.
-
-        Args:
-            nearest: entities to the question.
-            limit: entities in all.
-        """
+        """Return (row, similarity) of the local entities, named ones first, and the rows of the named ones."""
         if limit < LOCAL_SHARE or not self._names():
             return nearest, frozenset()
         named, closeness = self._one_of_each_name(vector)
@@ -104,13 +99,9 @@ class Question:
     """A question, and what its levels work with.
 
     Attributes:
-        text: of the question.
         vector: (dim,) of unit length.
         limits: settings, with those of the query.
         levels: names of the levels of its mode, in order.
-        names: entities that it names.
-        paths: finder of shortest paths.
-        deadline: of the request.
         watch: times of the parts.
         misses_reports: whether communities without a report are shown by their members.
     """

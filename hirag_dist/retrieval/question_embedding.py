@@ -35,8 +35,6 @@ class MicroBatcher(Generic[Item, Result]):
 
     Args:
         run: processes items of one kind; returns a result for each, in order.
-        max_items: Maximum texts of one call.
-        max_calls: Maximum calls in progress at a time.
         kind: items of one call must be of one kind; by default all are.
     """
 
@@ -69,11 +67,7 @@ class MicroBatcher(Generic[Item, Result]):
                 self._pending.remove(pending)
 
     async def close(self, *, cancel: bool = False) -> None:
-        """Wait for the calls in progress; cancel the items that were not sent.
-
-        Args:
-            cancel: whether calls in progress are cancelled first.
-        """
+        """Wait for the calls in progress, or cancel them; cancel the items that were not sent."""
         for pending in self._pending:
             pending.result.cancel()
         self._pending.clear()
@@ -154,7 +148,15 @@ class QuestionEmbedder:
         """
         rows = np.zeros((len(texts), self.dim), np.float32)
         for row, text in enumerate(texts):
-            rows[row] = await self._vector(unicodedata.normalize("NFC", one_line(text)))
+            wanted = unicodedata.normalize("NFC", one_line(text))
+            found: _Vector | HiragError | None = self._cached(wanted)
+            if found is None:
+                found = await self._batcher.submit(wanted)
+            else:
+                self.hits += 1
+            if isinstance(found, HiragError):
+                raise found
+            rows[row] = found
         return rows
 
     async def close(self) -> None:
@@ -162,16 +164,6 @@ class QuestionEmbedder:
         await self._batcher.close(cancel=True)
         if not self._keep and isinstance(self._embedder, Closable):
             await self._embedder.close()
-
-    async def _vector(self, text: str) -> _Vector:
-        vector = self._cached(text)
-        if vector is not None:
-            self.hits += 1
-            return vector
-        found = await self._batcher.submit(text)
-        if isinstance(found, HiragError):
-            raise found
-        return found
 
     async def _embed(self, texts: Sequence[str]) -> list[_Vector | HiragError]:
         found: dict[str, _Vector | HiragError] = {}
@@ -194,7 +186,10 @@ class QuestionEmbedder:
                 return [error] * len(texts)
             return [result for text in texts for result in await self._call([text])]
         for text, row in zip(texts, rows, strict=True):
-            self._store(text, row)
+            self._vectors[text] = row.copy()  # the row alone, not the whole call's matrix
+            self._vectors.move_to_end(text)
+            while len(self._vectors) > self._max_cached:
+                self._vectors.popitem(last=False)
         return list(rows)
 
     def _cached(self, text: str) -> _Vector | None:
@@ -202,9 +197,3 @@ class QuestionEmbedder:
         if vector is not None:
             self._vectors.move_to_end(text)
         return vector
-
-    def _store(self, text: str, vector: _Vector) -> None:
-        self._vectors[text] = vector.copy()  # the row alone, not the whole call's matrix
-        self._vectors.move_to_end(text)
-        while len(self._vectors) > self._max_cached:
-            self._vectors.popitem(last=False)

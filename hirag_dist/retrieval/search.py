@@ -43,9 +43,6 @@ async def retrieve_levels(
 
     Levels without the time for them are named in the result's `partial`. A question whose vector is zero is near
     nothing: every record would have the same similarity, and the result's `note` says so.
-
-    Args:
-        limits: settings, with those of the query.
     """
     name = query.mode or limits.mode
     mode, watch = MODE_TABLE[name], Stopwatch()
@@ -194,7 +191,7 @@ async def _walked_sources(view: MappedIndex, question: Question, found: Found, l
     seeds.of_chunks(found.near_chunks)
     seeds.of_words(found.word_chunks)
     similarities = None if question.limits.follows_paper else partial(view.chunk_similarities, query=question.vector)
-    return await question.deadline.run_to_end(seeds.ranked_steps(limit, similarities, view.chunk_documents))
+    return await question.deadline.run(seeds.ranked_steps(limit, similarities, view.chunk_documents), to_end=True)
 
 
 async def _nearest_sources(view: MappedIndex, question: Question, found: Found, limit: int) -> Scored:
@@ -206,7 +203,7 @@ async def _text_sources(view: MappedIndex, question: Question, found: Found, lim
     """Return the chunks of the nearest entities, in GraphRAG's order."""
     entities = [row for row, _ in found.nearest]
     order = text_order(view.walk_graph, view.provenance, entities, *found.related, view.visible_chunks, limit)
-    texts = await question.deadline.run_to_end(order)
+    texts = await question.deadline.run(order, to_end=True)
     return [(row, 1.0 / rank) for rank, row in enumerate(texts, 1)]
 
 

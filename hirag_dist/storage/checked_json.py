@@ -40,24 +40,15 @@ def read_checked(store: Store, path: str) -> dict[str, Any] | None:
             raise
         return None
     try:
-        return _parsed(data)
-    except (ValueError, AttributeError) as error:
+        if data.startswith(_OPENING):
+            end = len(_OPENING) + _DIGITS
+            given, data = data[len(_OPENING) : end], b"{" + data[end + len(_CLOSING) :]
+            if _check(data) != given:
+                raise ValueError("its checksum is another one")
+        return dict(json.loads(data).items())
+    except (ValueError, AttributeError) as error:  # AttributeError: it is no object
         logger.warning("%s/%s is damaged and counts as not there: %s", store.uri, path, error)
         return None
-
-
-def _parsed(data: bytes) -> dict[str, Any]:
-    """Return the object of a file.
-
-    Raises:
-        ValueError, AttributeError: it is damaged, or no object.
-    """
-    if data.startswith(_OPENING):
-        end = len(_OPENING) + _DIGITS
-        given, data = data[len(_OPENING) : end], b"{" + data[end + len(_CLOSING) :]
-        if _check(data) != given:
-            raise ValueError("its checksum is another one")
-    return dict(json.loads(data).items())
 
 
 def _check(text: bytes) -> bytes:

@@ -25,12 +25,7 @@ class S3ConditionalPut:
     """Reads and conditionally replaces objects below one root."""
 
     def __init__(self, filesystem: fs.S3FileSystem, root: str) -> None:
-        """Open the bucket.
-
-        Args:
-            filesystem: where the options come from.
-            root: bucket and folder, as pyarrow.fs writes them.
-        """
+        """Open the bucket and folder of `root`, as pyarrow.fs writes them, with the options of a filesystem."""
         self._store = open_s3(filesystem, root)
         self._uri = f"s3://{root}"
         self._refused = False  # whether the server has answered that it has no conditional puts

@@ -108,10 +108,6 @@ class FileLock:
 def lock_file(file: Path, create: bool, *, wait: bool = False) -> FileLock | None:
     """Lock a file against every other process; None where another process has it or the file does not exist.
 
-    Args:
-        create: create an empty file where there is none.
-        wait: wait for another process to release it.
-
     Raises:
         OSError: the file cannot be created.
     """

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -40,12 +41,48 @@ if TYPE_CHECKING:  # a snapshot imports what writes these files
     from hirag_dist.storage.snapshot.reader import Snapshot
 
 LABEL_SETS: Final = "label_sets.arrow"  # a row each: a JSON list
-ENTITY_MENTIONS: Final = "entity_mentions.arrow"
-STATEMENTS: Final = "statements.arrow"
 _SET_TEXTS: Final = text_schema(["labels"])
-_MENTION_TEXTS: Final = text_schema(["chunk_id", "name", "type", "description"], wide=["description"])
-_STATEMENT_TEXTS: Final = text_schema(["chunk_id", "description"], wide=["description"])
 Pairs = tuple[IntVector, IntVector]  # rows, and label sets of their sources
+
+
+class _KeptKind(NamedTuple):
+    """The mentions of entities, or of relations: their table, its column of numbers, and the names of their files.
+
+    Attributes:
+        owner, each: begin the names of arrays of mentioned rows, and of mentions.
+        number: name of the array of numbers.
+    """
+
+    table: str
+    column: str
+    number_type: type[np.generic]
+    owner: str
+    each: str
+    number: str
+    file: str
+    texts: pa.Schema
+
+
+_MENTIONS: Final = _KeptKind(
+    layout.ENTITY_MENTIONS,
+    "described",
+    np.bool_,
+    "mentioned",
+    "mention",
+    "mention_described",
+    "entity_mentions.arrow",
+    text_schema(["chunk_id", "name", "type", "description"], wide=["description"]),
+)
+_STATEMENTS: Final = _KeptKind(
+    layout.STATEMENTS,
+    "strength",
+    np.float64,
+    "stated",
+    "statement",
+    "statement_strengths",
+    "statements.arrow",
+    text_schema(["chunk_id", "description"], wide=["description"]),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +110,6 @@ def write_labels(batches: Batches, create: Create, save: Save, provenance: Label
     Args:
         batches, create: as of `storage.serving.writer.write_serving`.
         save: writes an array under its name.
-        provenance: sources of the rows of this snapshot.
     """
     carried = [labels for batch in batches("documents", ["labels"]) for labels in batch.column(0).to_pylist()]
     set_of, sets = label_sets(carried)
@@ -81,10 +117,14 @@ def write_labels(batches: Batches, create: Create, save: Save, provenance: Label
         rows = pa.record_batch([pa.array([json.dumps(labels) for labels in sets], pa.string())], ["labels"])
         write_texts(file, _SET_TEXTS, [rows])
     by_document = has_metadata(batches)
+    if not any(sets) and not by_document:
+        return
+    save_kept = partial(_save_kept, batches, create, save, provenance.chunk_ids, by_document=by_document)
+    stated = _relations_of_statements(batches)
+    mentioned = rows_of_column(batches, layout.ENTITY_MENTIONS, "entity_id", provenance.entity_ids)
     if not any(sets):
-        if by_document:
-            _save_statements(batches, create, save, provenance, by_document=True)
-            _save_mentions(batches, create, save, provenance, by_document=True)
+        save_kept(_STATEMENTS, stated)
+        save_kept(_MENTIONS, mentioned)
         return
     documents = rows_of_column(batches, "chunks", "document_id", ids_of(batches, "documents", "document_id"))
     # Rows of unknown documents get a label set of their own, which is visible to no caller with labels.
@@ -92,14 +132,14 @@ def write_labels(batches: Batches, create: Create, save: Save, provenance: Label
     chunk_sets = np.append(set_of, unknown)[documents]
     save("chunk_sets", chunk_sets)
     sets_of = np.append(chunk_sets, unknown)  # at −1 too
-    entities = _entities(batches, provenance, sets_of)
+    entities = _entities(batches, provenance, sets_of, mentioned)
     _save_patterns(save, "entity", entities)
-    statements = _save_statements(batches, create, save, provenance, sets_of, by_document=by_document)
-    relations = _relations(batches, provenance, sets_of, statements)
+    save_kept(_STATEMENTS, stated, sets_of)
+    relations = _relations(batches, provenance, sets_of, stated)
     _save_patterns(save, "relation", relations)
     levels = numbers(batches, "communities", "level", np.int32)
     _save_patterns(save, "community", _communities(provenance, levels, entities, relations, int(unknown)))
-    _save_mentions(batches, create, save, provenance, sets_of, by_document=by_document)
+    save_kept(_MENTIONS, mentioned, sets_of)
 
 
 def _save_patterns(save: Save, what: str, found: LabelPatterns) -> None:
@@ -113,7 +153,6 @@ def _sets_behind(lists: Lists, rows: IntVector, sets_of: NDArray[np.int32]) -> P
     """Return the label sets of the chunks of some rows; the unknown set for rows without chunks.
 
     Args:
-        lists: the chunks of all rows.
         rows: ascending.
         sets_of: of chunks, the unknown one last.
     """
@@ -131,7 +170,9 @@ def _all_of(rows: IntVector, label_set: int) -> Pairs:
     return rows, np.full(len(rows), label_set, np.int64)
 
 
-def _entities(batches: Batches, provenance: LabelProvenanceTables, sets_of: NDArray[np.int32]) -> LabelPatterns:
+def _entities(
+    batches: Batches, provenance: LabelProvenanceTables, sets_of: NDArray[np.int32], mentioned: NDArray[np.int32]
+) -> LabelPatterns:
     """Return the label patterns of entities.
 
     An entity of layer 0 has the labels of the documents that mention it; a summary entity has those of the members of
@@ -165,7 +206,6 @@ def _entities(batches: Batches, provenance: LabelProvenanceTables, sets_of: NDAr
         lacking = np.concatenate([row[odd[source]], np.setdiff1d(np.arange(middle, last), row)])
         pairs.append(_together([known, _all_of(lacking, sets_of[-1])]))
     divisible = np.zeros(len(layers), np.bool_)
-    mentioned = rows_of_column(batches, layout.ENTITY_MENTIONS, "entity_id", provenance.entity_ids)
     divisible[mentioned[mentioned >= 0]] = True
     return patterns(*_together(pairs), len(layers), divisible)
 
@@ -177,9 +217,6 @@ def _relations(
 
     An extracted relation has the labels of the documents that state it. The others have none: they are visible where
     both ends are.
-
-    Args:
-        statements: the relation of each.
     """
     kinds = [batch.column(0).to_numpy(zero_copy_only=False) for batch in batches("relations", ["kind"])]
     extracted = np.concatenate([np.zeros(0, np.bool_), *(np.asarray(kind == "extracted") for kind in kinds)])
@@ -216,74 +253,43 @@ def _together(pairs: Sequence[Pairs]) -> Pairs:
     return np.concatenate([rows for rows, _ in pairs]), np.concatenate([sets for _, sets in pairs])
 
 
-def _save_mentions(
+def _relations_of_statements(batches: Batches) -> NDArray[np.int32]:
+    stated = ids_of(batches, layout.STATEMENTS, "relation_id")
+    if not len(stated):  # then there is no need to read the ids of all relations
+        return np.zeros(0, np.int32)
+    return IdRows(ids_of(batches, "relations", "relation_id")).rows(stated).astype(np.int32)
+
+
+def _save_kept(
     batches: Batches,
     create: Create,
     save: Save,
-    provenance: LabelProvenanceTables,
+    chunk_ids: pa.Array,
+    kind: _KeptKind,
+    owners: NDArray[np.int32],
     sets_of: NDArray[np.int32] | None = None,
     *,
     by_document: bool,
 ) -> None:
-    """Write the mentions in the order of their table, which is the order of the entities' rows.
+    """Write the mentions of one kind in the order of their table, which is the order of their owners.
 
     Args:
+        owners: the entity or relation of each.
         sets_of: label sets of chunks, the unknown one last; None: no document carries labels.
         by_document: write the chunk of each.
     """
-    table = layout.ENTITY_MENTIONS
-    _save_groups(save, "mentioned", rows_of_column(batches, table, "entity_id", provenance.entity_ids))
-    _save_places(
-        save, "mention", rows_of_column(batches, table, "chunk_id", provenance.chunk_ids), sets_of, by_document
-    )
-    save("mention_positions", numbers(batches, table, "position", np.int32))
-    save("mention_described", numbers(batches, table, "described", np.bool_))
-    with create(ENTITY_MENTIONS) as file:
-        write_texts(file, _MENTION_TEXTS, batches(table, _MENTION_TEXTS.names))
-
-
-def _save_places(
-    save: Save, name: str, chunks: NDArray[np.int32], sets_of: NDArray[np.int32] | None, by_document: bool
-) -> None:
+    distinct, counts = np.unique(owners, return_counts=True)
+    save(f"{kind.owner}_rows", distinct)
+    save(f"{kind.owner}_indptr", np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
+    chunks = rows_of_column(batches, kind.table, "chunk_id", chunk_ids)
     if sets_of is not None:
-        save(f"{name}_sets", sets_of[chunks])
+        save(f"{kind.each}_sets", sets_of[chunks])
     if by_document:
-        save(f"{name}_chunks", chunks)
-
-
-def _save_statements(
-    batches: Batches,
-    create: Create,
-    save: Save,
-    provenance: LabelProvenanceTables,
-    sets_of: NDArray[np.int32] | None = None,
-    *,
-    by_document: bool,
-) -> NDArray[np.int32]:
-    """Write the statements in the order of their table; return the relation of each.
-
-    The arguments are those of `_save_mentions`.
-    """
-    table = layout.STATEMENTS
-    stated = ids_of(batches, table, "relation_id")
-    relations = np.zeros(0, np.int32)
-    if len(stated):  # otherwise there is no need to read the ids of all relations
-        relations = IdRows(ids_of(batches, "relations", "relation_id")).rows(stated).astype(np.int32)
-    _save_groups(save, "stated", relations)
-    places = rows_of_column(batches, table, "chunk_id", provenance.chunk_ids)
-    _save_places(save, "statement", places, sets_of, by_document)
-    save("statement_positions", numbers(batches, table, "position", np.int32))
-    save("statement_strengths", numbers(batches, table, "strength", np.float64))
-    with create(STATEMENTS) as file:
-        write_texts(file, _STATEMENT_TEXTS, batches(table, _STATEMENT_TEXTS.names))
-    return relations
-
-
-def _save_groups(save: Save, name: str, rows: NDArray[np.int32]) -> None:
-    """Write the distinct rows, ascending, and the first mention of each."""
-    distinct, counts = np.unique(rows, return_counts=True)
-    save(f"{name}_rows", distinct)
-    save(f"{name}_indptr", np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
+        save(f"{kind.each}_chunks", chunks)
+    save(f"{kind.each}_positions", numbers(batches, kind.table, "position", np.int32))
+    save(kind.number, numbers(batches, kind.table, kind.column, kind.number_type))
+    with create(kind.file) as file:
+        write_texts(file, kind.texts, batches(kind.table, kind.texts.names))
 
 
 _MAX_MENTIONS = 1000  # maximum mentions of a row that its text is made of: a hub has one in every chunk
@@ -352,11 +358,6 @@ class LabelFiles:
     part_sets: NDArray[np.int32]
     max_tokens: int
 
-    def has_set(self, label_set: int) -> bool:
-        """Return whether any row comes from documents of this label set."""
-        patterns = (self.entities, self.relations, self.communities)
-        return any((rows.sets == label_set).any() for rows in patterns) or bool((self.chunk_sets == label_set).any())
-
 
 def read_label_sets(snapshot: Snapshot) -> list[tuple[str, ...]]:
     """Return the label sets of a snapshot's documents, by number.
@@ -409,25 +410,21 @@ def _patterns(files: ServingFiles, what: str) -> LabelPatterns:
 
 
 def map_mentions(files: ServingFiles, places: str) -> Mentions:
-    """Return the kept mentions of entities.
-
-    Args:
-        places: sets, or chunks: what `Mentions.sets` holds.
-    """
-    return _mentions(files, "mentioned", f"mention_{places}", "mention", "described", ENTITY_MENTIONS)
+    """Return the kept mentions of entities, with the `sets` or the `chunks` of each as `Mentions.sets`."""
+    return _map_kept(files, _MENTIONS, places)
 
 
 def map_statements(files: ServingFiles, places: str) -> Mentions:
-    """Return the kept mentions of relations; the arguments are those of `map_mentions`."""
-    return _mentions(files, "stated", f"statement_{places}", "statement", "strengths", STATEMENTS)
+    """Return the kept mentions of relations, as `map_mentions`."""
+    return _map_kept(files, _STATEMENTS, places)
 
 
-def _mentions(files: ServingFiles, rows: str, places: str, each: str, numbers: str, texts: str) -> Mentions:
+def _map_kept(files: ServingFiles, kind: _KeptKind, places: str) -> Mentions:
     return Mentions(
-        rows=files.array(f"{rows}_rows"),
-        indptr=files.array(f"{rows}_indptr"),
-        sets=files.array(places),
-        positions=files.array(f"{each}_positions"),
-        numbers=files.array(f"{each}_{numbers}"),
-        texts=files.texts(texts),
+        rows=files.array(f"{kind.owner}_rows"),
+        indptr=files.array(f"{kind.owner}_indptr"),
+        sets=files.array(f"{kind.each}_{places}"),
+        positions=files.array(f"{kind.each}_positions"),
+        numbers=files.array(kind.number),
+        texts=files.texts(kind.file),
     )

@@ -186,7 +186,11 @@ class BuildLock:
             now = self._clock()
             holder, version = self._read()
             if holder is not None and not self._is_free(holder, version):
-                return self._busy_message(holder, now)
+                process, silent_s = holder.process, max(0.0, now - holder.beat)
+                return (
+                    f"{self._store.uri} is being built by process {process.pid} on {process.host} since "
+                    f"{holder.since}, last heard of {silent_s:.0f} s ago"
+                )
             if holder is not None:
                 logger.warning(
                     "taking over %s from process %d on %s", self._store.uri, holder.process.pid, holder.process.host
@@ -262,17 +266,14 @@ class BuildLock:
     def _keep_beating(self) -> None:
         while not self._stop.wait(self._timing.beat_s):
             try:
-                self._beat()
+                with self._guard():
+                    self._renew()
             except IndexBusy as error:
                 if self._lost is not None:
                     logger.warning("%s", error)
                     return
             except StoreError as error:  # a full disk fails the build itself; the next heartbeat may succeed
                 logger.info("a heartbeat was missed: %s", error)
-
-    def _beat(self) -> None:
-        with self._guard():
-            self._renew()
 
     def _renew(self) -> bool:
         """Write a heartbeat; return whether it is there.
@@ -328,9 +329,3 @@ class BuildLock:
         if current is None:
             return None, None
         return LockHolder.decode(current[0]), current[1]
-
-    def _busy_message(self, holder: LockHolder, now: float) -> str:
-        return (
-            f"{self._store.uri} is being built by process {holder.process.pid} on {holder.process.host} since "
-            f"{holder.since}, last heard of {max(0.0, now - holder.beat):.0f} s ago"
-        )

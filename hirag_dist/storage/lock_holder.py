@@ -10,11 +10,9 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 _STATE, _START_TIME = 0, 19  # of /proc/PID/stat, counted from the field after the name
 _ENDED = ("Z", "X")
@@ -39,11 +37,7 @@ class HolderProcess:
     started: int = 0
 
     def has_ended(self, observer: HolderProcess) -> bool:
-        """Return whether the process is known to have ended; False also where that cannot be known.
-
-        Args:
-            observer: the process of the caller.
-        """
+        """Return whether the process is known to have ended; False also where that cannot be known."""
         known = (self.host, self.boot, self.pid_namespace)
         if not all(known) or not self.started or known != (observer.host, observer.boot, observer.pid_namespace):
             return False
@@ -86,8 +80,16 @@ class LockHolder:
         """Return the holder of a lock file, None where a crash left an unreadable one."""
         try:
             fields = json.loads(data)
+            process = HolderProcess(
+                str(fields["host"]),
+                int(fields["pid"]),
+                str(fields.get("boot", "")),
+                str(fields.get("clock", "")),
+                str(fields.get("pid_namespace", "")),
+                int(fields.get("started", 0)),
+            )
             return cls(
-                _process(fields),
+                process,
                 str(fields["since"]),
                 str(fields["token"]),
                 float(fields["beat"]),
@@ -103,17 +105,6 @@ def own_process() -> HolderProcess:
     boot = _boot()
     clock = f"{boot} {_namespace('time')}".rstrip()
     return HolderProcess(socket.gethostname(), os.getpid(), boot, clock, _namespace("pid"), _stat(os.getpid())[1])
-
-
-def _process(fields: Mapping[str, Any]) -> HolderProcess:
-    return HolderProcess(
-        str(fields["host"]),
-        int(fields["pid"]),
-        str(fields.get("boot", "")),
-        str(fields.get("clock", "")),
-        str(fields.get("pid_namespace", "")),
-        int(fields.get("started", 0)),
-    )
 
 
 @cache

@@ -39,25 +39,26 @@ def has_metadata(batches: Batches) -> bool:
 
 
 def write_metadata(batches: Batches, create: Create, save: Save, entity_ids: pa.Array) -> None:
-    """Write the files; none where no field is declared. In memory: the values of all documents.
-
-    Args:
-        batches, create, save: as of `storage.serving.writer.write_serving`.
-        entity_ids: in the order of their table.
-    """
+    """Write the files; none where no field is declared. In memory: the values of all documents."""
     if not has_metadata(batches):
         return
     declared = [row for batch in batches(layout.METADATA_FIELDS, _FIELD_TEXTS.names) for row in batch.to_pylist()]
     with create(FIELDS) as file:
         columns = [pa.array([_text(row[name]) for row in declared], pa.string()) for name in _FIELD_TEXTS.names]
         write_texts(file, _FIELD_TEXTS, [pa.record_batch(columns, _FIELD_TEXTS.names)])
-    texts = _document_texts(batches)
+    ids = ids_of(batches, "documents", "document_id")
+    texts = ["{}"] * len(ids)
+    rows = rows_of_column(batches, layout.DOCUMENT_METADATA, "document_id", ids).tolist()
+    given = (text for batch in batches(layout.DOCUMENT_METADATA, ["metadata"]) for text in batch.column(0).to_pylist())
+    for row, text in zip(rows, given, strict=True):
+        if row >= 0:
+            texts[row] = text
     with create(DOCUMENTS) as file:
         column = pa.array(texts, pa.large_string())
         write_texts(file, _DOCUMENT_TEXTS, [pa.record_batch([column], _DOCUMENT_TEXTS.names)])
     values = [json.loads(text) for text in texts]
-    for number, row in enumerate(declared):
-        _save_column(create, save, number, row["type"], [document.get(row["name"]) for document in values])
+    for number, field in enumerate(declared):
+        _save_column(create, save, number, field["type"], [document.get(field["name"]) for document in values])
     save("entity_provenance", _provenance(batches, layout.ENTITY_MENTIONS, "entity_id", entity_ids))
     relation_ids = ids_of(batches, "relations", "relation_id")
     relations = _provenance(batches, layout.STATEMENTS, "relation_id", relation_ids)
@@ -99,24 +100,8 @@ def summary_members(batches: Batches, entity_ids: pa.Array) -> Lists:
     return indptr, member[np.argsort(owner, kind="stable")]
 
 
-def _document_texts(batches: Batches) -> list[str]:
-    """Return the metadata of each document as JSON, in the order of documents."""
-    ids = ids_of(batches, "documents", "document_id")
-    texts = ["{}"] * len(ids)
-    rows = rows_of_column(batches, layout.DOCUMENT_METADATA, "document_id", ids).tolist()
-    given = (text for batch in batches(layout.DOCUMENT_METADATA, ["metadata"]) for text in batch.column(0).to_pylist())
-    for row, text in zip(rows, given, strict=True):
-        if row >= 0:
-            texts[row] = text
-    return texts
-
-
 def _save_column(create: Create, save: Save, number: int, kind: FieldType, values: list[Any]) -> None:
-    """Write the values of a field as `core.metadata.columns.FieldColumn` has them.
-
-    Args:
-        values: by document, None for none.
-    """
+    """Write the values of a field by document, None for none, as `core.metadata.columns.FieldColumn` has them."""
     lists = [value if isinstance(value, list) else [] if value is None else [value] for value in values]
     flat = [value for each in lists for value in each]
     save(f"metadata_{number}_indptr", np.concatenate([[0], np.cumsum([len(each) for each in lists])]).astype(np.int64))
@@ -207,7 +192,11 @@ def map_metadata(files: ServingFiles, manifest: Manifest) -> MetadataFiles | Non
     texts = files.texts(FIELDS)
     rows = [{name: texts.value(name, row) for name in ("name", "type", "list", "as_of")} for row in range(texts.n_rows)]
     fields = tuple(MetadataField(row["name"], cast(FieldType, row["type"]), bool(row["list"])) for row in rows)
-    columns = {field.name: _column(files, number, field) for number, field in enumerate(fields)}
+    columns = {}
+    for number, field in enumerate(fields):
+        strings = _Strings(files.texts(f"metadata_{number}.arrow")) if field.type == "string" else ()
+        indptr, values = (files.array(f"metadata_{number}_{part}") for part in ("indptr", "values"))
+        columns[field.name] = FieldColumn(field, indptr, values, strings)
     return MetadataFiles(
         fields=fields,
         as_of_field=next((row["name"] for row in rows if row["as_of"]), ""),
@@ -218,11 +207,3 @@ def map_metadata(files: ServingFiles, manifest: Manifest) -> MetadataFiles | Non
         summary_indptr=files.array("summary_indptr"),
         summary_members=files.array("summary_members"),
     )
-
-
-def _column(files: ServingFiles, number: int, field: MetadataField) -> FieldColumn:
-    strings: Sequence[str] = ()
-    if field.type == "string":
-        strings = _Strings(files.texts(f"metadata_{number}.arrow"))
-    values: NDArray[Any] = files.array(f"metadata_{number}_values")
-    return FieldColumn(field, files.array(f"metadata_{number}_indptr"), values, strings)

@@ -95,51 +95,42 @@ _MIN_SLICE_ROWS = 256  # on average, for a table to stay in slices
 
 
 class SpillFile:
-    """A temporary folder. On Linux and macOS its mapped data stays readable after the files are removed."""
+    """A temporary folder. On Linux and macOS its mapped data stays readable after the files are removed.
+
+    Every method raises StoreError where the folder is full or cannot be written to.
+    """
 
     def __init__(self, folder: Path, piece_bytes: int = _PIECE_BYTES) -> None:
-        """Use an existing folder, which `spill_file` removes.
-
-        Args:
-            piece_bytes: limit of one array of a column; a larger column becomes several arrays.
-        """
+        """Use an existing folder, which `spill_file` removes. A column above `piece_bytes` becomes several arrays."""
         self._folder = folder
         self._piece_bytes = piece_bytes
 
     def table(self, parts: Iterable[pa.Table], schema: pa.Schema, by: Sequence[str] = ()) -> pa.Table:
-        """Return tables as one, mapped, stably sorted by some columns.
-
-        Args:
-            parts: tables with this schema; read one at a time.
-            by: columns to sort by, ascending; none: the order of the parts.
-
-        Raises:
-            StoreError: the temporary folder is full or cannot be written to.
-        """
+        """Return tables of one schema, read one at a time, as one: mapped, stably sorted by columns, if any."""
         spilled = self.whole(parts, schema)
-        order = _order(spilled, by)
-        return spilled if order is None else self.arranged(spilled, order)
+        if not by or _is_sorted(spilled, by):
+            return spilled
+        keys = spilled.select(by).combine_chunks()
+        order = pc.sort_indices(keys, [(name, "ascending") for name in by]).to_numpy().astype(np.int64)
+        return self.arranged(spilled, order)
 
     def arranged(self, table: pa.Table, rows: IntVector) -> pa.Table:
         """Return rows of a table in some order: as slices of it, which copy nothing, where the runs are long.
 
-        Args:
-            rows: (any,) int64.
-
-        Raises:
-            StoreError: as `table`.
+        They are where the rows are those of an earlier index, in their order, with some rows between them.
         """
-        slices = _slices(table, rows)
-        return self.rows(table, rows) if slices is None else slices
+        starts = np.flatnonzero(np.diff(rows, prepend=-2) != 1)
+        n_chunks = max((column.num_chunks for column in table.columns), default=0)
+        if not table.num_rows or (len(starts) + n_chunks) * _MIN_SLICE_ROWS > table.num_rows:
+            return self.rows(table, rows)
+        lengths = np.diff(np.append(starts, len(rows)))
+        pairs = zip(rows[starts].tolist(), lengths.tolist(), strict=True)
+        return pa.concat_tables([table.slice(first, length) for first, length in pairs])
 
     def whole(self, parts: Iterable[pa.Table], schema: pa.Schema) -> pa.Table:
-        """Return tables as one, mapped, in the order of the parts; each column one array, if it is below the limit.
+        """Return tables of one schema, read one at a time, as one in their order, mapped.
 
-        Args:
-            parts: tables with this schema; read one at a time.
-
-        Raises:
-            StoreError: as `table`.
+        Each column is one array, if it is below the limit.
         """
         pending, first, n_bytes = iter(parts), [schema.empty_table()], 0
         for part in pending:
@@ -160,30 +151,21 @@ class SpillFile:
         return pa.Table.from_arrays(arrays, schema=schema)
 
     def rows(self, table: pa.Table, rows: IntVector) -> pa.Table:
-        """Return rows of a table in some order, mapped; each column one array, if it is below the limit.
-
-        Args:
-            rows: (any,) int64.
-
-        Raises:
-            StoreError: as `table`.
-        """
+        """Return rows of a table in some order, mapped; each column one array, if it is below the limit."""
         if table.nbytes <= _SMALL_BYTES:
             return table.take(pa.array(rows)).combine_chunks()
+        columns = []
         with self._errors():
-            columns = [self._rows(column, rows) for column in table.columns]
+            for column in table.columns:
+                written = _Column(self._folder, column.type, self._piece_bytes)
+                for block in _blocks(column, rows, min(_BLOCK_BYTES, self._piece_bytes)):
+                    written.append(block)
+                columns.append(written.finish())
         pa.default_memory_pool().release_unused()
         return pa.Table.from_arrays(columns, schema=table.schema)
 
     def matrix(self, blocks: Iterable[FloatMatrix], dim: int) -> FloatMatrix:
-        """Return matrices stacked into one (n, dim), mapped.
-
-        Args:
-            blocks: (any, dim) each; read one at a time.
-
-        Raises:
-            StoreError: as `table`.
-        """
+        """Return matrices of (any, dim), read one at a time, stacked into one (n, dim), mapped."""
         with self._errors():
             path = self._folder / f"{uuid.uuid4().hex}.f4"
             n_rows = 0
@@ -198,22 +180,12 @@ class SpillFile:
         return plain
 
     def ordered(self, matrix: FloatMatrix, rows: IntVector) -> FloatMatrix:
-        """Return the rows (len(rows), dim) of a matrix, mapped; the matrix itself for all its rows in their order.
-
-        Raises:
-            StoreError: as `table`.
-        """
+        """Return the rows (len(rows), dim) of a matrix, mapped; the matrix itself for all its rows in their order."""
         if len(rows) == len(matrix) and np.array_equal(rows, np.arange(len(rows))):
             return matrix
         step = max(_BLOCK_BYTES // (matrix.itemsize * max(matrix.shape[1], 1)), 1)
         blocks = (matrix[rows[first : first + step]] for first in range(0, len(rows), step))
         return self.matrix(blocks, matrix.shape[1])
-
-    def _rows(self, column: pa.ChunkedArray, rows: IntVector) -> pa.ChunkedArray:
-        written = _Column(self._folder, column.type, self._piece_bytes)
-        for block in _blocks(column, rows, min(_BLOCK_BYTES, self._piece_bytes)):
-            written.append(block)
-        return written.finish()
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -403,15 +375,6 @@ class _Column:
         self._array, self._n_bytes = None, 0
 
 
-def _order(table: pa.Table, by: Sequence[str]) -> IntVector | None:
-    """Return the rows in sorted order; None where they are in order, or no order is asked."""
-    if not by or _is_sorted(table, by):
-        return None
-    keys = table.select(by).combine_chunks()
-    rows: IntVector = pc.sort_indices(keys, [(name, "ascending") for name in by]).to_numpy().astype(np.int64)
-    return rows
-
-
 def _is_sorted(table: pa.Table, by: Sequence[str]) -> bool:
     if table.num_rows < 2:
         return True
@@ -427,22 +390,6 @@ def _is_sorted(table: pa.Table, by: Sequence[str]) -> bool:
         if not in_order.all():
             return False
     return True
-
-
-def _slices(table: pa.Table, order: IntVector) -> pa.Table | None:
-    """Return the rows in order as slices of the table, which copy nothing; None where the slices would be short.
-
-    So are the rows of an earlier index, in their order, with some rows between them.
-    """
-    if not table.num_rows:
-        return None
-    starts = np.flatnonzero(np.diff(order, prepend=-2) != 1)
-    n_chunks = max(column.num_chunks for column in table.columns)
-    if (len(starts) + n_chunks) * _MIN_SLICE_ROWS > table.num_rows:
-        return None
-    lengths = np.diff(np.append(starts, len(order)))
-    pairs = zip(order[starts].tolist(), lengths.tolist(), strict=True)
-    return pa.concat_tables([table.slice(first, length) for first, length in pairs])
 
 
 def _blocks(column: pa.ChunkedArray, rows: IntVector, n_bytes: int) -> Iterator[pa.Array]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyarrow import fs
 
 from hirag_dist.config.object_stores import store_uri
@@ -32,17 +33,14 @@ from hirag_dist.storage.file_locks import (
     sync,
     sync_tree,
 )
-from hirag_dist.storage.parquet_files import (
-    open_parquet,
-    pieces_of_file,
-    rows_of_file,
-    table_of_file,
-    write_parquet,
-)
 from hirag_dist.storage.store_errors import one_line_of, store_error, without_credentials
 
 _TEMPORARY = ".tmp-"
 _SPOOLED_BYTES = 16 << 20  # read at a time from an object store, where each read is a request
+_GROUP_BYTES = 4 << 20  # of a row group, so that a task reads little more than the rows it needs
+_MIN_GROUP_ROWS = 64
+_PIECE_BYTES = 4 << 20  # uncompressed size of a piece, about
+_PIECE_ROWS = 8_192  # maximum rows of a piece: malloc keeps its small blocks, and the system clears larger ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +58,9 @@ class StoreEntry:
 
 class Store:
     """One index folder. Paths are relative, with forward slashes.
+
+    Where a method takes `durable`, it says whether what is written survives a power cut after the call. If not, the
+    name may survive without the content.
 
     Attributes:
         uri: as it was given, without credentials.
@@ -141,32 +142,66 @@ class Store:
             raise StoreError(f"{self.uri}/{path} is damaged: {error}") from error
 
     def read_table(self, path: str, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return a Parquet file."""
-        with self._errors("read", path), open_parquet(self._full(path), self._fs) as file:
-            return table_of_file(file, columns)
+        """Return a Parquet file, or some of its columns in the order given; `pq.read_table` would import pandas.
+
+        One row group is read on one thread: starting others takes longer than decoding its few megabytes.
+        """
+        with self._parquet(path) as file:
+            use_threads = file.num_row_groups > 1
+            if columns is None:
+                return file.read(use_threads=use_threads)
+            _check_columns(file, columns)
+            return file.read(list(columns), use_threads=use_threads).select(list(columns))
 
     def read_rows(self, path: str, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.Table:
         """Return rows [start, stop) of a Parquet file, reading only the row groups that contain them.
 
         It reads on one thread: tasks read many small pieces, and there is a task for each processor.
         """
-        with self._errors("read", path), open_parquet(self._full(path), self._fs) as file:
-            return rows_of_file(file, start, stop, columns)
+        groups: list[int] = []
+        first = n_passed = 0
+        with self._parquet(path) as file:
+            for number in range(file.num_row_groups):
+                n_rows = file.metadata.row_group(number).num_rows
+                if n_passed < stop and n_passed + n_rows > start:
+                    if not groups:
+                        first = n_passed
+                    groups.append(number)
+                n_passed += n_rows
+            return file.read_row_groups(groups, columns, use_threads=False).slice(start - first, stop - start)
 
     def count_rows(self, path: str) -> int:
         """Return the number of rows of a Parquet file."""
-        with self._errors("read", path), open_parquet(self._full(path), self._fs) as file:
+        with self._parquet(path) as file:
             return int(file.metadata.num_rows)
 
     def scan(self, path: str, columns: Sequence[str] | None, n_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield some columns of a Parquet file, or all, in batches of at most `n_rows`, one at a time in memory."""
-        with self._errors("read", path), open_parquet(self._full(path), self._fs) as file:
+        with self._parquet(path) as file:
             yield from file.iter_batches(n_rows, columns=None if columns is None else list(columns))
 
     def pieces(self, path: str, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
         """Yield a Parquet file, or some columns, in small pieces, one in memory; an empty one as one piece."""
-        with self._errors("read", path), open_parquet(self._full(path), self._fs) as file:
-            yield from pieces_of_file(file, columns)
+        with self._parquet(path) as file:
+            _check_columns(file, columns or ())
+            n_bytes = sum(file.metadata.row_group(at).total_byte_size for at in range(file.num_row_groups))
+            rows = max(min(_PIECE_BYTES * file.metadata.num_rows // max(n_bytes, 1), _PIECE_ROWS), 1)
+            is_empty = True
+            for batch in file.iter_batches(rows, columns=columns, use_threads=False):
+                is_empty = False
+                yield pa.Table.from_batches([batch if columns is None else batch.select(columns)])
+            if is_empty:
+                schema = file.schema_arrow
+                yield (schema if columns is None else pa.schema(map(schema.field, columns))).empty_table()
+
+    @contextmanager
+    def _parquet(self, path: str) -> Iterator[pq.ParquetFile]:
+        """Open a Parquet file; pages that have checksums are compared with them."""
+        with (
+            self._errors("read", path),
+            pq.ParquetFile(self._full(path), filesystem=self._fs, page_checksum_verification=True) as file,
+        ):
+            yield file
 
     def sha256(self, path: str) -> str:
         """Return the SHA-256 (hex) of a file, read a block at a time."""
@@ -192,10 +227,6 @@ class Store:
         """Copy a file within the store, atomically and without sending its bytes through this process.
 
         In a local folder the target is a hard link where the filesystem has links: files of a snapshot never change.
-
-        Args:
-            source, target: paths.
-            durable: as `write_bytes`.
         """
         with self._errors("copy", source):
             if self.local is None:
@@ -211,15 +242,8 @@ class Store:
             with self._errors("write", ""):
                 sync_tree(self.local, (self.local / path for path in paths))
 
-    def write_bytes(self, path: str, data: bytes, replace: bool = True, *, durable: bool = True) -> None:
-        """Write a file atomically: to a temporary name, then renamed; on object stores a put is atomic.
-
-        Args:
-            replace: whether a file that exists is replaced.
-            durable: whether it survives a power cut after the call. If not, the name may survive without the content.
-        """
-        if not replace and self.exists(path):
-            return
+    def write_bytes(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        """Write a file atomically: to a temporary name, then renamed; on object stores a put is atomic."""
         with (
             self._errors("write", path),
             self._atomic_target(path, durable) as target,
@@ -248,7 +272,6 @@ class Store:
 
         Args:
             version: None: write only where there is no such file.
-            durable: as `write_bytes`.
 
         Returns:
             The new version; None, and nothing is written, where the file has another version.
@@ -267,35 +290,25 @@ class Store:
         return S3ConditionalPut(self._fs, self.root) if isinstance(self._fs, fs.S3FileSystem) else None
 
     def write_json(self, path: str, value: Any, *, compact: bool = False, durable: bool = True) -> None:
-        """Write a JSON file atomically, keys sorted.
-
-        Args:
-            compact: on one line, for large values: Python encodes indented JSON slowly.
-            durable: as `write_bytes`.
-        """
+        """Write a JSON file atomically, keys sorted; large ones compact, since Python encodes indented JSON slowly."""
         indent = None if compact else 1
         data = json.dumps(value, sort_keys=True, ensure_ascii=False, indent=indent).encode()
         self.write_bytes(path, data, durable=durable)
 
     def write_table(self, path: str, table: pa.Table) -> WrittenFile:
-        """Write a Parquet file atomically; return its size and hash. `sync` makes it durable."""
-        with self._created(path, durable=False) as sink:
+        """Write a Parquet file atomically, in small row groups and with a checksum of each page.
+
+        `sync` makes it durable.
+        """
+        rows = max(table.num_rows * _GROUP_BYTES // max(table.nbytes, 1), _MIN_GROUP_ROWS)
+        with self.create(path, durable=False) as sink:
             file = HashingFile(sink)
-            write_parquet(table, file)
+            pq.write_table(table, file, compression="zstd", row_group_size=rows, write_page_checksum=True)
         return file.written
 
     @contextmanager
     def create(self, path: str, *, durable: bool = True) -> Iterator[BinaryIO]:
-        """Write a file piece by piece. It exists, complete, after the block, unless the block failed.
-
-        Args:
-            durable: as `write_bytes`.
-        """
-        with self._created(path, durable) as file:
-            yield file
-
-    @contextmanager
-    def _created(self, path: str, durable: bool) -> Iterator[BinaryIO]:
+        """Write a file piece by piece. It exists, complete, after the block, unless the block failed."""
         if self.local is None:
             with tempfile.SpooledTemporaryFile(_SPOOLED_BYTES) as spool:  # closing an aborted upload would publish it
                 yield cast(BinaryIO, spool)
@@ -323,9 +336,6 @@ class Store:
 
         A file that can be locked has no live writer: the system releases the lock of a killed process, on any machine
         that mounts the folder with locks. An object store has no appends, so every lock is granted there.
-
-        Args:
-            create: create an empty file where there is none.
         """
         if self.local is None:
             return FileLock(None)
@@ -413,3 +423,8 @@ class Store:
             yield
         except (OSError, pa.ArrowException) as error:
             raise store_error(error, verb, f"{self.uri}/{path}".rstrip("/")) from error
+
+
+def _check_columns(file: pq.ParquetFile, columns: Sequence[str]) -> None:
+    if missing := sorted({*columns} - {*file.schema_arrow.names}):
+        raise pa.ArrowKeyError(f"it has no column {', '.join(missing)}")

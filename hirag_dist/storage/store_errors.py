@@ -28,7 +28,8 @@ def store_error(error: BaseException, verb: str, where: str) -> StoreError:
         return StoreError(f"cannot {verb} {where}: a file is in the place of a folder on that path")
     if number == errno.ENOENT or isinstance(error, FileNotFoundError):
         return StoreError(f"cannot {verb} {where}: it is not there")
-    return StoreError(f"cannot {verb} {where}: {one_line_of(error)}{cure_of(error)}")
+    cure = next((f"; {cure}" for part, cure in _CURES.items() if part in str(error)), "")
+    return StoreError(f"cannot {verb} {where}: {one_line_of(error)}{cure}")
 
 
 _CURES = {  # part of an error of an object store → the variables to look at
@@ -40,11 +41,6 @@ _CURES = {  # part of an error of an object store → the variables to look at
     "SIGNATURE_DOES_NOT_MATCH": "check AWS_SECRET_ACCESS_KEY and the region",
     "NO_SUCH_BUCKET": "check the name of the bucket and AWS_ENDPOINT_URL",
 }
-
-
-def cure_of(error: BaseException) -> str:
-    """Return what to check after an error of an object store, "" for other errors."""
-    return next((f"; {cure}" for part, cure in _CURES.items() if part in str(error)), "")
 
 
 def without_credentials(uri: str) -> str:

@@ -121,10 +121,10 @@ def test_a_full_disk_does_not_hide_why_it_failed(store: Store, monkeypatch: pyte
     class Full(Store):
         full = False
 
-        def write_bytes(self, path: str, data: bytes, replace: bool = True, *, durable: bool = True) -> None:
+        def write_bytes(self, path: str, data: bytes, *, durable: bool = True) -> None:
             if self.full:
                 raise StoreError("the disk is full")
-            super().write_bytes(path, data, replace, durable=durable)
+            super().write_bytes(path, data, durable=durable)
 
     full = Full(store.root)
     listen = record(full)

@@ -66,7 +66,7 @@ def test_every_key_of_the_service_is_an_option() -> None:
     for key, value in given.items():
         expected = frozenset(value) if key == "anonymous_labels" else value  # type: ignore[arg-type]
         assert getattr(options, key) == expected, key
-    shared = server_options(config(service=given), listen="127.0.0.1:2", shared=True)
+    shared = server_options(config(service=given), shared_listen="127.0.0.1:2")
     assert (shared.listen, shared.reuse_port) == ("127.0.0.1:2", True)
     assert server_options(config(service={"anonymous_labels": "all"})).anonymous_labels is None
     for wrong in ("some", [7]):

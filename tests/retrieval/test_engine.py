@@ -21,7 +21,8 @@ from hirag_dist.config.model import RetrievalConfig as RetrievalConfig
 from hirag_dist.core.graph.csr import build_graph
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.errors import InvalidQuery, ModelUnavailable
-from hirag_dist.retrieval.engine import open_engine
+from hirag_dist.retrieval.engine import QueryEngine
+from hirag_dist.retrieval.engine_resources import EngineResources
 from hirag_dist.retrieval.search import MODES, NO_DIRECTION
 from hirag_dist.retrieval.vector_index.memory import MemoryVectors
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
@@ -150,17 +151,17 @@ class Bench:
     ) -> None:
         self.embedder = Axes()
         self.answers = Answers(lambda request: "It is so [E1][S1], they say [E77].")
-        self.engine = open_engine(
+        resources = EngineResources(
             snapshot,
             MemoryVectors(snapshot),
             self.embedder,
             self.answers,
-            config or RetrievalConfig(),
             Prompts(),
             lambda text: len(text.split()),
             clock=clock,
             reranker=reranker,
         )
+        self.engine = QueryEngine(resources, config or RetrievalConfig())
 
     async def ask(self, question: str = "a?", mode: str = "hirag", **more: Any) -> Any:
         return await self.engine.retrieve(Query(question, mode, **more))
@@ -415,7 +416,7 @@ def test_another_embedder_than_the_indexs(snapshot: Snapshot) -> None:
 
     model = Answers(lambda request: "")
     with pytest.raises(InvalidQuery, match=r"built with embedder axes of 5 dimensions, and other"):
-        open_engine(snapshot, MemoryVectors(snapshot), Other(), model, RetrievalConfig(), Prompts(), len)
+        EngineResources(snapshot, MemoryVectors(snapshot), Other(), model, Prompts(), len)
 
 
 async def test_an_answer_with_its_citations(bench: Bench) -> None:

@@ -59,13 +59,6 @@ def test_a_process_killed_before_the_rename_leaves_the_old_file(store: Store) ->
     assert store.read_bytes("snapshots/a/t.parquet") == b"new"
 
 
-def test_writing_without_replacing_keeps_what_is_there(store: Store) -> None:
-    store.write_bytes("a", b"first")
-    store.write_bytes("a", b"second", replace=False)
-    store.write_bytes("b", b"second", replace=False)
-    assert (store.read_bytes("a"), store.read_bytes("b")) == (b"first", b"second")
-
-
 def test_appends_of_many_threads_do_not_mix(store: Store) -> None:
     def append(number: int) -> tuple[bytes, str, int]:
         data = f"{number}:{'x' * (number % 50)}\n".encode()
@@ -255,7 +248,7 @@ def test_a_table_is_read_in_small_pieces(store: Store, monkeypatch: pytest.Monke
     with Path(store.root, "t.parquet").open("wb") as file:
         pq.write_table(table, file, row_group_size=100)
     assert [piece.num_rows for piece in store.pieces("t.parquet")] == [1000]
-    monkeypatch.setattr("hirag_dist.storage.parquet_files._PIECE_BYTES", 1000)
+    monkeypatch.setattr("hirag_dist.storage.store._PIECE_BYTES", 1000)
     pieces = list(store.pieces("t.parquet"))
     assert len(pieces) > 1
     assert pa.concat_tables(pieces).equals(table)

@@ -42,7 +42,7 @@ def find_community(view: MappedIndex | None, tables: LookupTables, wanted: str) 
     Raises:
         NotFound: there is none that the caller may see.
     """
-    row = None if view is None else tables.communities.row(wanted)
+    row = None if view is None else tables.row("communities", wanted)
     if view is None or row is None or not view.fully_visible()[row]:
         raise NotFound(
             f"community_id: none that this caller may see has the id {short(wanted)}; a search shows the ids of "
@@ -51,13 +51,8 @@ def find_community(view: MappedIndex | None, tables: LookupTables, wanted: str) 
     return view, row
 
 
-def community_details(view: MappedIndex, row: int, max_members: int, misses_reports: bool = False) -> CommunityDetails:
-    """Return a community with its members, its parent and its children.
-
-    Args:
-        row: Row of the community, which is visible.
-        misses_reports: whether reports were left out of the snapshot.
-    """
+def community_details(view: MappedIndex, row: int, max_members: int, misses_reports: bool) -> CommunityDetails:
+    """Return a visible community with its members, its parent and its children."""
     index = view.communities
     members = index.members[index.indptr[row] : index.indptr[row + 1]].astype(np.int64)
     members = members[visible(view, members)]
@@ -99,7 +94,9 @@ def _item(view: MappedIndex, row: int, misses_reports: bool = False) -> Communit
     if item is not None:
         return item
     level = int(view.communities.levels[row])
-    return CommunityItem(view.community_id(row), level, "", "", 0.0, 0, 0.0, report_missing=misses_reports)
+    return CommunityItem(
+        view.files.community_texts.value("community_id", row), level, "", "", 0.0, 0, 0.0, report_missing=misses_reports
+    )
 
 
 def find_document(view: MappedIndex | None, tables: LookupTables, wanted: str) -> tuple[MappedIndex, int]:
@@ -112,7 +109,9 @@ def find_document(view: MappedIndex | None, tables: LookupTables, wanted: str) -
     Raises:
         NotFound: there is none that the caller may see.
     """
-    row = None if view is None else _row(tables, wanted, view)
+    row = None if view is None else tables.row("documents", wanted)
+    if view is not None and row is None and (chunk := tables.row("chunks", wanted)) is not None:
+        row = int(view.chunk_documents[chunk]) if view.chunk_documents[chunk] >= 0 else None
     if view is None or row is None or not _is_visible(view, tables, row):
         raise NotFound(
             f"document_id: none that this caller may see has the id {short(wanted)}; a search shows the ids of "
@@ -122,12 +121,7 @@ def find_document(view: MappedIndex | None, tables: LookupTables, wanted: str) -
 
 
 def document_part(view: MappedIndex, tables: LookupTables, row: int, start: int, max_chars: int) -> DocumentPart:
-    """Return a part of a document's text.
-
-    Args:
-        row: Row of the document, which is visible.
-        start: first character, at least 0.
-        max_chars: limit.
+    """Return a part of the text of a visible document, from a character on.
 
     Raises:
         StoreError: the text cannot be read.
@@ -151,14 +145,6 @@ def document_part(view: MappedIndex, tables: LookupTables, row: int, start: int,
     )
 
 
-def _row(tables: LookupTables, wanted: str, view: MappedIndex) -> int | None:
-    row = tables.documents.row(wanted)
-    if row is not None:
-        return row
-    chunk = tables.chunks.row(wanted)
-    return None if chunk is None or view.chunk_documents[chunk] < 0 else int(view.chunk_documents[chunk])
-
-
 def _is_visible(view: MappedIndex, tables: LookupTables, row: int) -> bool:
     """Return whether the caller may see a document. Its chunks have its labels; without chunks they are not known."""
     if view.visible_chunks is None:
@@ -174,20 +160,16 @@ _MAX_RELATED = 100  # ancestors, and members
 def entity_details(
     view: MappedIndex, tables: LookupTables, row: int, max_relations: int, max_sources: int, note: str = ""
 ) -> EntityDetails:
-    """Return an entity with its surroundings.
-
-    Args:
-        row: of the entity, which is visible.
-        max_relations, max_sources: limits.
-        note: how the entity was found.
-    """
-    relations = _relations_of(view, row)
+    """Return a visible entity with its surroundings, and a note on how it was found."""
+    heads = view.graph.relation_rows[view.graph.indptr[row] : view.graph.indptr[row + 1]]
+    all_relations = np.concatenate([heads, further_relations(view.parallel, heads)]).astype(np.int64)
+    relations = view.visible_relations(all_relations)
     weights = view.relation_weights(relations)
     chosen = relations[np.lexsort((relations, -weights))][:max_relations]
     ends = view.ends[chosen]
     others = np.where(ends[:, 0] == row, ends[:, 1], ends[:, 0]).tolist()
     above = ancestors_of(view, tables, row)
-    below = members_of(view, tables, np.array([row], np.int64))
+    below = _joined_by_summaries(view, tables, np.array([row], np.int64), 0)
     chunks = source_chunks(view, tables, row)
     own = view.communities.of[view.communities.of_indptr[row] : view.communities.of_indptr[row + 1]]
     return EntityDetails(
@@ -233,27 +215,15 @@ def ancestors_of(view: MappedIndex, tables: LookupTables, row: int) -> list[int]
     return list(found)[:_MAX_RELATED]
 
 
-def members_of(view: MappedIndex, tables: LookupTables, rows: IntVector) -> IntVector:
-    """Return the visible entities of the next lower layer that some entities of one layer summarise, ascending."""
-    return _joined_by_summaries(view, tables, rows, 0)
-
-
 def source_chunks(view: MappedIndex, tables: LookupTables, row: int) -> IntVector:
     """Return the visible chunks that mention an entity, or the extracted entities that it summarises, ascending."""
     level = np.array([row], np.int64)
     for _ in range(int(view.layers[row])):
-        level = members_of(view, tables, level)
+        level = _joined_by_summaries(view, tables, level, 0)
     walk = view.walk_graph
     _, entries = spans(walk.entity_indptr[level], walk.entity_indptr[level + 1])
     chunks = np.unique(walk.entity_chunks[entries]).astype(np.int64)
     return chunks if view.visible_chunks is None else chunks[view.visible_chunks[chunks]]
-
-
-def _relations_of(view: MappedIndex, row: int) -> IntVector:
-    """Return all visible relations of an entity."""
-    heads = view.graph.relation_rows[view.graph.indptr[row] : view.graph.indptr[row + 1]]
-    rows = np.concatenate([heads, further_relations(view.parallel, heads)]).astype(np.int64)
-    return view.visible_relations(rows)
 
 
 def _joined_by_summaries(view: MappedIndex, tables: LookupTables, rows: IntVector, end: int) -> IntVector:
@@ -289,8 +259,6 @@ async def path_details(
     Args:
         view: the index as the caller may see it; None where no document is visible.
         finder: of paths in the index; the calling thread's.
-        source, target: ids or names.
-        deadline: of the request.
 
     Raises:
         NotFound: the caller may see no such entity.

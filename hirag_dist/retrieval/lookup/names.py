@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from functools import partial
 
 import numpy as np
@@ -35,7 +35,7 @@ def find_entity(view: MappedIndex | None, tables: LookupTables, wanted: str) -> 
     """
     if view is None:
         raise NotFound(_not_found(wanted, []))
-    row = tables.entities.row(wanted)
+    row = tables.row("entities", wanted)
     if row is not None and is_visible(view, row):
         return view, row, ""
     candidates = _named_rows(view, tables, wanted)
@@ -44,11 +44,8 @@ def find_entity(view: MappedIndex | None, tables: LookupTables, wanted: str) -> 
     longer = longer_names(view, wanted)
     if len(longer) == 1:
         ((row, name),) = longer
-        return (
-            view,
-            row,
-            f"No entity is named {short(wanted)}; {short(name)} is the only one whose name has these words.",
-        )
+        note = f"No entity is named {short(wanted)}; {short(name)} is the only one whose name has these words."
+        return view, row, note
     closest = [*(name for _, name in longer), *closest_names(view, wanted)]
     raise NotFound(_not_found(wanted, list(dict.fromkeys(closest))[:_MAX_CLOSEST]))
 
@@ -65,12 +62,12 @@ def longer_names(view: MappedIndex, wanted: str) -> list[tuple[int, str]]:
     rows = rows[view.layers[rows] == 0]
     rows = rows[visible(view, rows)][:_MAX_LONGER]
     shown = view.named(rows.tolist())[1]
-    found = [(row, name) for row, name in shown.items() if _hold(words(name), read)]
+    found = []
+    for row, name in shown.items():
+        spelling = words(name)
+        if any(spelling[at : at + len(read)] == read for at in range(len(spelling) - len(read) + 1)):
+            found.append((row, name))
     return sorted(found, key=lambda item: (len(words(item[1])), item))
-
-
-def _hold(name: Sequence[str], part: Sequence[str]) -> bool:
-    return any(name[at : at + len(part)] == part for at in range(len(name) - len(part) + 1))
 
 
 def closest_names(view: MappedIndex, wanted: str) -> list[str]:
@@ -105,7 +102,9 @@ def short(text: str) -> str:
 def _named_rows(view: MappedIndex, tables: LookupTables, wanted: str) -> list[tuple[int, bool, bool, int]]:
     """Return (layer, whether it is an alias, whether it is spelled otherwise, row) of the entities of a name."""
     key, read = name_key(wanted), words(wanted)
-    rows = {row for row in _rows_of_key(view, tables, key) if is_visible(view, row)}
+    layers = range(int(view.layers[-1:].max(initial=-1)) + 1)
+    by_id = (tables.row("entities", entity_id(layer, key)) for layer in layers)  # an id is a hash of layer and name
+    rows = {row for row in by_id if row is not None and is_visible(view, row)}
     admits = None if view.access is None else partial(visible_rows, view.access)
     whole = (0, len(read))
     rows |= {one.row for one in found_names(view.files.entity_names, read, admits) if one[:2] == whole}
@@ -119,14 +118,6 @@ def _named_rows(view: MappedIndex, tables: LookupTables, wanted: str) -> list[tu
         stored = rows_of_others[~view.rebuilt("local", rows_of_others)].tolist()
         found += [(int(view.layers[row]), True, True, row) for row in stored]
     return found
-
-
-def _rows_of_key(view: MappedIndex, tables: LookupTables, key: str) -> Iterator[int]:
-    """Yield the rows of entities with a normalised name: an entity's id is a hash of it."""
-    for layer in range(int(view.layers[-1:].max(initial=-1)) + 1):
-        row = tables.entities.row(entity_id(layer, key))
-        if row is not None:
-            yield row
 
 
 def _not_found(wanted: str, closest: Iterable[str]) -> str:

@@ -24,36 +24,22 @@ class LookupTables:
     """Rows by id, chunks by document, and texts of documents. Usable from several threads."""
 
     def __init__(self, files: MappedFiles, snapshot: Snapshot) -> None:
-        """Prepare; nothing is read.
-
-        Args:
-            snapshot: the texts of documents are read from its table.
-        """
+        """Prepare; nothing is read. The texts of documents are in a table of the snapshot."""
         self._files = files
         self._snapshot = snapshot
+        self._ids = {
+            "entities": (files.entities, "entity_id"),
+            "chunks": (files.chunks, "chunk_id"),
+            "documents": (files.documents, "document_id"),
+            "communities": (files.community_texts, "community_id"),
+        }
         self._made: dict[str, Any] = {}
         self._texts: dict[int, str] = {}
         self._lock = threading.Lock()
 
-    @property
-    def entities(self) -> IdLookup:
-        """Rows of entities by id."""
-        return self._once("entities", partial(IdLookup, self._files.entities, "entity_id"))
-
-    @property
-    def chunks(self) -> IdLookup:
-        """Rows of chunks by id."""
-        return self._once("chunks", partial(IdLookup, self._files.chunks, "chunk_id"))
-
-    @property
-    def documents(self) -> IdLookup:
-        """Rows of documents by id."""
-        return self._once("documents", partial(IdLookup, self._files.documents, "document_id"))
-
-    @property
-    def communities(self) -> IdLookup:
-        """Rows of communities by id."""
-        return self._once("communities", partial(IdLookup, self._files.community_texts, "community_id"))
+    def row(self, table: str, own_id: str) -> int | None:
+        """Return the row of an id in entities, chunks, documents or communities, None where it is unknown."""
+        return self._once(table, partial(IdLookup, *self._ids[table])).row(own_id)
 
     @property
     def summarises(self) -> NDArray[np.bool_]:
@@ -109,11 +95,7 @@ class IdLookup:
     """
 
     def __init__(self, columns: TextColumns, name: str) -> None:
-        """Hash a column.
-
-        Args:
-            name: of the column of ids, which are unique.
-        """
+        """Hash a column of ids, which are unique."""
         self._columns = columns
         self._name = name
         parts = [_hashes(offsets, data) for offsets, data in columns.batches(name)]

@@ -27,6 +27,10 @@ class MemoryVectors:
         layers = snapshot.serving.array("entity_layers")
         self._ends = np.cumsum(np.bincount(layers)) if len(layers) else np.zeros(1, np.int64)
 
+    def n_rows(self, max_layer: int | None) -> int:
+        """Return the number of rows up to a layer, None for all."""
+        return len(self._vectors) if max_layer is None else int(self._ends[min(max_layer, len(self._ends) - 1)])
+
     @cached_property
     def _codes(self) -> VectorCodes | None:
         """Codes of the vectors, made for the first search."""
@@ -41,7 +45,7 @@ class MemoryVectors:
         is_by_row: bool = False,
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Return (rows, similarities), best first, ties by row."""
-        end = int(self._ends[min(max_layer, len(self._ends) - 1)]) if max_layer is not None else len(self._vectors)
+        end = self.n_rows(max_layer)
         search = partial(nearest_of_all, self._vectors, vector, limit, end, access, self._codes)
         return await asyncio.to_thread(search) if end > AT_ONCE else search()
 

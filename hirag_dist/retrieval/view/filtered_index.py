@@ -29,7 +29,7 @@ from hirag_dist.core.access import (
 from hirag_dist.core.graph.pagerank import VisibleEdges
 from hirag_dist.core.metadata.columns import facets, matching_documents
 from hirag_dist.core.metadata.fields import Expression
-from hirag_dist.core.retrieval.levels import RankedCommunity, exact_scores
+from hirag_dist.core.retrieval.levels import exact_scores
 from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.retrieval.view.visibility import (
     FilteredRows,
@@ -43,7 +43,7 @@ from hirag_dist.storage.label_files import LabelFiles, description_tokens, map_l
 from hirag_dist.storage.metadata_files import MetadataFiles
 from hirag_dist.storage.snapshot.manifest import MISSING_REPORTS_COUNT
 from hirag_dist.storage.snapshot.reader import Snapshot
-from hirag_dist.types import AccessFilter, CommunityItem, Facet, IndexInfo, IntVector
+from hirag_dist.types import AccessFilter, Facet, IndexInfo, IntVector
 
 _COUNTED = ("documents", "chunks", "entities", "relations", "communities", "reports")
 _MAX_CALLERS = 1024  # combinations of labels whose visible label sets are cached
@@ -58,12 +58,7 @@ class FilteredIndex(MappedIndex):
     """An index as one caller may see it. Rows are numbered as in the unfiltered one; hidden rows are never read."""
 
     def __init__(self, whole: MappedIndex, visibility: Visibility) -> None:
-        """Make a view.
-
-        Args:
-            whole: the unfiltered index.
-            visibility: what the view shows.
-        """
+        """Make a view of an unfiltered index."""
         super().__init__(whole.files)
         self.access: AccessFilter = visibility.access
         self.is_by_row = visibility.is_by_row
@@ -73,8 +68,8 @@ class FilteredIndex(MappedIndex):
         self._relations = FilteredTextColumns(whole._relations, visibility.partial_relations, visibility.relation_texts)
         self.visible_chunks: Flags = visibility.chunks
         self.chunk_access = visibility.chunk_access
-        self._reported = visibility.communities
-        ratings = np.where(self._reported, whole.communities.ratings, 0.0)
+        self.visible_communities: Flags = visibility.communities
+        ratings = np.where(self.visible_communities, whole.communities.ratings, 0.0)
         self.communities = replace(whole.communities, ratings=ratings)
         self.components = None
         self.visible_edges = VisibleEdges.unknown(self.walk_graph)
@@ -109,47 +104,23 @@ class FilteredIndex(MappedIndex):
         """Return the relations that are visible."""
         return rows[visible_relations(self.access, self.ends[rows], rows)]
 
-    def community(self, ranked: RankedCommunity) -> CommunityItem | None:
-        """Return a community with its report, None where not all its sources are visible."""
-        return super().community(ranked) if self._reported[ranked.community] else None
-
-    def is_fully_visible(self, row: int) -> bool:
-        """Return whether all sources of a community are visible."""
-        return bool(self._reported[row])
-
-    def reported(self) -> Flags:
-        """Return, for each community, whether it has a visible report."""
-        reported: Flags = super().reported() & self._reported
-        return reported
-
-    def fully_visible(self) -> Flags:
-        """Return, for each community, whether all its sources are visible."""
-        whole: Flags = self._reported
-        return whole
-
     def info(self, whole: IndexInfo) -> IndexInfo:
-        """Return the statistics of the visible rows.
-
-        Args:
-            whole: the statistics of the unfiltered index.
-        """
+        """Return the statistics of the visible rows, given those of the unfiltered index."""
         counts, layers, levels = self._counts
         if MISSING_REPORTS_COUNT in whole.counts:
             counts = counts | {MISSING_REPORTS_COUNT: counts["communities"] - counts["reports"]}
-        metadata = self.files.metadata
+        found: tuple[Facet, ...] = ()
+        if self.files.metadata is not None:
+            documents = np.zeros(self.files.documents.n_rows + 1, np.bool_)  # those that have a visible chunk
+            documents[self.chunk_documents[self.visible_chunks]] = True  # −1, an unknown one, is the last
+            found = facets(self.files.metadata.columns.values(), documents[:-1])
         return replace(
             whole,
-            facets=() if metadata is None else facets(metadata.columns.values(), self.visible_documents()),
+            facets=found,
             counts=dict(counts),
             layers=tuple({"layer": layer, "n_entities": n} for layer, n in enumerate(layers)),
             communities_by_level={level: n for level, n in enumerate(levels) if n},
         )
-
-    def visible_documents(self) -> Flags:
-        """Return flags of the documents that have a visible chunk: (n_documents,)."""
-        visible = np.zeros(self.files.documents.n_rows + 1, np.bool_)
-        visible[self.chunk_documents[self.visible_chunks]] = True  # −1, an unknown one, is the last
-        return visible[:-1]
 
     @cached_property
     def _counts(self) -> tuple[dict[str, int], list[int], list[int]]:
@@ -160,9 +131,8 @@ class FilteredIndex(MappedIndex):
         chunks = np.flatnonzero(self.visible_chunks)
         documents = np.unique(self.chunk_documents[chunks])
         layers = np.bincount(self.layers[entities]).tolist()
-        levels = np.bincount(self.communities.levels[self._reported]).tolist()
-        reports = self._reported & (self.files.report_rows >= 0)
-        visible = documents >= 0, chunks >= 0, entities, relations, self._reported, reports
+        levels = np.bincount(self.communities.levels[self.visible_communities]).tolist()
+        visible = documents >= 0, chunks >= 0, entities, relations, self.visible_communities, self.reported()
         counts = {name: int(np.sum(rows)) for name, rows in zip(_COUNTED, visible, strict=True)}
         if self.files.claims is not None:
             counts[layout.CLAIMS] = self.files.claims.n_visible(self.visible_chunks)
@@ -173,10 +143,9 @@ class AccessControlledIndex:
     """Views of an index, by the labels that a caller holds and by filters of documents."""
 
     def __init__(self, index: MappedIndex, snapshot: Snapshot, rule: AccessRule = "all") -> None:
-        """Map the files of labels and metadata.
+        """Map the files of labels and metadata of an unfiltered index.
 
         Args:
-            index: unfiltered.
             rule: whether a caller needs all labels of a document to see it, or any.
 
         Raises:
@@ -190,7 +159,8 @@ class AccessControlledIndex:
         self._some_unknown = False
         if any(self._sets):  # otherwise every caller sees everything, or nothing
             files = map_labels(snapshot)
-            self._some_unknown = files.has_set(len(self._sets))
+            sets = (files.entities.sets, files.relations.sets, files.communities.sets, files.chunk_sets)
+            self._some_unknown = any((each == len(self._sets)).any() for each in sets)  # a set behind the known ones
             self._view = lru_cache(_MAX_VIEWS)(partial(_view, index, files))
         metadata = index.files.metadata
         self._filters = (
@@ -225,11 +195,7 @@ class AccessControlledIndex:
         return view is None or self._filters is None or self._filters.is_cached(view, expression)
 
     def any_view(self, *, always: bool = False) -> FilteredIndex | None:
-        """Return an example of a filtered view.
-
-        Args:
-            always: return one also where all callers see everything or nothing; otherwise that is None.
-        """
+        """Return an example of a filtered view; unless `always`, None where all callers see everything or nothing."""
         by_filter = None if self._filters is None else self._filters.any_view()  # compiles what filters need
         if len(self._sets) < 2 and not self._some_unknown:
             if by_filter is None and always:
@@ -265,12 +231,7 @@ class FilteredViews:
     """Views by filter expressions, of the index and of its views by labels; a bounded number of them is cached."""
 
     def __init__(self, index: MappedIndex, metadata: MetadataFiles, max_tokens: int) -> None:
-        """Prepare views.
-
-        Args:
-            index: unfiltered.
-            max_tokens: of a description.
-        """
+        """Prepare views of an unfiltered index."""
         self._index = index
         self._columns = metadata.columns
         self._rows = FilteredRows(index, metadata, max_tokens)
@@ -289,7 +250,12 @@ class FilteredViews:
             if key in self._views:
                 self._views.move_to_end(key)
                 return self._views[key]
-        made = self._make(view, matching_documents(expression, self._columns))
+        made: MappedIndex | None = view
+        documents = matching_documents(expression, self._columns)
+        if not documents.all():
+            by_labels = view.visibility if isinstance(view, FilteredIndex) else None
+            visibility = self._rows.visibility(documents, by_labels)
+            made = FilteredIndex(self._index, visibility) if visibility.chunks.any() else None
         with self._lock:
             self._views[key] = made
             while len(self._views) > self._max_views:
@@ -306,12 +272,6 @@ class FilteredViews:
         """Return an example of a view."""
         documents = np.zeros(self._index.files.documents.n_rows, np.bool_)
         return FilteredIndex(self._index, self._rows.visibility(documents, None))
-
-    def _make(self, view: MappedIndex, documents: Flags) -> MappedIndex | None:
-        if documents.all():
-            return view
-        visibility = self._rows.visibility(documents, view.visibility if isinstance(view, FilteredIndex) else None)
-        return FilteredIndex(self._index, visibility) if visibility.chunks.any() else None
 
 
 def empty_index_info(whole: IndexInfo) -> IndexInfo:

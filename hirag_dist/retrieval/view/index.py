@@ -56,6 +56,7 @@ class MappedIndex:
         access: filter of what the caller may see; None: everything is visible.
         is_by_row: whether the patterns of `access` are rows, as under a filter by metadata.
         visible_chunks: (n_chunks,) whether the caller may see a chunk; None: every one.
+        visible_communities: (n_communities,) whether all sources of a community are visible; None: of every one.
         chunk_access: the filter in the form in which chunk vectors are searched.
         components: (n_entities,) connected component of each entity in the visible graph; None until `connect`.
         visible_edges: those that walks over the visible graph have found; None: all are visible.
@@ -79,6 +80,7 @@ class MappedIndex:
         self.access: AccessFilter | None = None
         self.is_by_row = False
         self.visible_chunks: NDArray[np.bool_] | None = None
+        self.visible_communities: NDArray[np.bool_] | None = None
         self.chunk_access: AccessFilter | None = None
         self.components: NDArray[np.int32] | None = files.components
         self.visible_edges: VisibleEdges | None = None
@@ -88,10 +90,7 @@ class MappedIndex:
 
     @classmethod
     def open(cls, snapshot: Snapshot, tokenizer: str = "") -> MappedIndex:
-        """Map the files of a snapshot.
-
-        Args:
-            tokenizer: name of the tokenizer that contexts are measured by.
+        """Map the files of a snapshot, for contexts that are measured by a tokenizer.
 
         Raises:
             SnapshotCorrupt: a file cannot be read.
@@ -140,10 +139,10 @@ class MappedIndex:
         )
 
     def community(self, ranked: RankedCommunity) -> CommunityItem | None:
-        """Return a community with its report, None where its report is a dead letter."""
+        """Return a community with its report, None where the report is a dead letter or has a source out of sight."""
         row = ranked.community
         report = int(self.files.report_rows[row])
-        if report < 0:
+        if report < 0 or not self.is_fully_visible(row):
             return None
         return CommunityItem(
             self.files.community_texts.value("community_id", row),
@@ -180,21 +179,20 @@ class MappedIndex:
             report_missing=True,
         )
 
-    def community_id(self, row: int) -> str:
-        """Return the id of a community."""
-        return self.files.community_texts.value("community_id", row)
-
     def is_fully_visible(self, row: int) -> bool:
         """Return whether all sources of a community are visible."""
-        return True
+        return self.visible_communities is None or bool(self.visible_communities[row])
 
     def reported(self) -> NDArray[np.bool_]:
         """Return, for each community, whether it has a visible report."""
-        return self.files.report_rows >= 0
+        reported: NDArray[np.bool_] = (self.files.report_rows >= 0) & self.fully_visible()
+        return reported
 
     def fully_visible(self) -> NDArray[np.bool_]:
         """Return, for each community, whether all its sources are visible."""
-        return np.ones(len(self.files.report_rows), np.bool_)
+        if self.visible_communities is None:
+            return np.ones(len(self.files.report_rows), np.bool_)
+        return self.visible_communities
 
     def paths(
         self, pairs: Iterable[tuple[int, int]], paths: Iterable[Sequence[int]], named: Named
@@ -219,7 +217,6 @@ class MappedIndex:
         """Return relations by (row, score).
 
         Args:
-            scored: rows and scores.
             named: ids and names of the entities at their ends; None: read now.
         """
         rows = [row for row, _ in scored]
@@ -243,12 +240,7 @@ class MappedIndex:
         )
 
     def sources(self, scored: Scored, query: NDArray[np.float32] | None = None) -> tuple[SourceItem, ...]:
-        """Return chunks by (row, score), with their spans.
-
-        Args:
-            scored: The chunks.
-            query: (dim,) vector of the question that they are compared with; None for no question.
-        """
+        """Return chunks by (row, score), with their spans, and their similarity to the vector (dim,) of a question."""
         rows = np.array([row for row, _ in scored], np.int64)
         near = [None] * len(rows) if query is None else exact_scores(self.chunk_vectors, rows, query).tolist()
         return tuple(map(self._source, rows.tolist(), [score for _, score in scored], near))
@@ -265,12 +257,7 @@ class MappedIndex:
         return SourceItem(chunk_id, document_id, title, uri, start, end, text, score, metadata, places, similarity)
 
     def quoted(self, source: SourceItem, start: int, end: int) -> tuple[Place, ...]:
-        """Return the places of a quotation from a chunk.
-
-        Args:
-            source: the chunk, as `sources` returned it.
-            start, end: characters of the document, within the chunk.
-        """
+        """Return the places of a quotation from a chunk: characters of the document from `start` to `end`."""
         documents = self.files.documents
         document = bisect_left(range(documents.n_rows), source.document_id, key=partial(documents.value, "document_id"))
         if document == documents.n_rows or documents.value("document_id", document) != source.document_id:
@@ -291,25 +278,19 @@ class MappedIndex:
             return ()
         return self.files.claims.items(self.files.claims.about(rows, self.visible_chunks, limit), self.access)
 
-    def tokens(self, level: str, row: int) -> int:
-        """Return the tokens of a record as contexts hold it, without its reference; 0 where they were not counted.
+    def rendering(self, level: str, row: int) -> tuple[int, int]:
+        """Return the tokens of a record as contexts hold it, and the form of its stored texts.
+
+        The reference of the record is not counted. The tokens are 0 where they were not counted at all.
 
         Args:
             level: local, bridge, global or sources, whose rows are entities, relations, communities and chunks.
         """
-        return self.rendering(level, row)[0]
-
-    def rendering(self, level: str, row: int) -> tuple[int, int]:
-        """Return the tokens of a record, as `tokens`, and the form of its stored texts."""
         tokens, form = unpacked(int(self.files.renderings[level][row]))
         return tokens if self.files.counts_tokens else 0, form
 
     def rebuilt(self, level: str, rows: IntVector) -> NDArray[np.bool_]:
-        """Return whether the texts of records differ from the stored ones, for the view has a part of them: (n,).
-
-        Args:
-            level: as of `tokens`.
-        """
+        """Return whether the texts of records differ from the stored ones, for the view has a part of them: (n,)."""
         return np.zeros(len(rows), np.bool_)
 
     def similarities(self, rows: IntVector, query: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -44,7 +44,6 @@ class Visibility:
     """Visibility of rows in a view.
 
     Attributes:
-        access: filter of rows.
         chunks: (n_chunks,) whether a chunk is visible.
         chunk_access: the filter in the form in which chunk vectors are searched.
         communities: (n_communities,) whether a community's report is visible.
@@ -68,7 +67,6 @@ def label_visibility(files: LabelFiles, in_reach: Flags) -> Visibility:
     """Return the visibility of rows for a caller who reaches some label sets.
 
     Args:
-        files: of the labels of the index.
         in_reach: (n_sets + 1,) whether the documents of a label set are visible; the last is that of unknown ones.
     """
     access = read_only_filter(
@@ -101,24 +99,28 @@ def label_visibility(files: LabelFiles, in_reach: Flags) -> Visibility:
     )
 
 
+def _without_labels(dim: int) -> AccessFilter:
+    """Return a filter of no rows, in the types of arrays that labels have."""
+    none, no_states = np.zeros(0, np.int32), np.zeros(0, np.uint8)
+    no_vectors, no_strengths = np.zeros((0, dim), np.float32), np.zeros(0, np.float64)
+    no_sets, indptr = np.zeros(0, np.bool_), np.zeros(1, np.int64)
+    return read_only_filter(
+        AccessFilter(
+            no_sets, none, no_states, none, no_states, none, none, no_vectors, none, indptr, none, no_strengths
+        )
+    )
+
+
 def full_visibility(index: MappedIndex) -> Visibility:
     """Return the visibility of all rows of an index without labels, in the types of arrays that labels have."""
-    n_chunks, n_entities, n_relations = len(index.chunk_documents), len(index.layers), len(index.ends)
-    none, visible = np.zeros(0, np.int32), np.full(1, VISIBLE, np.uint8)
+    n_chunks, visible = len(index.chunk_documents), np.full(1, VISIBLE, np.uint8)
     access = read_only_filter(
-        AccessFilter(
-            np.ones(1, np.bool_),
-            np.zeros(n_entities, np.int32),
-            visible,
-            np.zeros(n_relations, np.int32),
-            visible,
-            none,
-            none,
-            np.zeros((0, index.vectors.shape[1]), np.float32),
-            none,
-            np.zeros(1, np.int64),
-            none,
-            np.zeros(0, np.float64),
+        _without_labels(index.vectors.shape[1])._replace(
+            sets=np.ones(1, np.bool_),
+            entity_patterns=np.zeros(len(index.layers), np.int32),
+            entity_states=visible,
+            relation_patterns=np.zeros(len(index.ends), np.int32),
+            relation_states=visible,
         )
     )
     return Visibility(
@@ -141,11 +143,7 @@ class FilteredRows:
     """
 
     def __init__(self, index: MappedIndex, metadata: MetadataFiles, max_tokens: int) -> None:
-        """Map what filters need.
-
-        Args:
-            index: unfiltered.
-            max_tokens: of a description.
+        """Map what filters of an unfiltered index need.
 
         Raises:
             SnapshotCorrupt: a file cannot be read.
@@ -155,7 +153,7 @@ class FilteredRows:
         self._statements = map_statements(files.serving, "chunks")
         self._max_tokens = max_tokens
         self._chunk_documents = index.chunk_documents
-        self._dim = index.vectors.shape[1]
+        self._without_labels = _without_labels(index.vectors.shape[1])
         arrays: tuple[NDArray[Any], ...] = (
             walk.entity_indptr,
             walk.entity_chunks,
@@ -188,21 +186,25 @@ class FilteredRows:
         """
         matching = np.append(documents, False)[self._chunk_documents]
         visible = matching if by_labels is None else matching & by_labels.chunks
-        labels = self._label_states(by_labels)
-        states = row_states(self._provenance, labels, visible, matching)
-        n_sets = 0 if by_labels is None else len(by_labels.access.sets)
+        labels = self._without_labels if by_labels is None else by_labels.access
+        label_states = LabelStates(
+            labels.entity_patterns, labels.entity_states, labels.relation_patterns, labels.relation_states
+        )
+        states = row_states(self._provenance, label_states, visible, matching)
         by_chunk = np.append(visible, False)
         access = read_only_filter(
             AccessFilter(
-                by_chunk if by_labels is None else np.concatenate([by_labels.access.sets, by_chunk]),
+                np.concatenate([labels.sets, by_chunk]),
                 self._entity_rows,
                 states.entities,
                 self._relation_rows,
                 states.relations,
-                *self._parts(by_labels),
+                labels.part_entities,  # by label set: their vectors are those of what the caller may see
+                labels.part_sets,
+                labels.part_vectors,
                 self._statements.rows,
                 self._statements.indptr,
-                self._statement_chunks + np.int32(n_sets),
+                self._statement_chunks + np.int32(len(labels.sets)),
                 self._statements.numbers,
             )
         )
@@ -220,31 +222,12 @@ class FilteredRows:
             is_by_row=True,
         )
 
-    def _label_states(self, by_labels: Visibility | None) -> LabelStates:
-        if by_labels is None:
-            rows, states = read_only(np.zeros(0, np.int32)), read_only(np.zeros(0, np.uint8))
-            return LabelStates(rows, states, rows, states)
-        access = by_labels.access
-        return LabelStates(
-            access.entity_patterns, access.entity_states, access.relation_patterns, access.relation_states
-        )
-
-    def _parts(self, by_labels: Visibility | None) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32]]:
-        """Return the parts of entities by label set: their vectors are those of what the caller may see."""
-        if by_labels is None:
-            none = np.zeros(0, np.int32)
-            return none, none, np.zeros((0, self._dim), np.float32)
-        access = by_labels.access
-        return access.part_entities, access.part_sets, access.part_vectors
-
 
 def visible_entity_text(mentions: Mentions, in_reach: Flags, max_tokens: int, rows: IntVector) -> TextRows:
     """Return name, type and description of partially visible entities.
 
     Args:
-        mentions: of entities.
         in_reach: by label set, or by chunk, as of `mentions.sets`; the last one is that of unknown documents.
-        max_tokens: of a description.
         rows: ascending.
     """
     found: TextRows = []
@@ -270,12 +253,7 @@ class FilteredTextColumns(TextColumns):
         is_partial: Callable[[IntVector], Flags],
         rebuild: Callable[[IntVector], TextRows],
     ) -> None:
-        """Replace values of stored columns.
-
-        Args:
-            is_partial: rows → whether each is partially visible.
-            rebuild: rows → the replaced columns of each.
-        """
+        """Replace the values of rows of stored columns that are partially visible by those that are rebuilt."""
         self.n_rows = stored.n_rows
         self._stored = stored
         self._is_partial = is_partial

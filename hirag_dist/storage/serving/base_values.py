@@ -67,47 +67,44 @@ _OTHER_NAME: Final = -2  # −1 is an unknown entity
 
 
 class BaseFiles:
-    """The serving files of a base that values are taken from, mapped: they stay readable when the base is pruned."""
+    """The serving files of a base that values are taken from, mapped: they stay readable when the base is pruned.
+
+    Attributes:
+        arrays: by their names.
+        texts: by table.
+        lexical: parts of the lexical index; none where there is no index.
+    """
 
     def __init__(self, folder: Path, *, lexical: bool = False, slotted: Collection[str] = ()) -> None:
         """Map the files.
 
         Args:
-            folder: of the files.
             lexical: whether there is a lexical index: older snapshots have none.
             slotted: tables whose texts lie in two files.
 
         Raises:
             SnapshotCorrupt: a file is damaged or gone.
         """
-        self._arrays = {name: map_array(folder / f"{name}.npy") for name in ARRAYS}
+        self.arrays = {name: map_array(folder / f"{name}.npy") for name in ARRAYS}
         files = ServingFiles(folder, slotted=slotted)
         self.lexical = map_lexical(files) if lexical else ()
-        self._texts = {table: files.texts(f"{table}.arrow") for table in _TEXTS}
+        self.texts = {table: files.texts(f"{table}.arrow") for table in _TEXTS}
         for table, name in _ROWS_OF.items():
-            n_rows, expected = self._texts[table].n_rows, len(self._arrays[name])
+            n_rows, expected = self.texts[table].n_rows, len(self.arrays[name])
             if n_rows != expected:
                 raise damaged(folder / f"{table}.arrow", f"expected {expected:,} rows, got {n_rows:,}")
 
-    def texts(self, table: str) -> TextColumns:
-        """Return the texts of a table."""
-        return self._texts[table]
-
     def ids(self, table: str) -> pa.ChunkedArray:
         """Return the ids of the rows of a table: mapped, or where they lie in two files in memory."""
-        texts, name = self._texts[table], _IDS[table]
+        texts, name = self.texts[table], _IDS[table]
         if texts.slots is None:
             return texts.table([name]).column(0)
         blocks = (texts.table([name], at, at + BATCH_ROWS).column(0) for at in range(0, texts.n_rows, BATCH_ROWS))
         return pa.chunked_array([chunk for block in blocks for chunk in block.chunks], pa.string())
 
-    def array(self, name: str) -> NDArray[Any]:
-        """Return an array by its name."""
-        return self._arrays[name]
-
     def values(self, name: str, rows: Rows) -> NDArray[Any]:
         """Return the values of an array by row; any value at −1."""
-        values = self._arrays[name]
+        values = self.arrays[name]
         return values[rows] if len(values) else np.zeros((len(rows), *values.shape[1:]), values.dtype)
 
     def rows(self, table: str, batches: Batches) -> Rows:
@@ -126,11 +123,7 @@ class BaseValues:
     """Values of the rows of a base; −1 for each row without one, and for all rows where there is no base."""
 
     def __init__(self, base: BaseFiles | None) -> None:
-        """Prepare for one new snapshot.
-
-        Args:
-            base: None: there is no base.
-        """
+        """Prepare for one new snapshot, of a base or, with None, without one."""
         self._base = base
         self._named_as: Rows | None = None  # base row of each entity that has the same name there
         self._rows: dict[str, Rows] = {}
@@ -155,7 +148,7 @@ class BaseValues:
     def slots(self, table: str, rows: Rows) -> tuple[NDArray[np.int32], int]:
         """Return (n,) slots of rows of the base, any slot at −1, and the number of rows in the base's first file."""
         assert self._base is not None
-        texts = self._base.texts(table)
+        texts = self._base.texts[table]
         return (rows.copy() if texts.slots is None else texts.slots[rows]), texts.n_stored
 
     def entity_renderings(self, batches: Batches) -> Renderings:
@@ -177,10 +170,10 @@ class BaseValues:
         """
         if self._base is None or self._named_as is None:
             return np.zeros(n_entities, np.uint64), np.full(n_entities, -1, np.int8)
-        n_before = len(self._base.array("entity_layers"))
+        n_before = len(self._base.arrays["entity_layers"])
         keys, states = np.zeros(n_before + 1, np.uint64), np.zeros(n_before + 1, np.int8)
-        named = self._base.array("entity_name_rows")
-        keys[named], states[named], states[-1] = self._base.array("entity_name_keys"), 1, -1
+        named = self._base.arrays["entity_name_rows"]
+        keys[named], states[named], states[-1] = self._base.arrays["entity_name_keys"], 1, -1
         rows = np.where(self._named_as >= 0, self._named_as, n_before)
         return keys[rows], states[rows]
 
@@ -188,7 +181,6 @@ class BaseValues:
         """Return (n_relations,) known renderings, −1 elsewhere. `entity_renderings` comes first.
 
         Args:
-            batches: as of `storage.serving.writer.write_serving`.
             ends: (n_relations, 2) entity rows, −1 for an unknown one.
         """
         if self._base is None or self._named_as is None:
@@ -202,7 +194,6 @@ class BaseValues:
         """Return (n_chunks,) known renderings, −1 elsewhere.
 
         Args:
-            batches: as of `storage.serving.writer.write_serving`.
             documents: (n_chunks,) row of the document of each, −1 for an unknown one.
         """
         if self._base is None:
@@ -211,7 +202,7 @@ class BaseValues:
         spans = np.column_stack([numbers(batches, "chunks", name, np.int64) for name in ("start", "end")])
         rows[(spans != self._base.values("chunk_spans", rows)).any(axis=1)] = -1
         titles = pa.chunked_array([batch.column(0) for batch in batches("documents", ["title"])], pa.string())
-        before = self._base.texts("documents").table(["title"]).column(0)
+        before = self._base.texts["documents"].table(["title"]).column(0)
         same = _equal(_titles(titles, documents), _titles(before, self._base.values("chunk_documents", rows)))
         rows[~same] = -1
         return self._taken("chunk_renderings", rows, self._same(batches, "chunks", ["text"]))
@@ -250,7 +241,7 @@ class BaseValues:
         assert self._base is not None
         missing = [name for name in columns if (table, name) not in self._flags]
         if missing:
-            before, rows = self._base.texts(table), self.rows(batches, table)
+            before, rows = self._base.texts[table], self.rows(batches, table)
             found, first = [np.zeros((len(missing), 0), np.bool_)], 0
             for batch in serving_texts(batches, table, missing):
                 found.append(_same_texts(batch, before, rows[first : first + batch.num_rows]))

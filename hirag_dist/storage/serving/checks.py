@@ -174,7 +174,8 @@ def array_fault(name: str, array: NDArray[Any], size: Callable[[str], int]) -> s
         name: path of a file without ending, as `graph/indptr`; of serving files the name alone.
         size: returns the rows of a table, of an array or of a file of texts, by its name.
     """
-    rule = _rule(name)
+    field = _FIELD_INDPTR.fullmatch(name)
+    rule = _Rule("i8", "documents", points_to=f"metadata_{field[1]}_values") if field else _RULES.get(name)
     if rule is None:
         return ""
     n_dims = 2 if rule.columns else 1
@@ -198,11 +199,6 @@ def array_fault(name: str, array: NDArray[Any], size: Callable[[str], int]) -> s
         if least < low or most >= high:
             return f"expected numbers from {low} to {high - 1}, got {least} to {most}"
     return ""
-
-
-def _rule(name: str) -> _Rule | None:
-    field = _FIELD_INDPTR.fullmatch(name)
-    return _RULES.get(name) if field is None else _Rule("i8", "documents", points_to=f"metadata_{field[1]}_values")
 
 
 def _ascends(array: NDArray[Any]) -> bool:

@@ -30,34 +30,24 @@ def write_claims(batches: Batches, create: Create, save: Save, entity_ids: pa.Ar
     if not len(chunks):
         return
     with create(TEXTS) as file:
-        write_texts(file, _SCHEMA, map(_filled, batches(layout.CLAIMS, _SCHEMA.names)))
+        filled = (
+            pa.record_batch([pc.fill_null(column, "") for column in batch.columns], batch.schema.names)
+            for batch in batches(layout.CLAIMS, _SCHEMA.names)
+        )
+        write_texts(file, _SCHEMA, filled)
     save("claim_chunks", chunks)
-    ends = [rows_of_column(batches, layout.CLAIMS, name, entity_ids) for name in ("subject_id", "object_id")]
-    save("claim_ends", np.column_stack(ends))
-    indptr, rows = _about(ends, len(entity_ids))
-    save("entity_claims_indptr", indptr)
-    save("entity_claims", rows)
-
-
-def _filled(batch: pa.RecordBatch) -> pa.RecordBatch:
-    return pa.record_batch([pc.fill_null(column, "") for column in batch.columns], batch.schema.names)
-
-
-def _about(ends: list[NDArray[np.int32]], n_entities: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return CSR (indptr, rows): the claims of which each entity is the subject, then those of which it is the object.
-
-    Args:
-        ends: (n_claims,) each: the subjects, and the objects; −1 where there is no such entity.
-        n_entities: rows of entities.
-    """
-    subjects, objects = ends
+    subjects, objects = (
+        rows_of_column(batches, layout.CLAIMS, name, entity_ids) for name in ("subject_id", "object_id")
+    )
+    save("claim_ends", np.column_stack([subjects, objects]))
+    # The claims of which each entity is the subject, then those of which it is the object.
     claims = np.arange(len(subjects), dtype=np.int32)
     others = np.where(objects == subjects, -1, objects)  # a claim of an entity about itself is listed once
     owners, rows = np.concatenate([subjects, others]), np.concatenate([claims, claims])
     known = owners >= 0
-    order = np.argsort(owners[known], kind="stable")
-    counts = np.bincount(owners[known], minlength=n_entities)
-    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), rows[known][order]
+    counts = np.bincount(owners[known], minlength=len(entity_ids))
+    save("entity_claims_indptr", np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
+    save("entity_claims", rows[known][np.argsort(owners[known], kind="stable")])
 
 
 class MappedClaims:
@@ -74,9 +64,7 @@ class MappedClaims:
         """Return rows of claims about entities, each once, in the entities' order: as subject first, then by id.
 
         Args:
-            entities: rows.
             visible_chunks: (n_chunks,) chunks whose claims are visible; None: all, those of unknown chunks too.
-            limit: claims at most.
         """
         about: dict[int, None] = {}
         for entity in entities:
@@ -93,7 +81,6 @@ class MappedClaims:
         """Return claims by row. The entity ids of a claim are included where the entity is visible.
 
         Args:
-            rows: of claims.
             access: filter of visible entities; None: all are.
         """
         claim_rows = list(rows)

@@ -58,8 +58,6 @@ def kept_rows(
     Memory: a few numbers a row, a block of texts and vectors, and the ids of a base whose rows lie in two files.
 
     Args:
-        values: values of the base's rows.
-        batches: see `storage.serving.writer.write_serving`.
         table: one of `layout.SLOTS`.
         vectors: (n_rows, dim) of the rows, and (n_base_rows, dim) of the base's; None: the table has none.
     """

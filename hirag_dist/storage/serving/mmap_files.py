@@ -53,7 +53,6 @@ class ServingFiles:
         """Map nothing yet.
 
         Args:
-            folder: folder of the files.
             counts: table → its rows, by which files are checked; None: they were written by this process.
             slotted: tables whose texts lie in two files, as the manifest says: a kill may have left files.
         """
@@ -128,11 +127,7 @@ class ReadAhead:
     """
 
     def __init__(self, pages: Sequence[NDArray[np.uint8]]) -> None:
-        """Start a thread, unless the pages are few or fill more than half of the memory.
-
-        Args:
-            pages: bytes of mapped files.
-        """
+        """Start a thread, unless the pages are few or fill more than half of the memory."""
         self._stop = threading.Event()
         n_bytes = sum(len(part) for part in pages)
         memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

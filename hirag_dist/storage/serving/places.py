@@ -116,10 +116,7 @@ class MappedPlaces:
         """Return the places of a stretch of a document, such as a chunk; none where the snapshot has none.
 
         Args:
-            document: row.
-            uri: of the document.
             start, end: characters of the document.
-            text: from `start` to `end`.
             numbered: whether the number of a record in its file is known to the caller: it counts those before it.
         """
         if document >= 0 and is_record_file(uri):
@@ -151,8 +148,6 @@ class MappedPlaces:
         """Return the rows of a document that overlap a stretch.
 
         Args:
-            document: row.
-            start, end: characters of the document.
             joined: rows of the same texts and page as one, followed by the last where rows are numbered.
         """
         if not self._has_places or document < 0:

@@ -7,7 +7,7 @@ for a record or a citation. Both results are one number: tokens × 4 + form (`co
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -27,10 +27,11 @@ from hirag_dist.core.retrieval.context import (
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.storage.serving.column_arrays import Batches
 from hirag_dist.storage.serving.text_columns import BATCH_ROWS
+from hirag_dist.types import IntVector
 
 TOKENIZER: Final = "o200k_base"
 
-Renderings = NDArray[np.int32]  # (n,) one number for each record of a table
+Renderings = NDArray[np.int32]  # (n,) one number for each record of a table, −1 where it is not known
 
 _FORMS: Final = 4  # forms that there may be
 _REPORT_COLUMNS: Final = ("title", "summary", "findings")  # columns that the texts of reports are made of
@@ -49,58 +50,58 @@ def _token_counts(texts: Sequence[str]) -> NDArray[np.int32]:
     return np.fromiter(map(counter(TOKENIZER), texts), np.int32, len(texts))
 
 
-def chunk_renderings(batches: Batches, documents: NDArray[np.int32], known: Renderings) -> Renderings:
-    """Return the rendering of each chunk.
-
-    Args:
-        batches: as of `write_serving`.
-        documents: (n_chunks,) row of the document of each, −1 for an unknown one.
-        known: (n_chunks,) values that are known, −1 elsewhere.
-    """
-    titles = pa.chunked_array([batch.column(0) for batch in batches("documents", ["title"])], pa.string())
+def _completed(
+    known: Renderings, batches: Iterable[pa.RecordBatch], render: Callable[[pa.RecordBatch, IntVector], Renderings]
+) -> Renderings:
+    """Return the known renderings, and for the other rows those that `render` returns for them and their numbers."""
     found, first = known.copy(), 0
-    for batch in batches("chunks", ["start", "end", "text"]):
+    for batch in batches:
         own = found[first : first + batch.num_rows]
         rows = np.flatnonzero(own < 0)
         if len(rows):
-            of = documents[first + rows]
-            named = titles.take(pa.array(of, mask=of < 0)).fill_null("").to_pylist()
-            columns = _columns(batch, rows)
-            own[rows] = _packed(list(map(source_text, named, *columns)), map(text_form, named, columns[-1]))
+            taken = batch if len(rows) == batch.num_rows else batch.take(pa.array(rows))
+            own[rows] = render(taken, first + rows)
         first += batch.num_rows
     return found
+
+
+def chunk_renderings(batches: Batches, documents: NDArray[np.int32], known: Renderings) -> Renderings:
+    """Return the rendering of each chunk; those that are known are not made again.
+
+    Args:
+        documents: (n_chunks,) row of the document of each, −1 for an unknown one.
+    """
+    titles = pa.chunked_array([batch.column(0) for batch in batches("documents", ["title"])], pa.string())
+
+    def render(batch: pa.RecordBatch, rows: IntVector) -> Renderings:
+        of = documents[rows]
+        named = titles.take(pa.array(of, mask=of < 0)).fill_null("").to_pylist()
+        columns = [column.to_pylist() for column in batch.columns]
+        return _packed(list(map(source_text, named, *columns)), map(text_form, named, columns[-1]))
+
+    return _completed(known, batches("chunks", ["start", "end", "text"]), render)
 
 
 def entity_renderings(batches: Batches, known: Renderings) -> Renderings:
-    """Return the rendering of each entity.
+    """Return the rendering of each entity; those that are known are not made again."""
 
-    Args:
-        batches: as of `write_serving`.
-        known: (n_entities,) values that are known, −1 elsewhere.
-    """
-    found, first = known.copy(), 0
-    for batch in batches("entities", ["name", "type", "layer", "description"]):
-        own = found[first : first + batch.num_rows]
-        rows = np.flatnonzero(own < 0)
-        if len(rows):
-            names, kinds, layers, described = _columns(batch, rows)
-            own[rows] = _packed(
-                list(map(entity_text, names, kinds, layers, described)), map(_field_form, names, described)
-            )
-        first += batch.num_rows
-    return found
+    def render(batch: pa.RecordBatch, rows: IntVector) -> Renderings:
+        columns = [column.to_pylist() for column in batch.columns]
+        is_plain_row = (is_plain(name) and is_plain(described) for name, _, _, described in zip(*columns, strict=True))
+        forms = (PLAIN if plain else UNKNOWN_FORM for plain in is_plain_row)
+        return _packed(list(map(entity_text, *columns)), forms)
+
+    return _completed(known, batches("entities", ["name", "type", "layer", "description"]), render)
 
 
 def relation_renderings(batches: Batches, ends: NDArray[np.int32], known: Renderings) -> Renderings:
-    """Return the rendering of each relation.
+    """Return the rendering of each relation; those that are known are not made again.
 
     The names at the ends are those of entities, and relations of one sentence share a description: each distinct text
     is looked at once.
 
     Args:
-        batches: as of `write_serving`.
         ends: (n_relations, 2) rows of the entities at its ends, −1 for an unknown one.
-        known: (n_relations,) values that are known, −1 elsewhere.
     """
     open_rows = np.flatnonzero(known < 0)
     found = known.copy()
@@ -145,25 +146,14 @@ def _ends(batches: Batches, ends: NDArray[np.int32]) -> tuple[NDArray[np.int32],
 
 
 def report_renderings(batches: Batches, known: Renderings) -> Renderings:
-    """Return the rendering of each report.
+    """Return the rendering of each report; those that are known are not made again."""
 
-    Args:
-        batches: as of `write_serving`.
-        known: (n_reports,) values that are known, −1 elsewhere.
-    """
-    found, first = known.copy(), 0
-    for batch in batches("reports", ["level", "rating", *_REPORT_COLUMNS]):
-        own = found[first : first + batch.num_rows]
-        rows = np.flatnonzero(own < 0)
-        if len(rows):
-            own_batch = batch.take(pa.array(rows))
-            levels, ratings = (own_batch[name].to_pylist() for name in ("level", "rating"))
-            titles, texts = (column.to_pylist() for column in _report_texts(own_batch).columns)
-            own[rows] = _packed(
-                list(map(community_text, titles, levels, ratings, texts)), map(text_form, titles, texts)
-            )
-        first += batch.num_rows
-    return found
+    def render(batch: pa.RecordBatch, rows: IntVector) -> Renderings:
+        levels, ratings = (batch[name].to_pylist() for name in ("level", "rating"))
+        titles, texts = (column.to_pylist() for column in _report_texts(batch).columns)
+        return _packed(list(map(community_text, titles, levels, ratings, texts)), map(text_form, titles, texts))
+
+    return _completed(known, batches("reports", ["level", "rating", *_REPORT_COLUMNS]), render)
 
 
 def serving_texts(
@@ -175,7 +165,6 @@ def serving_texts(
     """Yield columns of a table's serving texts, a batch at a time: of reports `title` and `text`, as contexts hold it.
 
     Args:
-        batches: as of `write_serving`.
         chosen: returns some rows of batches of the table; by default all.
     """
     if table == "reports":
@@ -194,12 +183,3 @@ def _report_texts(batch: pa.RecordBatch) -> pa.RecordBatch:
         texts.append(report_text({"summary": summary, "findings": own}))
         first += count
     return pa.record_batch([batch["title"], pa.array(texts, pa.large_string())], ["title", "text"])
-
-
-def _field_form(name: str, description: str) -> int:
-    return PLAIN if is_plain(name) and is_plain(description) else UNKNOWN_FORM
-
-
-def _columns(batch: pa.RecordBatch, rows: NDArray[np.int64]) -> list[list[Any]]:
-    taken = batch if len(rows) == batch.num_rows else batch.take(pa.array(rows))
-    return [column.to_pylist() for column in taken.columns]

@@ -42,7 +42,6 @@ class TextColumns:
 
         Args:
             path: file of all rows, or of those that a former snapshot wrote.
-            changed: file of the changed rows.
             slots: (n,) row of each value in the first file or, from its end on, in the second; None: the first file
                 has all rows in order.
 
@@ -193,9 +192,6 @@ def _mapped(path: Path) -> tuple[list[pa.RecordBatch], pa.Buffer, pa.Schema]:
 
 def _check(batches: Sequence[pa.RecordBatch], whole: pa.Buffer) -> None:
     """Check that batches are as `write_texts` writes them: their values are read without looking at bounds.
-
-    Args:
-        whole: the bytes of the file.
 
     Raises:
         ValueError: they are not.

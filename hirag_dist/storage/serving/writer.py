@@ -147,7 +147,11 @@ def write_serving(
     mentioned_in = _save_entities(batches, save, chunk_ids, values)
     _save_names(batches, save, *values.name_keys(n_entities))
     _save_aliases(batches, save)
-    _save_chunks(batches, save, values)
+    document_ids = ids_of(batches, "documents", "document_id")
+    documents = rows_of_column(batches, "chunks", "document_id", document_ids)
+    save("chunk_documents", documents)
+    save("chunk_spans", np.column_stack([numbers(batches, "chunks", name, np.int64) for name in ("start", "end")]))
+    save("chunk_renderings", chunk_renderings(batches, documents, values.chunk_renderings(batches, documents)))
     write_lexical(batches, save, copied, values, kept.get("chunks"))
     entity_ids = ids_of(batches, "entities", "entity_id")
     ends, stated_in = _save_relations(batches, save, entity_ids, chunk_ids, values)
@@ -156,7 +160,7 @@ def write_serving(
     write_labels(batches, create, save, provenance)
     write_metadata(batches, create, save, entity_ids)
     write_claims(batches, create, save, entity_ids, chunk_ids)
-    write_places(batches, create, save, ids_of(batches, "documents", "document_id"))
+    write_places(batches, create, save, document_ids)
 
 
 def _save_entities(batches: Batches, save: Save, chunk_ids: pa.Array, values: BaseValues) -> Lists:
@@ -207,21 +211,10 @@ def _save_aliases(batches: Batches, save: Save) -> None:
     )
     own = rows[positions // len(columns)].astype(np.int64)
     names = sorted_names(keys[own >= 0], own[own >= 0])
-    again = (np.diff(names.keys) == 0) & (
-        np.diff(names.rows) == 0
-    )  # a canonical name is listed with each of its aliases
+    again = (np.diff(names.keys) == 0) & (np.diff(names.rows) == 0)  # a canonical name comes with each of its aliases
     first = np.concatenate([[True], ~again]) if len(names.keys) else np.zeros(0, np.bool_)
     save("alias_keys", names.keys[first])
     save("alias_rows", names.rows[first])
-
-
-def _save_chunks(batches: Batches, save: Save, values: BaseValues) -> None:
-    documents = ids_of(batches, "documents", "document_id")
-    rows = rows_of_column(batches, "chunks", "document_id", documents)
-    save("chunk_documents", rows)
-    spans = [numbers(batches, "chunks", name, np.int64) for name in ("start", "end")]
-    save("chunk_spans", np.column_stack(spans))
-    save("chunk_renderings", chunk_renderings(batches, rows, values.chunk_renderings(batches, rows)))
 
 
 def write_lexical(
@@ -234,7 +227,6 @@ def write_lexical(
     """Write the lexical index of the chunks, or the part of those that changed.
 
     Args:
-        batches, save, copied: as of `storage.serving.writer.write_serving`.
         values: of the base, whose postings of unchanged chunks are taken.
         kept: chunks that are there already, with their part of the index.
     """
@@ -280,7 +272,9 @@ def _save_relations(
     weights = numbers(batches, "relations", "weight", np.float64)
     save("relation_ends", ends)
     save("relation_renderings", relation_renderings(batches, ends, values.relation_renderings(batches, ends)))
-    save("entity_components", _components(ends, len(entity_ids)))
+    known_ends = ends[(ends >= 0).all(axis=1)]
+    components = component_labels(known_ends[:, 0], known_ends[:, 1], len(entity_ids))
+    save("entity_components", components.astype(np.int32))
     save("relation_weights", weights)
     of, parallel_indptr, parallel_rows = parallel_relations(ends, weights)
     save("parallel_of", of)
@@ -291,12 +285,6 @@ def _save_relations(
     save("relation_chunks_indptr", indptr)
     save("relation_chunks", rows_of_chunks)
     return ends, stated_in
-
-
-def _components(ends: NDArray[np.int32], n_entities: int) -> NDArray[np.int32]:
-    """Return the connected component of each entity."""
-    known = ends[(ends >= 0).all(axis=1)]
-    return component_labels(known[:, 0], known[:, 1], n_entities).astype(np.int32)
 
 
 def parallel_relations(

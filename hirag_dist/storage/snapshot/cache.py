@@ -90,10 +90,9 @@ class SnapshotCache:
             return published
         derived = self._cached() / SERVING
         if not _has_all(derived):
-            n_entities = self._manifest.counts["entities"]
             with _locked(self._cached()):
                 if not _has_all(derived):
-                    self._derive(n_entities, derived)
+                    self._derive(derived)
         return derived
 
     def published_serving(self) -> Path | None:
@@ -122,11 +121,7 @@ class SnapshotCache:
             temporary.unlink(missing_ok=True)
 
     def _link(self, name: str, entry: FileEntry, target: Path) -> bool:
-        """Link the same file of another snapshot in the cache; return whether there is one.
-
-        Args:
-            entry: size and hash of the file.
-        """
+        """Link the same file of another snapshot in the cache; return whether there is one."""
         cached = self._cached().parent
         for other in [*cached.glob(f"*/{name}"), *cached.glob(f"*/{name.replace(STORED, '')}")]:
             with suppress(OSError):  # another process removes it, or there are no links on this filesystem
@@ -138,7 +133,7 @@ class SnapshotCache:
                     target.unlink()
         return False
 
-    def _derive(self, n_entities: int, target: Path) -> None:
+    def _derive(self, target: Path) -> None:
         started = time.perf_counter()
         temporary = target.with_name(f"{_TEMPORARY}{target.name}-{uuid.uuid4().hex[:8]}")
         store = Store(str(temporary))
@@ -150,7 +145,7 @@ class SnapshotCache:
                 yield file
 
         try:
-            write_serving(self._batches, n_entities, create)
+            write_serving(self._batches, self._manifest.counts["entities"], create)
             self._make_room(0)
             shutil.rmtree(target, ignore_errors=True)  # a part of its files was deleted by hand
             temporary.rename(target)
@@ -246,11 +241,7 @@ def user_cache() -> Path:
 
 
 def cached_folders(store: Store, snapshot_id: str, cache_dir: str | None = None) -> list[Path]:
-    """Return the folders on this machine, outside the index, that hold copied or derived files of a snapshot.
-
-    Args:
-        cache_dir: as of `SnapshotCache`.
-    """
+    """Return the folders on this machine, outside the index, that hold copied or derived files of a snapshot."""
     roots = [Path(tempfile.gettempdir()) / f"hirag-dist-{os.getuid()}", *([Path(cache_dir)] if cache_dir else [])]
     folders = [folder for root in roots for folder in (root / _key(store.uri)).glob(f"{snapshot_id}*")]
     return [folder for folder in folders if folder.is_dir()]

@@ -66,12 +66,7 @@ _PRIME: Final = np.uint64(0x100000001B3)  # of the hash FNV-1a
 
 
 def may_be_divided(name: str, n_bytes: int) -> bool:
-    """Return whether rows of a table are kept.
-
-    Args:
-        name: name of the table.
-        n_bytes: size of its files.
-    """
+    """Return whether rows of a table are kept whose files have so many bytes."""
     return name in KEYS and n_bytes >= MIN_BYTES
 
 
@@ -114,12 +109,7 @@ class TableDivision:
         return rows
 
     def joined(self, stored: Iterable[pa.RecordBatch], changed: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the table in order, a batch of the first file at a time.
-
-        Args:
-            stored: rows of the first file.
-            changed: rows of the second.
-        """
+        """Yield the rows of the table in order, a batch of the first file at a time with rows of the second between."""
         is_used, is_changed = np.ones(self.n_stored, np.bool_), np.zeros(self.n_rows, np.bool_)
         is_used[self.unused], is_changed[self.changed] = False, True
         rows = np.flatnonzero(~is_changed)  # of the table, of the used rows of the first file
@@ -177,9 +167,6 @@ def pieces_of_table(store: Store, folder: str, name: str, columns: Sequence[str]
 
     Memory: a piece, the rows that changed, and some bytes for each row.
 
-    Args:
-        folder: folder of the snapshot.
-
     Raises:
         SnapshotCorrupt: the files do not belong together.
         StoreError: they cannot be read, or lack a column.
@@ -219,7 +206,6 @@ def divide(origin: NDArray[np.integer], division: TableDivision) -> TableDivisio
 
     Args:
         origin: (n_rows,) row of each in the table before, ascending; −1 for a new one and for one that changed.
-        division: how the table before is divided.
     """
     slots = np.append(division.slots(), np.int32(division.n_stored))[origin]
     is_changed = slots >= division.n_stored
@@ -236,16 +222,20 @@ def find_origin(
     """Return the row of each row of a new table in the table before, as `divide` takes it.
 
     Args:
-        name: name of the table.
-        table: all of its rows.
         keys: the columns KEYS of the table before, in pieces.
         before: the table before, in pieces, read one at a time.
-        division: how the table before is divided.
 
     Returns:
         (n_rows,); None where the table is to be written whole, as its keys tell.
     """
-    rows = _rows_before(name, table, keys)
+    # Rows are found by a hash of their key, so another row may be given: all values are compared afterwards.
+    now = _key_hashes(name, table)
+    then = np.concatenate([np.zeros(0, np.uint64), *(_key_hashes(name, piece) for piece in keys)])
+    none = np.zeros(0, np.int64)
+    rows = _common_rows(now, then, none, then[none], max_changed(len(now)))
+    if len(rows) < len(now):
+        order = np.argsort(then)
+        rows = _common_rows(now, then, order, then[order], max_changed(len(now)))
     if divide(rows, division) is None:
         return None
     same = np.zeros(table.num_rows, np.bool_)
@@ -259,21 +249,6 @@ def find_origin(
             same[own] = _same_rows(one, own - own[0], piece.cast(table.schema), rows_known[low:high] - first)
         first += piece.num_rows
     return np.where(same, rows, -1)
-
-
-def _rows_before(name: str, table: pa.Table, keys: Iterable[pa.Table]) -> Rows:
-    """Return for each row the row of the table before that has the same key, ascending; −1 where none was found.
-
-    Rows are found by a hash of their key, so another row may be given: the caller compares all values.
-    """
-    now = _key_hashes(name, table)
-    then = np.concatenate([np.zeros(0, np.uint64), *(_key_hashes(name, piece) for piece in keys)])
-    none = np.zeros(0, np.int64)
-    found = _common_rows(now, then, none, then[none], max_changed(len(now)))
-    if len(found) < len(now):
-        order = np.argsort(then)
-        found = _common_rows(now, then, order, then[order], max_changed(len(now)))
-    return found
 
 
 def _same_rows(table: pa.Table, rows: Rows, before: pa.Table, rows_before: Rows) -> Flags:

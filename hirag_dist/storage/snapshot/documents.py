@@ -49,20 +49,11 @@ class IndexedDocument:
 
 
 def list_documents(snapshot: Snapshot, patterns: tuple[str, ...] = ()) -> list[IndexedDocument]:
-    """Return the documents of a snapshot by path and record.
-
-    Args:
-        patterns: globs of paths, one of which a document must match; empty for all documents.
-    """
+    """Return the documents of a snapshot whose path matches one of some globs, or all, by path and record."""
     table = snapshot.table("documents", _COLUMNS)
     if patterns:
         matches = [any(fnmatchcase(uri, each) for each in patterns) for uri in table["uri"].to_pylist()]
         table = table.filter(pa.array(matches, pa.bool_()))
-    return _documents(snapshot, table)
-
-
-def _documents(snapshot: Snapshot, table: pa.Table) -> list[IndexedDocument]:
-    """Return rows of `documents` with their counts, by path and record."""
     table = table.sort_by([("uri", "ascending"), ("record", "ascending")])
     chunks = snapshot.table("chunks", ["chunk_id", "document_id", "n_tokens"])
     document_of = _row_of(chunks["document_id"], table["document_id"])
@@ -80,9 +71,12 @@ def _documents(snapshot: Snapshot, table: pa.Table) -> list[IndexedDocument]:
         + _count(np.arange(table.num_rows), _row_of(faults, units), table),
     }
     for name, source in (("n_entities", "entities"), ("n_relations", "relations")):
-        stated, stated_by = _mentions(snapshot.table(source, ["chunk_ids"]))
-        pairs = _pairs(document_of[_row_of(stated_by, chunk_ids)], stated)
-        counts[name] = np.bincount(pairs, minlength=table.num_rows)
+        lists = snapshot.table(source, ["chunk_ids"])["chunk_ids"].combine_chunks()
+        stated = pc.list_parent_indices(lists).to_numpy(zero_copy_only=False).astype(np.int64)
+        stated_by = document_of[_row_of(pc.list_flatten(lists), chunk_ids)]
+        known = stated_by >= 0  # then the document of each distinct pair of a document and what it states
+        of_documents, _ = np.unique(np.stack([stated_by[known], stated[known]]), axis=1)
+        counts[name] = np.bincount(of_documents, minlength=table.num_rows)
     stored = snapshot.table(DOCUMENT_METADATA)
     metadata = dict(zip(stored["document_id"].to_pylist(), stored["metadata"].to_pylist(), strict=True))
     numbers = zip(*(counts[name].tolist() for name in _COUNTS), strict=True)
@@ -102,12 +96,6 @@ def _documents(snapshot: Snapshot, table: pa.Table) -> list[IndexedDocument]:
     ]
 
 
-def _mentions(table: pa.Table) -> tuple[NDArray[np.int64], pa.Array]:
-    """Return (row, chunk id) of each chunk that a row of a table names."""
-    lists = table["chunk_ids"].combine_chunks()
-    return pc.list_parent_indices(lists).to_numpy(zero_copy_only=False).astype(np.int64), pc.list_flatten(lists)
-
-
 def _row_of(values: pa.Array | pa.ChunkedArray, among: pa.Array | pa.ChunkedArray) -> NDArray[np.int64]:
     """Return the position of each value, -1 where it is absent."""
     found = pc.fill_null(pc.index_in(values, value_set=among), -1)
@@ -119,11 +107,3 @@ def _count(document_of: NDArray[np.int64], units: NDArray[np.int64], table: pa.T
     """Return how many of the units each document has; units are rows of `document_of`, -1 for none."""
     documents = document_of[units[units >= 0]]
     return np.bincount(documents[documents >= 0], minlength=table.num_rows)
-
-
-def _pairs(documents: NDArray[np.int64], units: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the document of each distinct (document, unit), without those of no document."""
-    known = documents >= 0
-    document: NDArray[np.int64]
-    document, _ = np.unique(np.stack([documents[known], units[known]]), axis=1)
-    return document

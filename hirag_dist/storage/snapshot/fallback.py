@@ -22,7 +22,6 @@ def open_current(store: Store, snapshot_id: str | None = None, *, warn: bool = T
     """Open the current snapshot, or the newest whole one where the current one is damaged or gone.
 
     Args:
-        store: the index.
         snapshot_id: of the snapshot to open; then nothing is opened in its place.
         warn: log a warning where another one is used. False where the command opens the index again, and warns then.
 
@@ -70,13 +69,7 @@ def whole_snapshots(store: Store, *, full_check: bool = False) -> Iterator[Snaps
 
 
 def in_place_of_current(snapshot: Snapshot, error: SnapshotError, *, warn: bool = True) -> Snapshot:
-    """Return a snapshot as the one used in place of the current one.
-
-    Args:
-        snapshot: a whole one.
-        error: raised for the current one.
-        warn: log a warning.
-    """
+    """Return a whole snapshot as the one used in place of the current one, which raised an error."""
     uri, manifest = snapshot.store.uri, snapshot.manifest
     logger.log(
         logging.WARNING if warn else logging.DEBUG,

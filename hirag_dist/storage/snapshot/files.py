@@ -34,7 +34,6 @@ from hirag_dist.storage.serving.writer import SERVING
 from hirag_dist.storage.snapshot.divided_tables import (
     KEYS,
     ROW,
-    TableDivision,
     divide,
     find_origin,
     may_be_divided,
@@ -66,7 +65,6 @@ class SnapshotFiles:
         """Prepare to write.
 
         Args:
-            folder: of the new snapshot.
             content: digest of each table and array.
             base: a snapshot of the same index; one of another version of hirag_dist is not used, since what is derived
                 from the same content may differ.
@@ -104,8 +102,6 @@ class SnapshotFiles:
 
         Args:
             stored: the file's name in the base.
-            group_bytes: size of a row group.
-            origin: as of `table`.
         """
         if self._base is None or not may_be_divided(name, self._base.manifest.table_bytes(name)):
             return False
@@ -113,7 +109,12 @@ class SnapshotFiles:
             columns = self._store.read_rows(f"{self._base.folder}/{stored}", 0, 0).schema.names
             if columns != table.schema.names:  # another version wrote the file
                 return False
-            found = self._division(self._base, name, table, origin)
+            division = self._base.division(name)
+            if origin is None:
+                keys, before = self._base.pieces(name, KEYS[name]), self._base.pieces(name)
+                with self._comparing:
+                    origin = find_origin(name, table, keys, before, division)
+            found = None if origin is None else divide(origin, division)
         except HiragError as error:
             logger.info("%s is written again: %s", name, error)
             return False
@@ -128,20 +129,8 @@ class SnapshotFiles:
                 write_parquet(rows, file, group_bytes)
         return True
 
-    def _division(self, base: Snapshot, name: str, table: pa.Table, origin: IntVector | None) -> TableDivision | None:
-        """Return how a table can be divided; see `divide`."""
-        division = base.division(name)
-        if origin is None:
-            with self._comparing:
-                origin = find_origin(name, table, base.pieces(name, KEYS[name]), base.pieces(name), division)
-        return None if origin is None else divide(origin, division)
-
     def array(self, name: str, array: NDArray[Any] | SlottedVectors, kept: Mapping[str, KeptRows]) -> None:
-        """Write an array.
-
-        Args:
-            kept: table → its rows that are there already.
-        """
+        """Write an array, or of a table in `kept` the rows that are not there already."""
         table = name.removeprefix("vectors/")
         if name in VECTORS.values() and table in kept:
             with self.create(f"vectors/{CHANGED}{table}.npy") as file:
@@ -216,11 +205,7 @@ class SnapshotFiles:
         return all(part in self._content and self._content[part] == before.get(part) for part in parts)
 
     def _linked(self, name: str, new_name: str = "") -> bool:
-        """Copy a file of the base, unless it was altered or removed.
-
-        Args:
-            new_name: name of the file in the new snapshot; empty: the same name.
-        """
+        """Copy a file of the base, under its own name or a new one, unless it was altered or removed."""
         assert self._base is not None
         entry, target = self._base.manifest.files[name], f"{self._folder}/{new_name or name}"
         try:
@@ -300,11 +285,7 @@ def write_array(array: NDArray[Any] | SlottedVectors, file: Any) -> None:
 
 
 def write_parquet(table: pa.Table, file: Any, group_bytes: int = _GROUP_BYTES) -> None:
-    """Write a table in row groups of a size that follows from its content.
-
-    Args:
-        group_bytes: of the content of a row group, about; more where there would be too many groups.
-    """
+    """Write a table in row groups with about `group_bytes` of content, or more where there would be too many groups."""
     n_bytes = sum(map(_content_bytes, table.columns))
     n_rows = max(max(group_bytes, n_bytes // _MAX_GROUPS) * table.num_rows // max(n_bytes, 1), 1)
     n_rows = min(1 << (n_rows.bit_length() - 1), _MAX_GROUP_ROWS)

@@ -7,7 +7,7 @@ seconds after it goes live, so one that stopped being current long enough ago ha
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
@@ -116,7 +116,15 @@ def plan_gc(store: Store, rule: RetentionPolicy, now: float) -> GcPlan:
         SnapshotCorrupt: the current snapshot is damaged: an earlier one may be the last that is whole.
     """
     open_snapshot(store, served(store), full_check=store.local is not None)
-    needed = {served(store), *_of_last_build(store), *_unverified(store)}
+    needed = {served(store)}
+    with suppress(StoreError):
+        last_build = store.read_json(BUILD)
+        if isinstance(last_build, dict) and last_build.get("snapshot"):
+            needed.add(str(last_build["snapshot"]))  # from which `retry` continues
+    if store.exists(FORGET):
+        forgetting = store.read_json(FORGET)
+        if not forgetting.get("verified"):
+            needed.update(forgetting.get("snapshots", ()))
     history = record_current(store)
     retired: list[tuple[float, str]] = []
     unfinished: list[str] = []
@@ -186,22 +194,6 @@ def prune(
     for name in plan.orphans:
         _remove_derived(store, name)
     remove_from_history(store, {snapshot.snapshot_id for snapshot in plan.snapshots})
-
-
-def _of_last_build(store: Store) -> Iterator[str]:
-    """Yield the snapshot of the last build, from which `retry` continues."""
-    with suppress(StoreError):
-        record = store.read_json(BUILD)
-        if isinstance(record, dict) and record.get("snapshot"):
-            yield str(record["snapshot"])
-
-
-def _unverified(store: Store) -> Iterator[str]:
-    """Yield the snapshots of a forgetting that is not verified yet."""
-    if store.exists(FORGET):
-        record = store.read_json(FORGET)
-        if not record.get("verified"):
-            yield from record.get("snapshots", ())
 
 
 def _remove_derived(store: Store, snapshot_id: str) -> None:

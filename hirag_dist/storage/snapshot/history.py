@@ -61,9 +61,6 @@ def retired_at(store: Store, snapshot_id: str, history: History) -> float | None
     """Return when a snapshot stopped being current, in seconds since the epoch; None for the current one.
 
     A snapshot that is not listed was not current since the history begins, and is no older than its manifest.
-
-    Args:
-        history: as `record_current` returned it.
     """
     positions = [position for position, (listed, _) in enumerate(history) if listed == snapshot_id]
     if positions and positions[-1] == len(history) - 1:

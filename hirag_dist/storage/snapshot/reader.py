@@ -23,30 +23,16 @@ from hirag_dist.core.vectors import SlottedVectors, Vectors
 from hirag_dist.errors import SnapshotCorrupt, SnapshotNotFound, StoreError
 from hirag_dist.storage.digest import BLOCK_BYTES
 from hirag_dist.storage.layout import (
-    ALIASES,
     BUILD,
     CHANGED,
-    CLAIMS,
     CURRENT,
-    DESCRIPTION_DEBT,
-    DOCUMENT_METADATA,
-    DROPPED,
-    ENTITY_MENTIONS,
-    EXTRACTION_COSTS,
     MANIFEST,
-    MENTIONS,
-    METADATA_FIELDS,
     OPTIONAL_TABLES,
     PARTS,
-    PLACES,
-    RELATION_MENTIONS,
-    REPORT_INPUTS,
     SLOTS,
     SNAPSHOTS,
-    STATEMENTS,
     STORED,
-    SUMMARIES,
-    SUMMARY_SOURCES,
+    TABLES,
     VECTORS,
     pointer_id,
     snapshot_path,
@@ -68,33 +54,7 @@ from hirag_dist.storage.snapshot.manifest import MISSING_REPORTS_COUNT, Manifest
 from hirag_dist.storage.store import Store
 from hirag_dist.types import CsrGraph, IndexInfo
 
-_SCHEMAS: dict[str, pa.Schema] = {
-    "documents": schemas.DOCUMENTS,
-    "chunks": schemas.CHUNKS,
-    "entities": schemas.ENTITIES,
-    "relations": schemas.RELATIONS,
-    "clusters": schemas.CLUSTERS,
-    "layers": schemas.LAYERS,
-    "communities": schemas.COMMUNITIES,
-    "reports": schemas.REPORTS,
-    "usage": schemas.USAGE,
-    "rejects": schemas.REJECTS,
-    ALIASES: schemas.ALIASES,
-    CLAIMS: schemas.CLAIMS,
-    PLACES: schemas.PLACES,
-    DROPPED: schemas.DROPPED,
-    DESCRIPTION_DEBT: schemas.DESCRIPTION_DEBT,
-    EXTRACTION_COSTS: schemas.EXTRACTION_COSTS,
-    ENTITY_MENTIONS: schemas.ENTITY_MENTIONS,
-    STATEMENTS: schemas.STATEMENTS,
-    SUMMARY_SOURCES: schemas.SUMMARY_SOURCES,
-    METADATA_FIELDS: schemas.METADATA_FIELDS,
-    DOCUMENT_METADATA: schemas.DOCUMENT_METADATA,
-    MENTIONS: schemas.MENTIONS,
-    RELATION_MENTIONS: schemas.RELATION_MENTIONS,
-    SUMMARIES: schemas.SUMMARIES,
-    REPORT_INPUTS: schemas.REPORT_INPUTS,
-}
+_SCHEMAS: dict[str, pa.Schema] = {name: getattr(schemas, name.upper()) for name in (*TABLES, *OPTIONAL_TABLES)}
 logger = logging.getLogger(__name__)
 _VECTORS = (*(f"vectors/{part}{table}" for part in ("", STORED, CHANGED) for table in VECTORS), PARTS)
 _THREADS = 2  # that hash files; on an object store each waits for its own
@@ -183,12 +143,7 @@ class Snapshot:
         self._cache = SnapshotCache(store, manifest, cache_dir, cache_bytes)
 
     def cached_in(self, cache_dir: str | None, cache_bytes: int | None = None) -> Snapshot:
-        """Return the same snapshot with another folder for copied and derived files.
-
-        Args:
-            cache_dir: None: in a local index, else among the temporary files.
-            cache_bytes: limit of the folder; None: none.
-        """
+        """Return the same snapshot with another folder for copied and derived files, as `SnapshotCache` takes it."""
         cached = Snapshot(self.store, self.manifest, cache_dir, cache_bytes)
         cached.fallback = self.fallback
         return cached

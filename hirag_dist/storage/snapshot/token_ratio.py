@@ -11,10 +11,7 @@ from hirag_dist.storage.snapshot.reader import Snapshot
 
 
 def tokens_per_corpus_token(snapshot: Snapshot, usage: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Return the tokens that replies used, in and out, for each token of a snapshot's chunks; None without any.
-
-    Args:
-        usage: rows of USAGE.
+    """Return the tokens of replies, in and out (USAGE), for each token of a snapshot's chunks; None without any.
 
     Returns:
         `total`, and `by_stage`: label → the ratio of one stage. Tokens that overlapping chunks share count in each.

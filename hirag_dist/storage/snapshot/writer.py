@@ -38,7 +38,6 @@ from hirag_dist.storage.layout import (
     snapshot_path,
 )
 from hirag_dist.storage.serving.base_values import BaseValues
-from hirag_dist.storage.serving.kept_rows import KeptRows
 from hirag_dist.storage.serving.lexical import FREQUENCIES, LEXICAL_ARRAYS, map_lexical
 from hirag_dist.storage.serving.text_columns import BATCH_ROWS, write_texts
 from hirag_dist.storage.serving.writer import SERVING, write_serving
@@ -97,7 +96,26 @@ def write_snapshot(
         files = SnapshotFiles(store, folder, content, base)
         values = BaseValues(files.base_values())
         kept = files.kept_rows(values, partial(_batches, tables), arrays) if keeps_rows else {}
-        _write_files(pool, files, tables, arrays, values, kept, keeps_rows, origins)
+        jobs = [pool.submit(files.array, name, array, kept) for name, array in arrays.items()]
+        jobs += [
+            pool.submit(files.table, name, table, keeps_rows=keeps_rows, origin=origins.get(name))
+            for name, table in tables.items()
+        ]
+        try:
+            for job in as_completed(jobs):
+                job.result()
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+        pa.default_memory_pool().release_unused()
+        write_serving(  # after the others, since it needs most memory
+            partial(_batches, tables),
+            len(arrays["vectors/entities"]),
+            lambda name: files.create(f"{SERVING}/{name}"),
+            values,
+            lambda name, parts: files.copied(f"{SERVING}/{name}", parts),
+            kept,
+        )
     files.sync()  # before the manifest, which vouches for them
     manifest = Manifest(
         format_version=FORMAT_VERSION,
@@ -221,39 +239,6 @@ def _digests(pool: ThreadPoolExecutor, tables: Mapping[str, pa.Table], arrays: M
     found += [pool.submit(_array_digest, array) for array in arrays.values()]
     names = [*whole, *letters, *arrays]
     return {name: f"{BLAKE3}{future.result()}" for name, future in zip(names, found, strict=True)}
-
-
-def _write_files(
-    pool: ThreadPoolExecutor,
-    files: SnapshotFiles,
-    tables: Mapping[str, pa.Table],
-    arrays: Mapping[str, Array],
-    values: BaseValues,
-    kept: Mapping[str, KeptRows],
-    keeps_rows: bool,
-    origins: Mapping[str, IntVector],
-) -> None:
-    """Write all files but the manifest: arrays and tables several at a time, then what needs most memory."""
-    jobs = [pool.submit(files.array, name, array, kept) for name, array in arrays.items()]
-    jobs += [
-        pool.submit(files.table, name, table, keeps_rows=keeps_rows, origin=origins.get(name))
-        for name, table in tables.items()
-    ]
-    try:
-        for job in as_completed(jobs):
-            job.result()
-    except BaseException:
-        pool.shutdown(cancel_futures=True)
-        raise
-    pa.default_memory_pool().release_unused()
-    write_serving(
-        partial(_batches, tables),
-        len(arrays["vectors/entities"]),
-        lambda name: files.create(f"{SERVING}/{name}"),
-        values,
-        lambda name, parts: files.copied(f"{SERVING}/{name}", parts),
-        kept,
-    )
 
 
 def _array_digest(array: Array) -> str:

@@ -213,8 +213,8 @@ class Clock:
 
 def filling(snapshot: Snapshot, clock: Clock) -> CollectionFill:
     """As at a server, where others may be filling too; Lite keeps the same rules of names and aliases."""
-    choice = choose_index(len(snapshot.entity_vectors), SERVER_FLAT_ROWS)
-    return CollectionFill(client(snapshot), snapshot, choice, lite=False, now=clock.now, pause=clock.pause)
+    kind = choose_index(len(snapshot.entity_vectors), SERVER_FLAT_ROWS)
+    return CollectionFill(client(snapshot), snapshot, kind, lite=False, now=clock.now, pause=clock.pause)
 
 
 def only_collection(held: Any, snapshot: Snapshot) -> str:
@@ -310,8 +310,8 @@ def test_a_claim_that_nobody_may_make(snapshot: Snapshot) -> None:
 
 
 def test_the_index_goes_by_size() -> None:
-    assert choose_index(2_000, 2_000).kind == "flat"
-    assert choose_index(2_001, 2_000).kind == "hnsw"
+    assert choose_index(2_000, 2_000) == "flat"
+    assert choose_index(2_001, 2_000) == "hnsw"
 
 
 @pytest.mark.parametrize(

@@ -39,13 +39,7 @@ class Claim:
         pause: Callable[[float], None] = time.sleep,
         beat_s: float = _BEAT_S,
     ) -> None:
-        """Prepare a claim.
-
-        Args:
-            client: a `MilvusClient`.
-            now, pause: clock and sleep, in seconds.
-            beat_s: see the attribute.
-        """
+        """Prepare a claim. The clock `now` and the sleep `pause` are in seconds."""
         self.beat_s = beat_s
         self._client = client
         self._alias = alias
@@ -61,9 +55,16 @@ class Claim:
             collection: one that this process has created for the work; by default an empty one is created.
             last: whether this is the last attempt.
         """
-        from pymilvus import MilvusException
+        from pymilvus import DataType, MilvusException
 
-        self._collection = collection or self._create()
+        if not collection:
+            self._collection = f"{self._alias}_{uuid.uuid4().hex[:12]}"
+            schema = self._client.create_schema(auto_id=False, enable_dynamic_field=False)
+            schema.add_field("key", DataType.INT64, is_primary=True)
+            schema.add_field("vector", DataType.FLOAT_VECTOR, dim=2)
+            self._client.create_collection(self._collection, schema=schema)
+        else:
+            self._collection = collection
         try:
             self._client.create_alias(self._collection, self._alias)
         except MilvusException:
@@ -73,17 +74,6 @@ class Claim:
                 raise
             return False
         return True
-
-    def _create(self) -> str:
-        """Return the name of a new collection without rows."""
-        from pymilvus import DataType
-
-        name = f"{self._alias}_{uuid.uuid4().hex[:12]}"
-        schema = self._client.create_schema(auto_id=False, enable_dynamic_field=False)
-        schema.add_field("key", DataType.INT64, is_primary=True)
-        schema.add_field("vector", DataType.FLOAT_VECTOR, dim=2)
-        self._client.create_collection(name, schema=schema)
-        return name
 
     def wait(self) -> None:
         """Return when no other process has the claim: it has ended, or has no heartbeat any more.

@@ -18,7 +18,6 @@ import math
 import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -42,22 +41,15 @@ SERVER_FLAT_ROWS = 20_000
 _MIN_EF = 512  # costs a millisecond more than 64, and finds 999 of 1,000 where that finds 930
 
 
-@dataclass(frozen=True, slots=True)
-class IndexChoice:
-    """An index to build.
-
-    Attributes:
-        kind: flat or hnsw.
-        build: parameters, by Milvus's names.
-    """
-
-    kind: str
-    build: Mapping[str, int]
+BUILD_PARAMS: Final[Mapping[str, Mapping[str, int]]] = {  # kind of an index → parameters, by Milvus's names
+    "flat": {},
+    "hnsw": {"M": 16, "efConstruction": 200},
+}
 
 
-def choose_index(n_rows: int, flat_rows: int) -> IndexChoice:
-    """Return the index for a collection of so many rows: flat up to a number of rows, hnsw above."""
-    return IndexChoice("flat", {}) if n_rows <= flat_rows else IndexChoice("hnsw", {"M": 16, "efConstruction": 200})
+def choose_index(n_rows: int, flat_rows: int) -> str:
+    """Return the kind of the index for a collection of so many rows: flat up to a number of rows, hnsw above."""
+    return "flat" if n_rows <= flat_rows else "hnsw"
 
 
 def search_params(kind: str, limit: int, n_rows: int, admitted: float = 1.0) -> dict[str, int]:
@@ -65,7 +57,6 @@ def search_params(kind: str, limit: int, n_rows: int, admitted: float = 1.0) -> 
 
     Args:
         kind: kind of the index; any other than hnsw gets Milvus's own defaults.
-        limit: Number of rows wanted.
         admitted: share of the rows that the filter lets through, for Milvus Lite, and for filters that Milvus does not
             know. Lite walks its graph as if there were no filter and drops what it may not give, so a narrow filter
             needs a wide search; a server searches the few rows of its own filters directly.
@@ -90,10 +81,9 @@ _OF_SNAPSHOT = re.compile(r"hirag_([0-9a-f]+)_[0-9a-f]{8}")
 
 
 def fields(labelled: LabelledRows | None = None) -> dict[str, str]:
-    """Return the fields that searches filter by, name → `DataType`. Other columns of an entity stay in the snapshot.
+    """Return the fields that searches filter by, name → `DataType`: more where documents carry labels.
 
-    Args:
-        labelled: where documents carry labels.
+    Other columns of an entity stay in the snapshot.
     """
     return {"layer": "INT32"} | ({} if labelled is None else {PATTERN: "INT64", PART: "INT64"})
 
@@ -104,12 +94,7 @@ def labelled_rows(snapshot: Snapshot) -> LabelledRows | None:
 
 
 class SnapshotRows(KeyedRows):
-    """The rows of a snapshot as a collection holds them: its entities, followed by the parts of entities.
-
-    Attributes:
-        labelled: where documents carry labels.
-        n: number of rows.
-    """
+    """The rows of a snapshot as a collection holds them: its entities, followed by the parts of entities."""
 
     def __init__(self, snapshot: Snapshot, labelled: LabelledRows | None) -> None:
         """Compute the keys: every vector is read."""
@@ -132,11 +117,7 @@ class SnapshotRows(KeyedRows):
         super().__init__(combined_keys([hashed, vectors, *columns]))
 
     def records(self, rows: IntVector) -> list[dict[str, Any]]:
-        """Return some rows as Milvus takes them.
-
-        Args:
-            rows: ascending.
-        """
+        """Return some rows, ascending, as Milvus takes them."""
         names = list(fields(self.labelled))
         split = int(np.searchsorted(rows, self._ends[0]))
         vectors = [np.asarray(self._vectors[0][rows[:split]])]
@@ -148,12 +129,7 @@ class SnapshotRows(KeyedRows):
 
 
 def expression(max_layer: int | None = None, visible: str = "") -> str:
-    """Return the filter of a search, over `fields`; "" for none.
-
-    Args:
-        max_layer: of the rows to find.
-        visible: filter of the rows that the caller may see (`LabelledRows.filter`).
-    """
+    """Return the filter of a search, over `fields`, with that of visible rows (`LabelledRows.filter`); "" for none."""
     parts = [] if max_layer is None else [f"layer <= {max_layer}"]
     return " and ".join([*parts, visible] if visible else parts)
 
@@ -206,7 +182,6 @@ def list_keys(client: Any, name: str, *, lite: bool = False) -> NDArray[np.int64
     Keys are hashes, so ranges of equal length have about as many. An iterator of pymilvus misses recent changes.
 
     Args:
-        client: a `MilvusClient`.
         lite: whether it is in a Lite file, which has no limit of a reply and reads all rows for each.
     """
     n_rows = count_rows(client, name)

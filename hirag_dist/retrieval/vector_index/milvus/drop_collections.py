@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,12 +41,7 @@ class MilvusCollections:
     """The collections at one Milvus, to be listed and dropped. A context manager."""
 
     def __init__(self, client: Any, where: str, *, lite: bool = False) -> None:
-        """Take over a client.
-
-        Args:
-            client: a `MilvusClient`.
-            lite: whether it is of a Lite file.
-        """
+        """Take over a `MilvusClient`, of a Lite file or of a server."""
         self.where = where
         self._client = client
         self._lite = lite
@@ -86,11 +81,7 @@ class MilvusCollections:
             for collection in filter(_NAME.match, self._client.list_collections()):
                 users = {snapshot_of(alias) for alias in aliases(self._client, collection)} & opened.keys()
                 if users:
-                    self._client.load_collection(collection)
-                    needed = [SnapshotRows(opened[name], labelled_rows(opened[name])).keys for name in opened]
-                    n_rows = len(
-                        np.setdiff1d(list_keys(self._client, collection, lite=self._lite), np.concatenate(needed))
-                    )
+                    n_rows = len(self._unneeded(collection, opened))
                     found |= {collection: n_rows} if n_rows else {}
         return found
 
@@ -147,15 +138,17 @@ class MilvusCollections:
             if not users <= kept.keys():
                 logger.info("collection %s keeps its rows: other snapshots may need them", collection)
                 return False
-            self._client.load_collection(collection)
-            needed = [SnapshotRows(each, labelled_rows(each)).keys for each in kept.values()]
-            unneeded: NDArray[np.int64] = np.setdiff1d(
-                list_keys(self._client, collection, lite=self._lite), np.concatenate(needed)
-            )
+            unneeded = self._unneeded(collection, kept)
             for first in range(0, len(unneeded), _DELETED_ROWS):
                 self._client.delete(collection, ids=unneeded[first : first + _DELETED_ROWS].tolist())
             logger.info("deleted %d rows of collection %s", len(unneeded), collection)
             return True
+
+    def _unneeded(self, collection: str, snapshots: Mapping[str, Snapshot]) -> NDArray[np.int64]:
+        """Return the keys of the rows of a collection that none of some snapshots, given by id, needs."""
+        self._client.load_collection(collection)
+        needed = [SnapshotRows(each, labelled_rows(each)).keys for each in snapshots.values()]
+        return np.setdiff1d(list_keys(self._client, collection, lite=self._lite), np.concatenate(needed))
 
     def _names(self) -> list[str]:
         """Return the aliases with a snapshot's id, and the collections that no alias names so."""

@@ -22,9 +22,9 @@ from hirag_dist.errors import BackendUnavailable, HiragError
 from hirag_dist.retrieval.vector_index.milvus.claim import Claim
 from hirag_dist.retrieval.vector_index.milvus.collection import (
     BEGUN,
+    BUILD_PARAMS,
     KEY,
     VECTOR,
-    IndexChoice,
     SnapshotRows,
     collection_name,
     count_rows,
@@ -68,9 +68,7 @@ class CollectionFill:
     """Provision of a collection with all rows of a snapshot.
 
     Attributes:
-        client: a `MilvusClient`.
-        snapshot: source of the vectors.
-        choice: the index to build; an existing one is kept.
+        kind: of the index to build; an existing one is kept.
         lite: whether the client is of a Lite file, which no other process can fill.
         labelled: where documents carry labels.
         now, pause: clock and sleep, in seconds.
@@ -79,7 +77,7 @@ class CollectionFill:
 
     client: Any
     snapshot: Snapshot
-    choice: IndexChoice
+    kind: str
     lite: bool
     labelled: LabelledRows | None = None
     now: Callable[[], float] = time.monotonic
@@ -134,7 +132,7 @@ class CollectionFill:
             name = resolved(self.client, collection_name(snapshot_id, self.labelled))
             if name:
                 kind = str(self.client.describe_index(name, VECTOR)["index_type"]).lower()
-                return name if kind == self.choice.kind else ""
+                return name if kind == self.kind else ""
         return ""
 
     def _predecessors(self) -> Iterator[str]:
@@ -163,7 +161,9 @@ class CollectionFill:
             self.client.load_collection(name)
             keys = list_keys(self.client, name, lite=self.lite)
             missing = self.rows.missing(keys)
-            if resolved(self.client, self.name) != name and not self._fits(len(keys), len(missing)):
+            n_foreign = len(keys) - (self.rows.n_distinct - len(missing))
+            differs_much = max(len(missing), n_foreign) > _MAX_FOREIGN * self.rows.n
+            if resolved(self.client, self.name) != name and differs_much:
                 self._may_share = False
                 return
             logger.info("inserting %d of %d vectors into Milvus collection %s", len(missing), self.rows.n, name)
@@ -178,11 +178,6 @@ class CollectionFill:
             self._check_count(count_rows(self.client, name), expected)
             self._publish(name)
             drop_alias(self.client, begun)
-
-    def _fits(self, n_keys: int, n_missing: int) -> bool:
-        """Return whether enough rows of a collection are the snapshot's, and few are not."""
-        n_foreign = n_keys - (self.rows.n_distinct - n_missing)
-        return max(n_missing, n_foreign) <= _MAX_FOREIGN * self.rows.n
 
     def _fill(self, last: bool) -> None:
         """Fill a new collection and name it after the snapshot, unless another process does."""
@@ -253,7 +248,7 @@ class CollectionFill:
     def _index(self, own: str) -> None:
         """Build the index over all rows at once: an index that grows row by row costs more and is worse."""
         params = self.client.prepare_index_params()
-        params.add_index(VECTOR, index_type=self.choice.kind.upper(), metric_type="IP", params=dict(self.choice.build))
+        params.add_index(VECTOR, index_type=self.kind.upper(), metric_type="IP", params=dict(BUILD_PARAMS[self.kind]))
         self.client.create_index(own, params, sync=self.lite)
         while not self.lite:
             built = self.client.describe_index(own, VECTOR)
@@ -261,6 +256,6 @@ class CollectionFill:
                 return
             if built.get("state") == "Failed":
                 raise BackendUnavailable(
-                    f"Milvus cannot build index {self.choice.kind}: {built.get('index_state_fail_reason', '')}"
+                    f"Milvus cannot build index {self.kind}: {built.get('index_state_fail_reason', '')}"
                 )
             self.pause(_POLL_S)

@@ -37,12 +37,7 @@ class LabelledRows:
     """Rows of the collection of a snapshot with labels: its entities, followed by the parts of entities."""
 
     def __init__(self, snapshot: Snapshot, max_listed: int = _MAX_LISTED) -> None:
-        """Map the label files.
-
-        Args:
-            snapshot: with a document that carries labels.
-            max_listed: Maximum patterns in one filter.
-        """
+        """Map the label files of a snapshot with labels. A filter lists at most `max_listed` patterns."""
         files = map_labels(snapshot)
         self._patterns = files.entities
         self.n_entities = len(files.entities.of)

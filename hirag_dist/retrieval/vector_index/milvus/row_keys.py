@@ -26,12 +26,11 @@ _HALF = np.uint64(32)
 
 
 def row_hashes(words: NDArray[np.uint32]) -> NDArray[np.uint64]:
-    """Return a hash of each row: two multiply-shift hashes of 32 bits, of which two rows share both by 2⁻⁶⁴.
+    """Return a hash of each row of (n, width) words.
+
+    It is two multiply-shift hashes of 32 bits, of which two rows share both by 2⁻⁶⁴.
 
     Trailing zeros do not count.
-
-    Args:
-        words: (n, width).
     """
     factors = np.random.PCG64(_SEED).random_raw(2 * words.shape[1]).reshape(-1, 2)
     first, second = np.ascontiguousarray(factors[:, 0]), np.ascontiguousarray(factors[:, 1])
@@ -57,11 +56,7 @@ def hashes_of_vectors(vectors: NDArray[np.float32]) -> NDArray[np.uint64]:
 
 
 def combined_keys(columns: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
-    """Return a key of each row, never negative.
-
-    Args:
-        columns: (n,) each; 64-bit numbers.
-    """
+    """Return a key of each row of columns of 64-bit numbers, (n,) each; never negative."""
     table = np.column_stack([np.asarray(column).astype(np.int64).view(np.uint64) for column in columns])
     hashed = row_hashes(np.ascontiguousarray(table).view(np.uint32))
     return (hashed >> np.uint64(1)).astype(np.int64)
@@ -79,12 +74,7 @@ def label_set_numbers(sets: Sequence[Sequence[str]]) -> NDArray[np.int64]:
 
 
 def pattern_numbers(known: LabelPatterns, set_numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return a number of each pattern that depends on its label sets alone: (n_patterns,).
-
-    Args:
-        known: the patterns of a snapshot.
-        set_numbers: by label set.
-    """
+    """Return a number of each pattern that depends on its label sets alone: (n_patterns,)."""
     numbers = set_numbers[known.sets].tolist()
     spans = zip(known.indptr[:-1].tolist(), known.indptr[1:].tolist(), known.divisible.tolist(), strict=True)
     contents = ([divisible, sorted(numbers[first:last])] for first, last, divisible in spans)
@@ -95,11 +85,7 @@ class KeyedRows:
     """The rows of a snapshot by their keys."""
 
     def __init__(self, keys: NDArray[np.int64]) -> None:
-        """Sort the keys.
-
-        Args:
-            keys: (n,) of the rows in their order.
-        """
+        """Sort the keys (n,) of the rows, which are given in their order."""
         self.keys = keys
         self._order = np.argsort(keys, kind="stable")
         self._sorted = keys[self._order]
@@ -118,11 +104,7 @@ class KeyedRows:
         return found
 
     def missing(self, present: NDArray[np.int64]) -> IntVector:
-        """Return the rows whose keys are not among some, ascending.
-
-        Args:
-            present: keys, in any order.
-        """
+        """Return the rows, ascending, whose keys are not among those present."""
         found = np.zeros(len(self.keys), np.bool_)
         found[self._order] = np.isin(self._sorted, present)
         return np.flatnonzero(~found)

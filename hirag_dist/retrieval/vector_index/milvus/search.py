@@ -21,7 +21,6 @@ from hirag_dist.retrieval.vector_index.milvus.collection import (
     LITE_FLAT_ROWS,
     SERVER_FLAT_ROWS,
     VECTOR,
-    IndexChoice,
     choose_index,
     expression,
     labelled_rows,
@@ -91,10 +90,8 @@ class MilvusVectors:
         """Take over a client.
 
         Args:
-            client: a `MilvusClient`.
             collection: complete and loaded.
             rows: keys of the snapshot's rows.
-            lite: whether the client is of a Lite file.
             labelled: where documents carry labels.
             max_exact_rows: visible under a filter by metadata, up to which the snapshot's own vectors are scanned.
             timeout_s: maximum seconds of a search, retries included.
@@ -113,8 +110,6 @@ class MilvusVectors:
         self._labelled = labelled
         self._exact = MemoryVectors(snapshot)
         self._max_exact_rows = max_exact_rows
-        layers = snapshot.serving.array("entity_layers")
-        self._ends = np.cumsum(np.bincount(layers)) if len(layers) else np.zeros(1, np.int64)  # rows up to each layer
         self._lite = lite
         self._timeout_s = timeout_s
         built = client.describe_index(self._collection, VECTOR)
@@ -143,11 +138,13 @@ class MilvusVectors:
         """
         if access is not None and not access.entity_states.any():
             return np.zeros(0, np.int64), np.zeros(0, np.float32)
-        n_rows = len(self._vectors) if max_layer is None else int(self._ends[min(max_layer, len(self._ends) - 1)])
+        n_rows = self._exact.n_rows(max_layer)
         if access is not None and is_by_row:
             kind = self._kind_of_rows(access, n_rows, limit, max_layer)
         else:
-            visible = self._row_filter(access)
+            visible: RowFilter | None = RowFilter("" if self._labelled is None else WHOLE_ROWS, len(self._vectors))
+            if self._labelled is not None and access is not None:
+                visible = self._labelled.filter(access)  # None where it would be too long
             kind = visible and _Kind(
                 min(limit, _MAX_ROWS - SLACK), expression(max_layer, visible.text), min(n_rows, visible.n_rows)
             )
@@ -173,7 +170,7 @@ class MilvusVectors:
         n_hits = min(kind.n_hits or kind.limit + self._slack, _MAX_ROWS)
         while True:
             keys = self._hits(asked, n_hits)
-            rows = [_checked(self._entity_rows(hits), each.access) for each, hits in zip(asked, keys, strict=True)]
+            rows = [self._entity_rows(hits, each.access) for each, hits in zip(asked, keys, strict=True)]
             # Rows of other snapshots and several parts of an entity may be among the hits: search wider until there
             # are enough entities.
             short = [len(own) < wanted and len(hits) >= n_hits for own, hits in zip(rows, keys, strict=True)]
@@ -205,10 +202,11 @@ class MilvusVectors:
             return None
         return _Kind(limit, expression(max_layer), n_admitted, n_hits, n_rows)
 
-    def _entity_rows(self, keys: NDArray[np.int64]) -> IntVector:
-        """Return the distinct entities of the snapshot among hits."""
+    def _entity_rows(self, keys: NDArray[np.int64], access: AccessFilter | None) -> IntVector:
+        """Return the distinct entities of the snapshot among hits, as far as the caller may see them."""
         rows = self._rows.rows(keys)
-        return np.unique(rows) if self._labelled is None else self._labelled.entity_rows(rows)
+        rows = np.unique(rows) if self._labelled is None else self._labelled.entity_rows(rows)
+        return rows if access is None else rows[visible_rows(access, rows)]  # the filter of Milvus is checked again
 
     def _hits(self, asked: Sequence[_PendingSearch], limit: int) -> list[NDArray[np.int64]]:
         """Return the keys of the rows that Milvus finds for each search."""
@@ -229,32 +227,14 @@ class MilvusVectors:
             )
         return [np.fromiter((hit[KEY] for hit in hits), np.int64, len(hits)) for hits in found]
 
-    def _row_filter(self, access: AccessFilter | None) -> RowFilter | None:
-        """Return the filter of rows, None where it would be too long."""
-        if self._labelled is None or access is None:
-            return RowFilter("" if self._labelled is None else WHOLE_ROWS, len(self._vectors))
-        return self._labelled.filter(access)
 
-
-def _checked(rows: IntVector, access: AccessFilter | None) -> IntVector:
-    """Return the rows that the caller may see: the filter of Milvus is checked again."""
-    return rows if access is None else rows[visible_rows(access, rows)]
-
-
-def open_milvus_lite(
-    snapshot: Snapshot, config: VectorsConfig, flat_rows: int = LITE_FLAT_ROWS, timeout_s: float = TIMEOUT_S
-) -> MilvusVectors:
-    """Open the Milvus Lite file of a snapshot's index; provide a collection with all its rows.
-
-    Args:
-        flat_rows: maximum rows that are scanned rather than indexed.
-        timeout_s: maximum seconds of a search, retries included.
+def open_milvus_lite(snapshot: Snapshot, config: VectorsConfig, flat_rows: int = LITE_FLAT_ROWS) -> MilvusVectors:
+    """Open the Milvus Lite file of a snapshot's index; provide a collection with all its rows, as `open_milvus`.
 
     Raises:
         BackendUnavailable: no Milvus Lite here, the index is not on a local folder, or another process owns it.
     """
-    choice = choose_index(len(snapshot.entity_vectors), flat_rows)
-    return _ready(open_lite(snapshot.store), snapshot, choice, config, lite=True, timeout_s=timeout_s)
+    return _ready(open_lite(snapshot.store), snapshot, flat_rows, config, lite=True, timeout_s=TIMEOUT_S)
 
 
 def open_milvus(
@@ -269,18 +249,18 @@ def open_milvus(
     Raises:
         BackendUnavailable: no server answers, it refuses the token, or it cannot hold the collection.
     """
-    choice = choose_index(len(snapshot.entity_vectors), flat_rows)
     token = config.token.get_secret_value() if config.token else ""
     client = connect(str(config.uri), token, timeout_s)
-    return _ready(client, snapshot, choice, config, lite=False, timeout_s=timeout_s)
+    return _ready(client, snapshot, flat_rows, config, lite=False, timeout_s=timeout_s)
 
 
 def _ready(
-    client: Any, snapshot: Snapshot, choice: IndexChoice, config: VectorsConfig, *, lite: bool, timeout_s: float
+    client: Any, snapshot: Snapshot, flat_rows: int, config: VectorsConfig, *, lite: bool, timeout_s: float
 ) -> MilvusVectors:
     try:
         labelled = labelled_rows(snapshot)
-        filling = CollectionFill(client, snapshot, choice, lite, labelled)
+        kind = choose_index(len(snapshot.entity_vectors), flat_rows)
+        filling = CollectionFill(client, snapshot, kind, lite, labelled)
         with translated("hold this snapshot", "Milvus Lite" if lite else f"Milvus at {shown(config.uri)}"):
             collection = filling.ensure()
             return MilvusVectors(
