@@ -7,13 +7,13 @@ import time
 import weakref
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, contextmanager
-from types import TracebackType
 from typing import Any, Self, Unpack
 
 import grpc
 
 from hirag_dist._loop_thread import LoopThread, call, stream
 from hirag_dist.client.common import (
+    HOW_TO_START,
     LIST_PAGE_SIZE,
     SERVICE_NAME,
     AnswerReader,
@@ -24,10 +24,10 @@ from hirag_dist.client.common import (
     client_options,
     closed_early,
     explain,
-    health_watch,
-    not_ready,
+    make_channel,
     service_stub,
 )
+from hirag_dist.errors import ServiceError
 from hirag_dist.types import (
     DEFAULT_CHARS,
     DEFAULT_MEMBERS,
@@ -46,7 +46,7 @@ from hirag_dist.types import (
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire.addresses import DEFAULT_LISTEN
 from hirag_dist.wire.convert import level_from_proto
-from hirag_dist.wire.error_status import SERVING, HealthCheckRequest
+from hirag_dist.wire.error_status import HEALTH_WATCH, SERVING, HealthCheckRequest, HealthCheckResponse
 from hirag_dist.wire.records import record_of
 
 
@@ -71,20 +71,14 @@ class AsyncHiragClient:
     def __init__(self, target: str = DEFAULT_LISTEN, **options: Any) -> None:
         self._options = client_options(target, options)
         self._arguments = CallArguments(self._options)
-        credentials, arguments = self._options.credentials(), self._options.channel_options()
-        if credentials is None:
-            self._channel = grpc.aio.insecure_channel(self._options.target, options=arguments)
-        else:
-            self._channel = grpc.aio.secure_channel(self._options.target, credentials, options=arguments)
+        self._channel = make_channel(self._options, self._options.credentials())
         self._stub = service_stub(self._channel)
         self._closed = False
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:
@@ -239,7 +233,11 @@ class AsyncHiragClient:
             ServiceError: it has none within `timeout_s` seconds.
         """
         self._check_open()
-        health = health_watch(self._channel)
+        health: Any = self._channel.unary_stream(
+            HEALTH_WATCH,
+            request_serializer=HealthCheckRequest.SerializeToString,
+            response_deserializer=HealthCheckResponse.FromString,
+        )
         until, answered = time.monotonic() + timeout_s, False
         while (left := until - time.monotonic()) > 0:
             watch = health(HealthCheckRequest(service=SERVICE_NAME), timeout=left, wait_for_ready=True)
@@ -253,7 +251,10 @@ class AsyncHiragClient:
                     raise explain(error, self._options.target) from error
             finally:
                 watch.cancel()
-        raise not_ready(self._options.target, timeout_s, answered)
+        target = self._options.target
+        if answered:
+            raise ServiceError(f"the service at {target} had no snapshot loaded within {timeout_s:g} s; see its log")
+        raise ServiceError(f"no service answers at {target} within {timeout_s:g} s; {HOW_TO_START}")
 
     async def _messages(self, method: Any, request: Any, arguments: dict[str, Any]) -> AsyncGenerator[Any, None]:
         begun = False
@@ -305,9 +306,7 @@ class HiragClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

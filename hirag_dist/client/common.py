@@ -20,11 +20,8 @@ from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire.addresses import DEFAULT_LISTEN, MAX_MESSAGE_BYTES, proxy_options
 from hirag_dist.wire.convert import answer_from_proto, lookup_request, query_to_proto
 from hirag_dist.wire.error_status import (
-    HEALTH_WATCH,
     REQUEST_ID_KEY,
     DeadlinePassed,
-    HealthCheckRequest,
-    HealthCheckResponse,
     RequestTooLarge,
     Unauthenticated,
     error_of,
@@ -101,7 +98,7 @@ _OF_CALL = CallOptions.__annotations__.keys()
 LIST_PAGE_SIZE = 1000  # indexes in one call of `list_indexes`
 _KEEPALIVE_TIMEOUT_S = 20.0
 _IDLE_S = 240  # without a call, after which the connection is closed until the next one
-_START = "start one with `hirag-dist serve`, or give its gRPC port if this is its HTTP port"
+HOW_TO_START = "start one with `hirag-dist serve`, or give its gRPC port if this is its HTTP port"
 _TLS_TROUBLE = re.compile(r"handshake|certificate|verification check|ssl", re.IGNORECASE)
 
 
@@ -170,7 +167,7 @@ class ClientOptions:
         return grpc.ssl_channel_credentials(_read(self.root_certificates), _read(self.key), _read(self.certificate))
 
     def channel_options(self) -> list[tuple[str, int | str]]:
-        """Return gRPC's channel arguments."""
+        """Return gRPC's channel arguments, without the service config."""
         timeout_ms = int(min(self.keepalive_s, _KEEPALIVE_TIMEOUT_S) * 1000)
         chosen: list[tuple[str, int | str]] = [
             ("grpc.max_receive_message_length", self.max_message_bytes),
@@ -187,7 +184,6 @@ class ClientOptions:
             # a new client does not inherit the connections of others, which may be waiting to reconnect
             ("grpc.use_local_subchannel_pool", 1),
             ("grpc.enable_retries", int(self.retries)),
-            ("grpc.service_config", _SERVICE_CONFIG),
             *proxy_options(self.target),
         ]
         if self.server_name is not None:
@@ -195,11 +191,26 @@ class ClientOptions:
         return chosen
 
 
+def make_channel(
+    options: ClientOptions, credentials: grpc.ChannelCredentials | None, service_config: str = _SERVICE_CONFIG
+) -> grpc.aio.Channel:
+    """Return a channel of a client.
+
+    Args:
+        credentials: as `ClientOptions.credentials` returns them.
+        service_config: gRPC's, as JSON: retries and load balancing.
+    """
+    arguments = [*options.channel_options(), ("grpc.service_config", service_config)]
+    if credentials is None:
+        return grpc.aio.insecure_channel(options.target, options=arguments)
+    return grpc.aio.secure_channel(options.target, credentials, options=arguments)
+
+
 class CallArguments:
     """Timeout and metadata of the calls of one client.
 
-    Args:
-        options: of the client.
+    Raises:
+        ConfigError: the token file cannot be read, or holds no token.
     """
 
     def __init__(self, options: ClientOptions) -> None:
@@ -338,15 +349,6 @@ def service_stub(channel: grpc.Channel | grpc.aio.Channel) -> Any:
     return stub
 
 
-def health_watch(channel: grpc.Channel | grpc.aio.Channel) -> Any:
-    """Return the method grpc.health.v1.Health.Watch of a channel."""
-    return channel.unary_stream(
-        HEALTH_WATCH,
-        request_serializer=HealthCheckRequest.SerializeToString,
-        response_deserializer=HealthCheckResponse.FromString,
-    )
-
-
 def explain(error: grpc.RpcError, target: str, *, begun: bool = False, closed: bool = False) -> HiragError:
     """Return the error of a failed call: the one that the server raised, if it sent one.
 
@@ -373,7 +375,7 @@ def explain(error: grpc.RpcError, target: str, *, begun: bool = False, closed: b
                 f"(--server-name) be a name in it (gRPC: {message})"
             )
         case grpc.StatusCode.UNAVAILABLE:
-            return ServiceError(f"no service answers at {target}; {_START} (gRPC: {message})")
+            return ServiceError(f"no service answers at {target}; {HOW_TO_START} (gRPC: {message})")
         case grpc.StatusCode.CANCELLED:
             return ServiceError(f"the service at {target} stopped during the request; ask again")
         case grpc.StatusCode.DEADLINE_EXCEEDED:
@@ -434,13 +436,6 @@ class AnswerReader:
 def closed_early() -> ServiceError:
     """Return the error of a call during which the client was closed."""
     return ServiceError("the client was closed during the request")
-
-
-def not_ready(target: str, timeout_s: float, answered: bool) -> ServiceError:
-    """Return the error of a service that did not become ready."""
-    if answered:
-        return ServiceError(f"the service at {target} had no snapshot loaded within {timeout_s:g} s; see its log")
-    return ServiceError(f"no service answers at {target} within {timeout_s:g} s; {_START}")
 
 
 class TokenFile:

@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 from hirag_dist.errors import InvalidQuery
 from hirag_dist.service.access_log import Context, RequestRecord
 from hirag_dist.service.callers import Caller
-from hirag_dist.service.catalogue import IndexSource, ServedIndex
+from hirag_dist.service.catalogue import IndexSource
 from hirag_dist.service.hot_swap import index_page
 from hirag_dist.service.request_gate import LoadShedder, RequestGate
 from hirag_dist.types import (
@@ -36,11 +36,7 @@ from hirag_dist.wire.convert import (
     retrieval_fields,
     scope_from_proto,
 )
-from hirag_dist.wire.error_status import (
-    DeadlinePassed,
-    RequestTooLarge,
-    SlowReader,
-)
+from hirag_dist.wire.error_status import DeadlinePassed, RequestTooLarge, SlowReader
 from hirag_dist.wire.records import MODES, message_fields, message_of
 
 if TYPE_CHECKING:
@@ -49,6 +45,12 @@ if TYPE_CHECKING:
 
 def _n_found(*groups: Sequence[Any]) -> int:
     return sum(map(len, groups))
+
+
+def _n_items(retrieval: Retrieval) -> int:
+    return _n_found(
+        retrieval.local, retrieval.communities, retrieval.key_entities, retrieval.triples, retrieval.sources
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +130,6 @@ class _Call:
 
     request: Any
     caller: Caller
-    index: ServedIndex
     engine: QueryEngine
     record: RequestRecord
     context: Context
@@ -154,22 +155,11 @@ class _Call:
         remaining = self.context.time_remaining()
         return None if remaining is None else max(remaining - min(_DEADLINE_MARGIN_S, remaining / 10), 0.0)
 
-    def record_text(self) -> None:
-        """Record the time of the first piece of an answer's text."""
-        if self.record.first_text_s is None:
-            self.record.first_text_s = self.record.elapsed_s
-
-    def record_answer(self, answer: Answer) -> None:
-        """Record the model and the tokens of an answer."""
-        self.record.model = answer.model
-        self.record.input_tokens, self.record.output_tokens = answer.input_tokens, answer.output_tokens
-
     def fields(self, retrieval: Retrieval) -> dict[str, Any]:
         """Return the fields of a retrieval's message in a reply, and record its content."""
         record, request = self.record, self.request
         record.mode, record.partial, record.timings_ms = retrieval.mode, retrieval.partial, retrieval.timings_ms
-        levels = (retrieval.local, retrieval.communities, retrieval.key_entities, retrieval.triples, retrieval.sources)
-        record.items = sum(map(len, levels))
+        record.items = _n_items(retrieval)
         return retrieval_fields(retrieval, omit_context=request.omit_context, omit_source_text=request.omit_source_text)
 
 
@@ -274,6 +264,7 @@ class QueryServicer:
 
             async def work() -> AsyncGenerator[bytes, None]:
                 sent: Retrieval | None = None
+                record = call.record
                 async with aclosing(call.engine.answer_stream(query, deadline_s=deadline_s)) as stream:
                     async for part in stream:
                         match part:
@@ -281,11 +272,13 @@ class QueryServicer:
                                 sent = part
                                 response = message_of(pb.AnswerResponse, retrieval=call.fields(part))
                             case Answer():
-                                call.record_answer(part)
+                                record.model = part.model
+                                record.input_tokens, record.output_tokens = part.input_tokens, part.output_tokens
                                 own = None if part.retrieval == sent else call.fields(part.retrieval)
                                 response = pb.AnswerResponse(answer=answer_to_proto(part, own))
                             case str():
-                                call.record_text()
+                                if record.first_text_s is None:
+                                    record.first_text_s = record.elapsed_s
                                 response = message_of(pb.AnswerResponse, text=part)
                         yield self._serialized(response)
 
@@ -352,7 +345,7 @@ class QueryServicer:
             record.index = index.name
             async with index.lease(context.time_remaining) as engine:
                 record.snapshot = engine.info.snapshot_id
-                yield _Call(message, caller, index, engine, record, context, self._max_context_tokens)
+                yield _Call(message, caller, engine, record, context, self._max_context_tokens)
 
     @asynccontextmanager
     async def _slot(self, call: _Call) -> AsyncIterator[None]:
@@ -387,7 +380,6 @@ class QueryServicer:
 
 def _check_found(retrieval: Retrieval) -> None:
     """Raise DeadlinePassed if the deadline left nothing of a retrieval."""
-    levels = (retrieval.local, retrieval.communities, retrieval.key_entities, retrieval.triples, retrieval.sources)
-    if retrieval.partial and not any(levels):
+    if retrieval.partial and not _n_items(retrieval):
         cut = ", ".join(retrieval.partial)
         raise DeadlinePassed(f"the deadline passed before anything was found (cut off: {cut}); allow more time")

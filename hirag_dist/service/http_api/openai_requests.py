@@ -318,11 +318,8 @@ def _refuse(body: Mapping[str, Any], refused: Mapping[str, _Accepts]) -> None:
     for name, accepts in refused.items():
         value = body.get(name)
         if value is not None and not accepts(value):
-            raise BadRequest(f"{name}: {_shown(value)} is not supported", name, "unsupported_parameter")
-
-
-def _shown(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)[:100]
+            shown = json.dumps(value, ensure_ascii=False)[:100]
+            raise BadRequest(f"{name}: {shown} is not supported", name, "unsupported_parameter")
 
 
 def _is_text_format(value: Any) -> bool:
