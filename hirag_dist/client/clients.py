@@ -7,7 +7,7 @@ import time
 import weakref
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, contextmanager
-from typing import Any, Self, Unpack
+from typing import Any, Self, TypeVar, Unpack
 
 import grpc
 
@@ -48,6 +48,8 @@ from hirag_dist.wire.addresses import DEFAULT_LISTEN
 from hirag_dist.wire.convert import level_from_proto
 from hirag_dist.wire.error_status import HEALTH_WATCH, SERVING, HealthCheckRequest, HealthCheckResponse
 from hirag_dist.wire.records import record_of
+
+T = TypeVar("T")
 
 
 class AsyncHiragClient:
@@ -173,11 +175,8 @@ class AsyncHiragClient:
         Raises:
             NotFound: there is no such entity, or the caller may not see it.
         """
-        request, arguments = self._arguments.of_lookup(
-            pb.GetEntityRequest, options, entity=entity, max_relations=max_relations, max_sources=max_sources
-        )
-        with self._explained():
-            return record_of(EntityDetails, await self._stub.GetEntity(request, **arguments))
+        fields = {"entity": entity, "max_relations": max_relations, "max_sources": max_sources}
+        return await self._looked_up(EntityDetails, self._stub.GetEntity, pb.GetEntityRequest, options, fields)
 
     async def find_path(self, source: str, target: str, **options: Unpack[LookupOptions]) -> PathDetails:
         """Return a shortest path between two entities, by id or name (Eq. 15-16).
@@ -185,9 +184,8 @@ class AsyncHiragClient:
         Raises:
             NotFound: there is no such entity, or the caller may not see it.
         """
-        request, arguments = self._arguments.of_lookup(pb.FindPathRequest, options, source=source, target=target)
-        with self._explained():
-            return record_of(PathDetails, await self._stub.FindPath(request, **arguments))
+        fields = {"source": source, "target": target}
+        return await self._looked_up(PathDetails, self._stub.FindPath, pb.FindPathRequest, options, fields)
 
     async def get_community(
         self,
@@ -201,11 +199,8 @@ class AsyncHiragClient:
         Raises:
             NotFound: there is no such community, or the caller may not see it.
         """
-        request, arguments = self._arguments.of_lookup(
-            pb.GetCommunityRequest, options, community_id=community_id, max_members=max_members
-        )
-        with self._explained():
-            return record_of(CommunityDetails, await self._stub.GetCommunity(request, **arguments))
+        fields = {"community_id": community_id, "max_members": max_members}
+        return await self._looked_up(CommunityDetails, self._stub.GetCommunity, pb.GetCommunityRequest, options, fields)
 
     async def get_document(
         self,
@@ -220,11 +215,8 @@ class AsyncHiragClient:
         Raises:
             NotFound: there is no such document, or the caller may not see it.
         """
-        request, arguments = self._arguments.of_lookup(
-            pb.GetDocumentRequest, options, document_id=document_id, start=start, max_chars=max_chars
-        )
-        with self._explained():
-            return record_of(DocumentPart, await self._stub.GetDocument(request, **arguments))
+        fields = {"document_id": document_id, "start": start, "max_chars": max_chars}
+        return await self._looked_up(DocumentPart, self._stub.GetDocument, pb.GetDocumentRequest, options, fields)
 
     async def wait_ready(self, timeout_s: float = 30.0) -> None:
         """Return once the service has a snapshot loaded.
@@ -255,6 +247,13 @@ class AsyncHiragClient:
         if answered:
             raise ServiceError(f"the service at {target} had no snapshot loaded within {timeout_s:g} s; see its log")
         raise ServiceError(f"no service answers at {target} within {timeout_s:g} s; {HOW_TO_START}")
+
+    async def _looked_up(
+        self, kind: type[T], method: Any, request: Any, options: LookupOptions, fields: dict[str, Any]
+    ) -> T:
+        message, arguments = self._arguments.of_lookup(request, options, **fields)
+        with self._explained():
+            return record_of(kind, await method(message, **arguments))
 
     async def _messages(self, method: Any, request: Any, arguments: dict[str, Any]) -> AsyncGenerator[Any, None]:
         begun = False

@@ -13,12 +13,7 @@ from hirag_dist.core.graph.csr import build_graph, rows_of
 from hirag_dist.core.graph.hierarchy_metrics import PathLengthSample
 from hirag_dist.core.text.normalize import count_noun, count_plural, one_line, shorten
 from hirag_dist.html import Bars, Cell, Formatted, Lines, Section, Table, element, render_template
-from hirag_dist.inspection.model import (
-    BillLine,
-    GraphSummary,
-    Inspection,
-    LayerSummary,
-)
+from hirag_dist.inspection.model import BillLine, GraphSummary, Inspection, LayerSummary
 from hirag_dist.llm.usage import dollars
 
 MAX_COMMUNITIES = 2_000

@@ -150,15 +150,7 @@ class QueryServer:
         if options.access_log:  # after the traces, since its lines name them
             self._observers.append(AccessLog(questions=options.log_questions).write)
         gate = RequestGate(self._authenticator, self._shedder, CallerQuotas(), self._observers, indexes.check_ready)
-        self._servicer = QueryServicer(
-            indexes,
-            gate,
-            self._shedder,
-            max_message_bytes=options.max_message_bytes,
-            send_timeout_s=options.send_timeout_s,
-            max_context_tokens=options.max_context_tokens,
-            map_reduce=options.map_reduce,
-        )
+        self._servicer = QueryServicer(indexes, gate, self._shedder, options)
         self._health = _HealthServicer()
         self._serving = False
         self._server: grpc.aio.Server | None = None

@@ -16,6 +16,7 @@ from hirag_dist.service.access_log import Context, RequestRecord
 from hirag_dist.service.callers import Caller
 from hirag_dist.service.catalogue import IndexSource
 from hirag_dist.service.hot_swap import index_page
+from hirag_dist.service.options import ServerOptions
 from hirag_dist.service.request_gate import LoadShedder, RequestGate
 from hirag_dist.types import (
     DEFAULT_CHARS,
@@ -169,30 +170,13 @@ class QueryServicer:
     Args:
         indexes: those that requests may name, with their engines.
         shedder: has the retrieval slots.
-        max_message_bytes: of a reply.
-        send_timeout_s: time for which a client may leave a part of a stream unread.
-        max_context_tokens: largest context that a request may ask for; a model reads it, and is paid for it.
-        map_reduce: whether Answer accepts modes that cost a model call for each part of the corpus.
     """
 
-    def __init__(
-        self,
-        indexes: IndexSource,
-        gate: RequestGate,
-        shedder: LoadShedder,
-        *,
-        max_message_bytes: int,
-        send_timeout_s: float,
-        max_context_tokens: int,
-        map_reduce: bool = False,
-    ) -> None:
+    def __init__(self, indexes: IndexSource, gate: RequestGate, shedder: LoadShedder, options: ServerOptions) -> None:
         self._indexes = indexes
         self._gate = gate
         self._shedder = shedder
-        self._max_message_bytes = max_message_bytes
-        self._send_timeout_s = send_timeout_s
-        self._max_context_tokens = max_context_tokens
-        self._map_reduce = map_reduce
+        self._options = options
 
     async def Retrieve(  # noqa: N802 - the names are the protocol's
         self, request: bytes, context: Context
@@ -254,7 +238,7 @@ class QueryServicer:
         """Send the retrieval, the text in pieces, and the answer. Only the retrieval holds a slot."""
         async with self._call("Answer", request, context, answer=True) as call, AsyncExitStack() as slot:
             query = call.query()
-            if query.mode in MAP_REDUCE and not self._map_reduce:
+            if query.mode in MAP_REDUCE and not self._options.map_reduce:
                 raise InvalidQuery(
                     f"mode: {query.mode} costs a call for each part of the corpus, and this service does not allow it "
                     f"(service.map_reduce); choose another mode"
@@ -298,7 +282,9 @@ class QueryServicer:
                 response = message_of(
                     pb.DescribeIndexResponse,
                     info=message_fields(info, pb.IndexInfo),
-                    modes=[number for mode, number in MODES.items() if self._map_reduce or mode not in MAP_REDUCE],
+                    modes=[
+                        number for mode, number in MODES.items() if self._options.map_reduce or mode not in MAP_REDUCE
+                    ],
                 )
                 return bytes(response.SerializeToString())
 
@@ -345,7 +331,7 @@ class QueryServicer:
             record.index = index.name
             async with index.lease(context.time_remaining) as engine:
                 record.snapshot = engine.info.snapshot_id
-                yield _Call(message, caller, engine, record, context, self._max_context_tokens)
+                yield _Call(message, caller, engine, record, context, self._options.max_context_tokens)
 
     @asynccontextmanager
     async def _slot(self, call: _Call) -> AsyncIterator[None]:
@@ -356,11 +342,12 @@ class QueryServicer:
     async def _send(self, context: Context, message: bytes) -> None:
         """Write to a stream; raise SlowReader if the client does not read."""
         try:
-            async with asyncio.timeout(self._send_timeout_s):
+            async with asyncio.timeout(self._options.send_timeout_s):
                 await context.write(message)
         except TimeoutError:
             raise SlowReader(
-                f"nothing of the reply was read for {self._send_timeout_s:g} s, so the rest is dropped", "slow_reader"
+                f"nothing of the reply was read for {self._options.send_timeout_s:g} s, so the rest is dropped",
+                "slow_reader",
             ) from None
 
     def _serialized(self, response: Message, smaller: str = _SMALLER) -> bytes:
@@ -370,10 +357,9 @@ class QueryServicer:
             smaller: the options of a request with a smaller reply.
         """
         message: bytes = response.SerializeToString()
-        if len(message) > self._max_message_bytes:
+        if len(message) > (limit := self._options.max_message_bytes):
             raise RequestTooLarge(
-                f"the reply has {len(message)} bytes, more than the {self._max_message_bytes} that a message may have; "
-                f"ask with {smaller}"
+                f"the reply has {len(message)} bytes, more than the {limit} that a message may have; ask with {smaller}"
             )
         return message
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -102,11 +102,6 @@ def details_of(status: bytes) -> dict[str, Any]:
         if package == "google.rpc" and name in known:
             found[name] = known[name].FromString(detail.value)
     return found
-
-
-def seconds_of(retry: Any) -> float:
-    """Return the delay of a RetryInfo."""
-    return float(retry.retry_delay.seconds + retry.retry_delay.nanos / 1e9)
 
 
 DOMAIN = "hirag_dist"
@@ -227,6 +222,7 @@ _DELAYS_S: tuple[tuple[type[HiragError], float], ...] = (
     (ModelUnavailable, 1.0),
 )
 
+
 _ROWS: dict[type[HiragError], tuple[type[HiragError], grpc.StatusCode]] = {}  # rows of `STATUS` that were looked up
 
 
@@ -262,13 +258,6 @@ def message_of(error: HiragError) -> str:
     return raw[: _MESSAGE_BYTES - 3].decode("utf-8", "ignore") + "…"
 
 
-def retry_delay_s(error: HiragError) -> float | None:
-    """Return the seconds after which a retry may succeed, None if it cannot."""
-    if isinstance(error, RateLimited | AccessRefused) and error.retry_after_s is not None:
-        return error.retry_after_s
-    return next((delay for kind, delay in _DELAYS_S if isinstance(error, kind)), None)
-
-
 def trailers_of(error: HiragError, request_id: str, remaining_s: float | None) -> tuple[tuple[str, str | bytes], ...]:
     """Return the trailing metadata of an error: details, request id, and time of a retry.
 
@@ -278,7 +267,11 @@ def trailers_of(error: HiragError, request_id: str, remaining_s: float | None) -
     """
     from google.rpc import error_details_pb2, status_pb2  # not at the top: clients do without these packages
 
-    (row, code), delay_s = _row_of(type(error)), retry_delay_s(error)
+    row, code = _row_of(type(error))
+    retry_after_s = error.retry_after_s if isinstance(error, RateLimited | AccessRefused) else None
+    delay_s = retry_after_s
+    if delay_s is None:
+        delay_s = next((delay for kind, delay in _DELAYS_S if isinstance(error, kind)), None)
     constant = _encoded_status(
         reason_of(row),
         code.value[0],
@@ -286,7 +279,7 @@ def trailers_of(error: HiragError, request_id: str, remaining_s: float | None) -
         field_of(error) if isinstance(error, InvalidQuery) else "",
         error.reason if isinstance(error, AccessRefused) else "",
         error.caller if isinstance(error, QuotaExceeded) else None,
-        error.retry_after_s if isinstance(error, RateLimited | AccessRefused) else None,
+        retry_after_s,
         delay_s,
     )
     request = status_pb2.Status()
@@ -376,18 +369,19 @@ def error_of(code: grpc.StatusCode, message: str, trailers: Iterable[tuple[str, 
     info = details.get("ErrorInfo")
     if info is None or info.domain != DOMAIN:
         return None
-    error = _error(_BY_REASON.get(info.reason, ServiceError), message, {one.key: one.value for one in info.metadata})
+    kind = _BY_REASON.get(info.reason, ServiceError)
+    metadata = {one.key: one.value for one in info.metadata}
+    after = metadata.get("retry_after_s")
+    error: HiragError
+    if issubclass(kind, RateLimited):
+        error = kind(message, float(after) if after else None)
+    elif issubclass(kind, AccessRefused):
+        error = kind(message, metadata.get("reason", ""), retry_after_s=float(after) if after else None)
+    else:
+        error = kind(message)
     if "RequestInfo" in details:
         error.request_id = details["RequestInfo"].request_id
     if "RetryInfo" in details:
-        error.retry_delay_s = seconds_of(details["RetryInfo"])
+        delay = details["RetryInfo"].retry_delay
+        error.retry_delay_s = float(delay.seconds + delay.nanos / 1e9)
     return error
-
-
-def _error(kind: type[HiragError], message: str, metadata: Mapping[str, str]) -> HiragError:
-    after = metadata.get("retry_after_s")
-    if issubclass(kind, RateLimited):
-        return kind(message, float(after) if after else None)
-    if issubclass(kind, AccessRefused):
-        return kind(message, metadata.get("reason", ""), retry_after_s=float(after) if after else None)
-    return kind(message)

@@ -155,30 +155,26 @@ class Asked:
     stops: tuple[str, ...]
 
 
-class _Part(BaseModel):
+class _Form(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
+
+class _Part(_Form):
     type: str
     text: str | None = None
 
 
-class _Message(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
+class _Message(_Form):
     role: str = ""
     content: str | list[_Part] | None = None
 
 
-class _StreamOptions(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
+class _StreamOptions(_Form):
     include_usage: bool | None = None
 
 
-class _Body(BaseModel):
+class _Body(_Form):
     """Parameters that both endpoints have. Others are ignored, tools too, unless `_refuse` names them."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     model: str = Field(max_length=512)
     stream: bool | None = None
@@ -334,10 +330,6 @@ def _lets_choose(value: Any) -> bool:
     return value in ("none", "auto")
 
 
-def _never(value: Any) -> bool:
-    return False
-
-
 _REFUSED: dict[str, _Accepts] = {
     "tool_choice": _lets_choose,
     "function_call": _lets_choose,
@@ -351,8 +343,6 @@ _CHAT_REFUSED: dict[str, _Accepts] = _REFUSED | {
 }
 _RESPONSES_REFUSED: dict[str, _Accepts] = _REFUSED | {
     "text": lambda value: isinstance(value, dict) and _is_text_format(value.get("format") or {}),
-    "previous_response_id": _never,
-    "conversation": _never,
-    "prompt": _never,
+    **dict.fromkeys(("previous_response_id", "conversation", "prompt"), lambda value: False),
     "background": lambda value: value is False,
 }
