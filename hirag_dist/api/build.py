@@ -55,8 +55,6 @@ def run_with(keywords: BuildKeywords, run: Run, **options: Any) -> IndexResult:
     """Run a build with the configuration, options and listeners that keyword arguments give.
 
     Args:
-        keywords: Keywords of the caller.
-        run: builds.
         options: further fields of `BuildOptions`.
 
     Raises:

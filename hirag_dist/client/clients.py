@@ -16,7 +16,6 @@ from hirag_dist.client.common import (
     HOW_TO_START,
     LIST_PAGE_SIZE,
     SERVICE_NAME,
-    AnswerReader,
     CallArguments,
     CallOptions,
     LookupOptions,
@@ -45,7 +44,7 @@ from hirag_dist.types import (
 )
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire.addresses import DEFAULT_LISTEN
-from hirag_dist.wire.convert import level_from_proto
+from hirag_dist.wire.convert import answer_from_proto, level_from_proto
 from hirag_dist.wire.error_status import HEALTH_WATCH, SERVING, HealthCheckRequest, HealthCheckResponse
 from hirag_dist.wire.records import record_of
 
@@ -106,12 +105,13 @@ class AsyncHiragClient:
 
     async def answer(self, query: Query | str, **options: Unpack[QuestionOptions]) -> Answer:
         """Return the answer to a question, with citations and the retrieval behind it."""
-        reader = AnswerReader(self._options.target)
-        request, arguments = self._arguments.of_question(pb.AnswerRequest, query, options)
-        async with aclosing(self._messages(self._stub.Answer, request, arguments)) as messages:
-            async for message in messages:
-                reader.read(message)
-        return reader.answer()
+        answer: Answer | None = None
+        async with aclosing(self.answer_stream(query, **options)) as parts:
+            async for part in parts:
+                if isinstance(part, Answer):
+                    answer = part
+        assert answer is not None  # a stream without one raises
+        return answer
 
     async def answer_stream(
         self, query: Query | str, **options: Unpack[QuestionOptions]
@@ -120,14 +120,26 @@ class AsyncHiragClient:
 
         In a map-reduce mode there are two retrievals: the counts before the calls are made, and the result.
         """
-        reader = AnswerReader(self._options.target)
+        retrieval: Retrieval | None = None
+        answer: Answer | None = None
         request, arguments = self._arguments.of_question(pb.AnswerRequest, query, options)
         async with aclosing(self._messages(self._stub.Answer, request, arguments)) as messages:
             async for message in messages:
-                part = reader.read(message)
-                if part is not None:
-                    yield part
-        reader.answer()
+                match message.WhichOneof("part"):  # a later service may send parts of other kinds
+                    case "retrieval":
+                        retrieval = record_of(Retrieval, message.retrieval)
+                        yield retrieval
+                    case "text":
+                        yield message.text
+                    case "answer":
+                        if retrieval is None:
+                            if not message.answer.HasField("retrieval"):
+                                raise ServiceError(f"{self._options.target} sent an answer without its retrieval")
+                            retrieval = record_of(Retrieval, message.answer.retrieval)
+                        answer = answer_from_proto(message.answer, retrieval)
+                        yield answer
+        if answer is None:
+            raise ServiceError(f"{self._options.target} ended its stream without an answer")
 
     async def describe(
         self,

@@ -15,10 +15,10 @@ import grpc
 from google.protobuf.message_factory import GetMessageClass
 
 from hirag_dist.errors import ConfigError, HiragError, ServiceError
-from hirag_dist.types import Answer, Query, QueryOptions, Retrieval, as_query
+from hirag_dist.types import Query, QueryOptions, as_query
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire.addresses import DEFAULT_LISTEN, MAX_MESSAGE_BYTES, proxy_options
-from hirag_dist.wire.convert import answer_from_proto, lookup_request, query_to_proto
+from hirag_dist.wire.convert import lookup_request, query_to_proto
 from hirag_dist.wire.error_status import (
     REQUEST_ID_KEY,
     DeadlinePassed,
@@ -26,7 +26,6 @@ from hirag_dist.wire.error_status import (
     Unauthenticated,
     error_of,
 )
-from hirag_dist.wire.records import record_of
 
 _SERVICE = pb.DESCRIPTOR.services_by_name["QueryService"]
 SERVICE_NAME: str = _SERVICE.full_name
@@ -242,9 +241,6 @@ class CallArguments:
     ) -> tuple[Any, dict[str, Any]]:
         """Return the request of a question or a query, and the keyword arguments of its call.
 
-        Args:
-            kind: class of the request.
-
         Raises:
             InvalidQuery: as `query_to_proto`.
             TypeError: an option is unknown.
@@ -254,12 +250,7 @@ class CallArguments:
         return kind(query=query_to_proto(as_query(query, {})), **own, index=self.index(others)), self.of(others)
 
     def of_lookup(self, kind: Callable[..., Any], options: LookupOptions, **values: Any) -> tuple[Any, dict[str, Any]]:
-        """Return the request of a look-up, and the keyword arguments of its call.
-
-        Args:
-            kind: class of the request.
-            options: of the call.
-            values: the other fields of the request.
+        """Return the request of a look-up with some fields, and the keyword arguments of its call.
 
         Raises:
             InvalidQuery: a text is not valid Unicode, or a number is out of range.
@@ -353,10 +344,7 @@ def explain(error: grpc.RpcError, target: str, *, begun: bool = False, closed: b
     """Return the error of a failed call: the one that the server raised, if it sent one.
 
     Args:
-        error: from gRPC.
-        target: address of the service.
         begun: whether a part of the reply had arrived.
-        closed: whether the client was closed.
     """
     code, message = error.code(), error.details() or ""
     trailers: Any = error.trailing_metadata() or ()  # pairs; the stubs say otherwise
@@ -390,47 +378,6 @@ def explain(error: grpc.RpcError, target: str, *, begun: bool = False, closed: b
         case grpc.StatusCode.UNIMPLEMENTED:
             return ServiceError(f"{target} is no hirag-dist service, or one of another version: {message}")
     return ServiceError(f"{target} failed with {code.name}: {message}")
-
-
-class AnswerReader:
-    """Converter of the messages of an answer's stream to its parts."""
-
-    def __init__(self, target: str) -> None:
-        self._target = target
-        self._retrieval: Retrieval | None = None
-        self._answer: Answer | None = None
-
-    def read(self, message: pb.AnswerResponse) -> Retrieval | str | Answer | None:
-        """Return the part in a message; None for a kind that this version does not know.
-
-        Raises:
-            ServiceError: the answer came without a retrieval.
-        """
-        match message.WhichOneof("part"):
-            case "retrieval":
-                self._retrieval = record_of(Retrieval, message.retrieval)
-                return self._retrieval
-            case "text":
-                return message.text
-            case "answer":
-                retrieval = self._retrieval
-                if retrieval is None:
-                    if not message.answer.HasField("retrieval"):
-                        raise ServiceError(f"{self._target} sent an answer without its retrieval")
-                    retrieval = record_of(Retrieval, message.answer.retrieval)
-                self._answer = answer_from_proto(message.answer, retrieval)
-                return self._answer
-        return None
-
-    def answer(self) -> Answer:
-        """Return the final answer.
-
-        Raises:
-            ServiceError: the stream ended without one.
-        """
-        if self._answer is None:
-            raise ServiceError(f"{self._target} ended its stream without an answer")
-        return self._answer
 
 
 def closed_early() -> ServiceError:
@@ -488,10 +435,6 @@ class TokenFile:
 
 def check_token(token: str, what: str) -> None:
     """Check that a token can be sent in a header: gRPC fails without a reason on one that cannot.
-
-    Args:
-        token: the token.
-        what: its name in the error's message.
 
     Raises:
         ConfigError: it is empty, or holds characters that a header cannot.

@@ -20,8 +20,6 @@ class ServerOptions:
 
     Attributes:
         max_message_bytes: of a reply; a request may have 1 MiB at most.
-        max_context_tokens: largest context that a request may ask for; a model reads it, and is paid for it.
-        map_reduce: whether Answer accepts modes that cost a model call for each part of the corpus.
         max_concurrent_retrievals: retrievals at a time in this process; the others queue.
         max_queue_wait_s: longest expected wait in the queue; a request that would wait longer is rejected with
             RESOURCE_EXHAUSTED.

@@ -357,7 +357,8 @@ class QueryServicer:
             smaller: the options of a request with a smaller reply.
         """
         message: bytes = response.SerializeToString()
-        if len(message) > (limit := self._options.max_message_bytes):
+        limit = self._options.max_message_bytes
+        if len(message) > limit:
             raise RequestTooLarge(
                 f"the reply has {len(message)} bytes, more than the {limit} that a message may have; ask with {smaller}"
             )

@@ -84,9 +84,7 @@ def _classes() -> dict[str, Any]:
 _CLASSES = _classes()
 HealthCheckRequest = _CLASSES["HealthCheckRequest"]
 HealthCheckResponse = _CLASSES["HealthCheckResponse"]
-ErrorInfo = _CLASSES["ErrorInfo"]
-RequestInfo = _CLASSES["RequestInfo"]
-RetryInfo = _CLASSES["RetryInfo"]
+_READ_DETAILS = ("ErrorInfo", "RequestInfo", "RetryInfo")
 
 
 def details_of(status: bytes) -> dict[str, Any]:
@@ -95,12 +93,11 @@ def details_of(status: bytes) -> dict[str, Any]:
     Raises:
         DecodeError: from protobuf: the status, or a detail of a known kind, is no such message.
     """
-    known = {"ErrorInfo": ErrorInfo, "RequestInfo": RequestInfo, "RetryInfo": RetryInfo}
     found = {}
     for detail in _CLASSES["Status"].FromString(status).details:
         package, _, name = detail.type_url.rpartition("/")[2].rpartition(".")
-        if package == "google.rpc" and name in known:
-            found[name] = known[name].FromString(detail.value)
+        if package == "google.rpc" and name in _READ_DETAILS:
+            found[name] = _CLASSES[name].FromString(detail.value)
     return found
 
 
@@ -309,7 +306,6 @@ def _encoded_status(
 
     Args:
         kind: of the error, as `reason_of` names it.
-        message: of the error, cut.
         field: of a query that is wrong.
         reason, retry_after_s: of the error, where it has them.
         exceeded_by: caller whose quota is exceeded.

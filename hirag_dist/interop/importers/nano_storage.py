@@ -141,12 +141,13 @@ def _add_all_chunks(source: SourceGraph, folder: Path) -> None:
         ]
     if of_relations:
         source.relations = [
-            replace(
-                row,
-                chunk_keys=_united(row.chunk_keys, of_relations.get(SEP.join(sorted((row.source, row.target))), {})),
-            )
+            replace(row, chunk_keys=_united(row.chunk_keys, of_relations.get(_pair(row), {})))
             for row in source.relations
         ]
+
+
+def _pair(row: SourceRelation) -> str:
+    return SEP.join(sorted((row.source, row.target)))
 
 
 def _united(keys: Iterable[str], row: Mapping[str, Any]) -> tuple[str, ...]:

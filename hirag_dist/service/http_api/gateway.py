@@ -214,10 +214,8 @@ class Gateway:
             ConfigError: a file cannot be read.
         """
         credentials = options.credentials()
-        before, self._channels = (
-            self._channels,
-            [_Channel(make_channel(options, credentials, _SERVICE_CONFIG)) for _ in range(self._connections)],
-        )
+        made = [_Channel(make_channel(options, credentials, _SERVICE_CONFIG)) for _ in range(self._connections)]
+        before, self._channels = self._channels, made
         self._replaced.update(before)
         for each in before:
             self._close_if_done(each)

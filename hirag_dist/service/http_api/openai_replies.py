@@ -232,7 +232,7 @@ class CompletionReply:
             "role": "assistant",
             "content": text,
             "refusal": None,
-            "annotations": _nested(citation_marks(answer.text, answer.citations)),
+            "annotations": _annotations(answer),
         }
         return {
             **self._object("chat.completion"),
@@ -253,7 +253,7 @@ class CompletionReply:
         """Yield the chunks that end a streamed reply: citations, and on request the numbers of tokens."""
         if sources := self._sources(answer):
             yield self.text_event(sources)
-        delta = {"annotations": _nested(citation_marks(answer.text, answer.citations))}
+        delta = {"annotations": _annotations(answer)}
         yield event(self._chunk(delta, _finish(answer)) | {"hirag": facts(self._question, self.retrieval, answer)})
         if include_usage:
             yield event({**self._object("chat.completion.chunk"), "choices": [], "usage": _usage(answer)})
@@ -308,5 +308,6 @@ def _finish(answer: pb.FinalAnswer) -> str:
     return answer.finish_reason or "stop"  # empty of an earlier service
 
 
-def _nested(found: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    return [{"type": "url_citation", "url_citation": dict(each)} for each in found]
+def _annotations(answer: pb.FinalAnswer) -> list[dict[str, Any]]:
+    marks = citation_marks(answer.text, answer.citations)
+    return [{"type": "url_citation", "url_citation": mark} for mark in marks]
