@@ -29,6 +29,7 @@ from hirag_dist.wire.error_status import (
 
 _SERVICE = pb.DESCRIPTOR.services_by_name["QueryService"]
 SERVICE_NAME: str = _SERVICE.full_name
+_CONFIG_KEY = "grpc.service_config"
 
 _SERVICE_CONFIG = json.dumps(
     {
@@ -166,7 +167,7 @@ class ClientOptions:
         return grpc.ssl_channel_credentials(_read(self.root_certificates), _read(self.key), _read(self.certificate))
 
     def channel_options(self) -> list[tuple[str, int | str]]:
-        """Return gRPC's channel arguments, without the service config."""
+        """Return gRPC's channel arguments."""
         timeout_ms = int(min(self.keepalive_s, _KEEPALIVE_TIMEOUT_S) * 1000)
         chosen: list[tuple[str, int | str]] = [
             ("grpc.max_receive_message_length", self.max_message_bytes),
@@ -183,6 +184,7 @@ class ClientOptions:
             # a new client does not inherit the connections of others, which may be waiting to reconnect
             ("grpc.use_local_subchannel_pool", 1),
             ("grpc.enable_retries", int(self.retries)),
+            (_CONFIG_KEY, _SERVICE_CONFIG),
             *proxy_options(self.target),
         ]
         if self.server_name is not None:
@@ -199,7 +201,7 @@ def make_channel(
         credentials: as `ClientOptions.credentials` returns them.
         service_config: gRPC's, as JSON: retries and load balancing.
     """
-    arguments = [*options.channel_options(), ("grpc.service_config", service_config)]
+    arguments = list((dict(options.channel_options()) | {_CONFIG_KEY: service_config}).items())
     if credentials is None:
         return grpc.aio.insecure_channel(options.target, options=arguments)
     return grpc.aio.secure_channel(options.target, credentials, options=arguments)
