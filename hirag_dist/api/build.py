@@ -55,8 +55,6 @@ def run_with(keywords: BuildKeywords, run: Run, **options: Any) -> IndexResult:
     """Run a build with the configuration, options and listeners that keyword arguments give.
 
     Args:
-        keywords: Keywords of the caller.
-        run: builds.
         options: further fields of `BuildOptions`.
 
     Raises:
@@ -88,18 +86,12 @@ def input_names(inputs: Inputs) -> list[str]:
 
 def outside_event_loops(work: Callable[[], T]) -> T:
     """Return the result of work that runs event loops of its own; in a thread where one is running, as in notebooks."""
-    if not _in_event_loop():
-        return work()
-    with ThreadPoolExecutor(1, thread_name_prefix="hirag-dist-build") as thread:
-        return thread.submit(work).result()
-
-
-def _in_event_loop() -> bool:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return False
-    return True
+        return work()
+    with ThreadPoolExecutor(1, thread_name_prefix="hirag-dist-build") as thread:
+        return thread.submit(work).result()
 
 
 def build_index(

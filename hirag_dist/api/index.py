@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, Unpack
 
 from hirag_dist._loop_thread import LoopThread, call, stream
@@ -123,13 +122,15 @@ class AsyncIndex:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     def __repr__(self) -> str:
-        return _shown("AsyncIndex", self._uri, self.info, self._closed)
+        info = self.info
+        counts = {"layers": len(info.layers)}
+        counts |= {name: info.counts[name] for name in ("documents", "entities", "relations", "reports")}
+        state = "closed" if self._closed else ", ".join(count_plural(count, name) for name, count in counts.items())
+        return f"<AsyncIndex {self._uri!r} snapshot {info.snapshot_id}: {state}>"
 
     @property
     def info(self) -> IndexInfo:
@@ -276,9 +277,7 @@ class Index:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -308,10 +307,3 @@ class Index:
         if self._loop.running:
             self._loop.run(self._inner.close())
             self._loop.close()
-
-
-def _shown(kind: str, uri: str, info: IndexInfo, closed: bool) -> str:
-    counts = {"layers": len(info.layers)}
-    counts |= {name: info.counts[name] for name in ("documents", "entities", "relations", "reports")}
-    state = "closed" if closed else ", ".join(count_plural(count, name) for name, count in counts.items())
-    return f"<{kind} {uri!r} snapshot {info.snapshot_id}: {state}>"

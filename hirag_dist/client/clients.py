@@ -7,16 +7,15 @@ import time
 import weakref
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, contextmanager
-from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Self, TypeVar, Unpack
 
 import grpc
 
 from hirag_dist._loop_thread import LoopThread, call, stream
 from hirag_dist.client.common import (
+    HOW_TO_START,
     LIST_PAGE_SIZE,
     SERVICE_NAME,
-    AnswerReader,
     CallArguments,
     CallOptions,
     LookupOptions,
@@ -24,10 +23,10 @@ from hirag_dist.client.common import (
     client_options,
     closed_early,
     explain,
-    health_watch,
-    not_ready,
+    make_channel,
     service_stub,
 )
+from hirag_dist.errors import ServiceError
 from hirag_dist.types import (
     DEFAULT_CHARS,
     DEFAULT_MEMBERS,
@@ -45,9 +44,11 @@ from hirag_dist.types import (
 )
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire.addresses import DEFAULT_LISTEN
-from hirag_dist.wire.convert import level_from_proto
-from hirag_dist.wire.error_status import SERVING, HealthCheckRequest
+from hirag_dist.wire.convert import answer_from_proto, level_from_proto
+from hirag_dist.wire.error_status import HEALTH_WATCH, SERVING, HealthCheckRequest, HealthCheckResponse
 from hirag_dist.wire.records import record_of
+
+T = TypeVar("T")
 
 
 class AsyncHiragClient:
@@ -71,20 +72,14 @@ class AsyncHiragClient:
     def __init__(self, target: str = DEFAULT_LISTEN, **options: Any) -> None:
         self._options = client_options(target, options)
         self._arguments = CallArguments(self._options)
-        credentials, arguments = self._options.credentials(), self._options.channel_options()
-        if credentials is None:
-            self._channel = grpc.aio.insecure_channel(self._options.target, options=arguments)
-        else:
-            self._channel = grpc.aio.secure_channel(self._options.target, credentials, options=arguments)
+        self._channel = make_channel(self._options, self._options.credentials())
         self._stub = service_stub(self._channel)
         self._closed = False
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:
@@ -110,12 +105,13 @@ class AsyncHiragClient:
 
     async def answer(self, query: Query | str, **options: Unpack[QuestionOptions]) -> Answer:
         """Return the answer to a question, with citations and the retrieval behind it."""
-        reader = AnswerReader(self._options.target)
-        request, arguments = self._arguments.of_question(pb.AnswerRequest, query, options)
-        async with aclosing(self._messages(self._stub.Answer, request, arguments)) as messages:
-            async for message in messages:
-                reader.read(message)
-        return reader.answer()
+        answer: Answer | None = None
+        async with aclosing(self.answer_stream(query, **options)) as parts:
+            async for part in parts:
+                if isinstance(part, Answer):
+                    answer = part
+        assert answer is not None  # a stream without one raises
+        return answer
 
     async def answer_stream(
         self, query: Query | str, **options: Unpack[QuestionOptions]
@@ -124,14 +120,26 @@ class AsyncHiragClient:
 
         In a map-reduce mode there are two retrievals: the counts before the calls are made, and the result.
         """
-        reader = AnswerReader(self._options.target)
+        retrieval: Retrieval | None = None
+        answer: Answer | None = None
         request, arguments = self._arguments.of_question(pb.AnswerRequest, query, options)
         async with aclosing(self._messages(self._stub.Answer, request, arguments)) as messages:
             async for message in messages:
-                part = reader.read(message)
-                if part is not None:
-                    yield part
-        reader.answer()
+                match message.WhichOneof("part"):  # a later service may send parts of other kinds
+                    case "retrieval":
+                        retrieval = record_of(Retrieval, message.retrieval)
+                        yield retrieval
+                    case "text":
+                        yield message.text
+                    case "answer":
+                        if retrieval is None:
+                            if not message.answer.HasField("retrieval"):
+                                raise ServiceError(f"{self._options.target} sent an answer without its retrieval")
+                            retrieval = record_of(Retrieval, message.answer.retrieval)
+                        answer = answer_from_proto(message.answer, retrieval)
+                        yield answer
+        if answer is None:
+            raise ServiceError(f"{self._options.target} ended its stream without an answer")
 
     async def describe(
         self,
@@ -179,11 +187,8 @@ class AsyncHiragClient:
         Raises:
             NotFound: there is no such entity, or the caller may not see it.
         """
-        request, arguments = self._arguments.of_lookup(
-            pb.GetEntityRequest, options, entity=entity, max_relations=max_relations, max_sources=max_sources
-        )
-        with self._explained():
-            return record_of(EntityDetails, await self._stub.GetEntity(request, **arguments))
+        fields = {"entity": entity, "max_relations": max_relations, "max_sources": max_sources}
+        return await self._looked_up(EntityDetails, self._stub.GetEntity, pb.GetEntityRequest, options, fields)
 
     async def find_path(self, source: str, target: str, **options: Unpack[LookupOptions]) -> PathDetails:
         """Return a shortest path between two entities, by id or name (Eq. 15-16).
@@ -191,9 +196,8 @@ class AsyncHiragClient:
         Raises:
             NotFound: there is no such entity, or the caller may not see it.
         """
-        request, arguments = self._arguments.of_lookup(pb.FindPathRequest, options, source=source, target=target)
-        with self._explained():
-            return record_of(PathDetails, await self._stub.FindPath(request, **arguments))
+        fields = {"source": source, "target": target}
+        return await self._looked_up(PathDetails, self._stub.FindPath, pb.FindPathRequest, options, fields)
 
     async def get_community(
         self,
@@ -207,11 +211,8 @@ class AsyncHiragClient:
         Raises:
             NotFound: there is no such community, or the caller may not see it.
         """
-        request, arguments = self._arguments.of_lookup(
-            pb.GetCommunityRequest, options, community_id=community_id, max_members=max_members
-        )
-        with self._explained():
-            return record_of(CommunityDetails, await self._stub.GetCommunity(request, **arguments))
+        fields = {"community_id": community_id, "max_members": max_members}
+        return await self._looked_up(CommunityDetails, self._stub.GetCommunity, pb.GetCommunityRequest, options, fields)
 
     async def get_document(
         self,
@@ -226,11 +227,8 @@ class AsyncHiragClient:
         Raises:
             NotFound: there is no such document, or the caller may not see it.
         """
-        request, arguments = self._arguments.of_lookup(
-            pb.GetDocumentRequest, options, document_id=document_id, start=start, max_chars=max_chars
-        )
-        with self._explained():
-            return record_of(DocumentPart, await self._stub.GetDocument(request, **arguments))
+        fields = {"document_id": document_id, "start": start, "max_chars": max_chars}
+        return await self._looked_up(DocumentPart, self._stub.GetDocument, pb.GetDocumentRequest, options, fields)
 
     async def wait_ready(self, timeout_s: float = 30.0) -> None:
         """Return once the service has a snapshot loaded.
@@ -239,7 +237,11 @@ class AsyncHiragClient:
             ServiceError: it has none within `timeout_s` seconds.
         """
         self._check_open()
-        health = health_watch(self._channel)
+        health: Any = self._channel.unary_stream(
+            HEALTH_WATCH,
+            request_serializer=HealthCheckRequest.SerializeToString,
+            response_deserializer=HealthCheckResponse.FromString,
+        )
         until, answered = time.monotonic() + timeout_s, False
         while (left := until - time.monotonic()) > 0:
             watch = health(HealthCheckRequest(service=SERVICE_NAME), timeout=left, wait_for_ready=True)
@@ -253,7 +255,17 @@ class AsyncHiragClient:
                     raise explain(error, self._options.target) from error
             finally:
                 watch.cancel()
-        raise not_ready(self._options.target, timeout_s, answered)
+        target = self._options.target
+        if answered:
+            raise ServiceError(f"the service at {target} had no snapshot loaded within {timeout_s:g} s; see its log")
+        raise ServiceError(f"no service answers at {target} within {timeout_s:g} s; {HOW_TO_START}")
+
+    async def _looked_up(
+        self, kind: type[T], method: Any, request: Any, options: LookupOptions, fields: dict[str, Any]
+    ) -> T:
+        message, arguments = self._arguments.of_lookup(request, options, **fields)
+        with self._explained():
+            return record_of(kind, await method(message, **arguments))
 
     async def _messages(self, method: Any, request: Any, arguments: dict[str, Any]) -> AsyncGenerator[Any, None]:
         begun = False
@@ -305,9 +317,7 @@ class HiragClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -15,24 +15,21 @@ import grpc
 from google.protobuf.message_factory import GetMessageClass
 
 from hirag_dist.errors import ConfigError, HiragError, ServiceError
-from hirag_dist.types import Answer, Query, QueryOptions, Retrieval, as_query
+from hirag_dist.types import Query, QueryOptions, as_query
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire.addresses import DEFAULT_LISTEN, MAX_MESSAGE_BYTES, proxy_options
-from hirag_dist.wire.convert import answer_from_proto, lookup_request, query_to_proto
+from hirag_dist.wire.convert import lookup_request, query_to_proto
 from hirag_dist.wire.error_status import (
-    HEALTH_WATCH,
     REQUEST_ID_KEY,
     DeadlinePassed,
-    HealthCheckRequest,
-    HealthCheckResponse,
     RequestTooLarge,
     Unauthenticated,
     error_of,
 )
-from hirag_dist.wire.records import record_of
 
 _SERVICE = pb.DESCRIPTOR.services_by_name["QueryService"]
 SERVICE_NAME: str = _SERVICE.full_name
+_CONFIG_KEY = "grpc.service_config"
 
 _SERVICE_CONFIG = json.dumps(
     {
@@ -101,7 +98,7 @@ _OF_CALL = CallOptions.__annotations__.keys()
 LIST_PAGE_SIZE = 1000  # indexes in one call of `list_indexes`
 _KEEPALIVE_TIMEOUT_S = 20.0
 _IDLE_S = 240  # without a call, after which the connection is closed until the next one
-_START = "start one with `hirag-dist serve`, or give its gRPC port if this is its HTTP port"
+HOW_TO_START = "start one with `hirag-dist serve`, or give its gRPC port if this is its HTTP port"
 _TLS_TROUBLE = re.compile(r"handshake|certificate|verification check|ssl", re.IGNORECASE)
 
 
@@ -187,7 +184,7 @@ class ClientOptions:
             # a new client does not inherit the connections of others, which may be waiting to reconnect
             ("grpc.use_local_subchannel_pool", 1),
             ("grpc.enable_retries", int(self.retries)),
-            ("grpc.service_config", _SERVICE_CONFIG),
+            (_CONFIG_KEY, _SERVICE_CONFIG),
             *proxy_options(self.target),
         ]
         if self.server_name is not None:
@@ -195,11 +192,26 @@ class ClientOptions:
         return chosen
 
 
+def make_channel(
+    options: ClientOptions, credentials: grpc.ChannelCredentials | None, service_config: str = _SERVICE_CONFIG
+) -> grpc.aio.Channel:
+    """Return a channel of a client.
+
+    Args:
+        credentials: as `ClientOptions.credentials` returns them.
+        service_config: gRPC's, as JSON: retries and load balancing.
+    """
+    arguments = list((dict(options.channel_options()) | {_CONFIG_KEY: service_config}).items())
+    if credentials is None:
+        return grpc.aio.insecure_channel(options.target, options=arguments)
+    return grpc.aio.secure_channel(options.target, credentials, options=arguments)
+
+
 class CallArguments:
     """Timeout and metadata of the calls of one client.
 
-    Args:
-        options: of the client.
+    Raises:
+        ConfigError: the token file cannot be read, or holds no token.
     """
 
     def __init__(self, options: ClientOptions) -> None:
@@ -231,9 +243,6 @@ class CallArguments:
     ) -> tuple[Any, dict[str, Any]]:
         """Return the request of a question or a query, and the keyword arguments of its call.
 
-        Args:
-            kind: class of the request.
-
         Raises:
             InvalidQuery: as `query_to_proto`.
             TypeError: an option is unknown.
@@ -243,12 +252,7 @@ class CallArguments:
         return kind(query=query_to_proto(as_query(query, {})), **own, index=self.index(others)), self.of(others)
 
     def of_lookup(self, kind: Callable[..., Any], options: LookupOptions, **values: Any) -> tuple[Any, dict[str, Any]]:
-        """Return the request of a look-up, and the keyword arguments of its call.
-
-        Args:
-            kind: class of the request.
-            options: of the call.
-            values: the other fields of the request.
+        """Return the request of a look-up with some fields, and the keyword arguments of its call.
 
         Raises:
             InvalidQuery: a text is not valid Unicode, or a number is out of range.
@@ -338,23 +342,11 @@ def service_stub(channel: grpc.Channel | grpc.aio.Channel) -> Any:
     return stub
 
 
-def health_watch(channel: grpc.Channel | grpc.aio.Channel) -> Any:
-    """Return the method grpc.health.v1.Health.Watch of a channel."""
-    return channel.unary_stream(
-        HEALTH_WATCH,
-        request_serializer=HealthCheckRequest.SerializeToString,
-        response_deserializer=HealthCheckResponse.FromString,
-    )
-
-
 def explain(error: grpc.RpcError, target: str, *, begun: bool = False, closed: bool = False) -> HiragError:
     """Return the error of a failed call: the one that the server raised, if it sent one.
 
     Args:
-        error: from gRPC.
-        target: address of the service.
         begun: whether a part of the reply had arrived.
-        closed: whether the client was closed.
     """
     code, message = error.code(), error.details() or ""
     trailers: Any = error.trailing_metadata() or ()  # pairs; the stubs say otherwise
@@ -373,7 +365,7 @@ def explain(error: grpc.RpcError, target: str, *, begun: bool = False, closed: b
                 f"(--server-name) be a name in it (gRPC: {message})"
             )
         case grpc.StatusCode.UNAVAILABLE:
-            return ServiceError(f"no service answers at {target}; {_START} (gRPC: {message})")
+            return ServiceError(f"no service answers at {target}; {HOW_TO_START} (gRPC: {message})")
         case grpc.StatusCode.CANCELLED:
             return ServiceError(f"the service at {target} stopped during the request; ask again")
         case grpc.StatusCode.DEADLINE_EXCEEDED:
@@ -390,57 +382,9 @@ def explain(error: grpc.RpcError, target: str, *, begun: bool = False, closed: b
     return ServiceError(f"{target} failed with {code.name}: {message}")
 
 
-class AnswerReader:
-    """Converter of the messages of an answer's stream to its parts."""
-
-    def __init__(self, target: str) -> None:
-        self._target = target
-        self._retrieval: Retrieval | None = None
-        self._answer: Answer | None = None
-
-    def read(self, message: pb.AnswerResponse) -> Retrieval | str | Answer | None:
-        """Return the part in a message; None for a kind that this version does not know.
-
-        Raises:
-            ServiceError: the answer came without a retrieval.
-        """
-        match message.WhichOneof("part"):
-            case "retrieval":
-                self._retrieval = record_of(Retrieval, message.retrieval)
-                return self._retrieval
-            case "text":
-                return message.text
-            case "answer":
-                retrieval = self._retrieval
-                if retrieval is None:
-                    if not message.answer.HasField("retrieval"):
-                        raise ServiceError(f"{self._target} sent an answer without its retrieval")
-                    retrieval = record_of(Retrieval, message.answer.retrieval)
-                self._answer = answer_from_proto(message.answer, retrieval)
-                return self._answer
-        return None
-
-    def answer(self) -> Answer:
-        """Return the final answer.
-
-        Raises:
-            ServiceError: the stream ended without one.
-        """
-        if self._answer is None:
-            raise ServiceError(f"{self._target} ended its stream without an answer")
-        return self._answer
-
-
 def closed_early() -> ServiceError:
     """Return the error of a call during which the client was closed."""
     return ServiceError("the client was closed during the request")
-
-
-def not_ready(target: str, timeout_s: float, answered: bool) -> ServiceError:
-    """Return the error of a service that did not become ready."""
-    if answered:
-        return ServiceError(f"the service at {target} had no snapshot loaded within {timeout_s:g} s; see its log")
-    return ServiceError(f"no service answers at {target} within {timeout_s:g} s; {_START}")
 
 
 class TokenFile:
@@ -493,10 +437,6 @@ class TokenFile:
 
 def check_token(token: str, what: str) -> None:
     """Check that a token can be sent in a header: gRPC fails without a reason on one that cannot.
-
-    Args:
-        token: the token.
-        what: its name in the error's message.
 
     Raises:
         ConfigError: it is empty, or holds characters that a header cannot.

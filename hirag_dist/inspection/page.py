@@ -13,12 +13,7 @@ from hirag_dist.core.graph.csr import build_graph, rows_of
 from hirag_dist.core.graph.hierarchy_metrics import PathLengthSample
 from hirag_dist.core.text.normalize import count_noun, count_plural, one_line, shorten
 from hirag_dist.html import Bars, Cell, Formatted, Lines, Section, Table, element, render_template
-from hirag_dist.inspection.model import (
-    BillLine,
-    GraphSummary,
-    Inspection,
-    LayerSummary,
-)
+from hirag_dist.inspection.model import BillLine, GraphSummary, Inspection, LayerSummary
 from hirag_dist.llm.usage import dollars
 
 MAX_COMMUNITIES = 2_000
@@ -120,7 +115,7 @@ def render_page(inspection: Inspection, communities: Sequence[OutlineNode]) -> s
         communities=communities,
         limits=_limits(inspection, communities),
         cards=[
-            [_layers(inspection.layers), _decisions(inspection.layers)],
+            _layers(inspection.layers),
             _sparsity(inspection.layers),
             [_shape(inspection.base_graph, inspection.graph)],
             _paths(inspection.paths),
@@ -145,12 +140,9 @@ def _limits(inspection: Inspection, communities: Sequence[OutlineNode]) -> str:
     return f"Shown: {count(communities):,} of {total}; those of one entity are left out."
 
 
-def _layers(layers: Sequence[LayerSummary]) -> Bars:
+def _layers(layers: Sequence[LayerSummary]) -> list[Section]:
     entities = [(f"layer {layer.layer}", float(layer.entities)) for layer in reversed(layers)]
-    return Bars("Layers", {"": entities}, "Entities of each layer.", ",.0f", None, _WIDTH, log=True)
-
-
-def _decisions(layers: Sequence[LayerSummary]) -> Table:
+    chart = Bars("Layers", {"": entities}, "Entities of each layer.", ",.0f", None, _WIDTH, log=True)
     rows: list[list[Cell]] = [
         [
             element("span", element("i", class_=f"swatch fill-l{layer.layer % 8}"), str(layer.layer)),
@@ -164,7 +156,7 @@ def _decisions(layers: Sequence[LayerSummary]) -> Table:
         for layer in layers
     ]
     heads = ["layer", "clusters", "members", "CS", "change", "summarised", "decision"]
-    return Table("", heads, rows, "Members: the median and the largest of the clusters.")
+    return [chart, Table("", heads, rows, "Members: the median and the largest of the clusters.")]
 
 
 def _sparsity(layers: Sequence[LayerSummary]) -> list[Section]:

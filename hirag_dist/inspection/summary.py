@@ -96,24 +96,22 @@ def _counts(tables: Mapping[str, pa.Table]) -> dict[str, int]:
 def layer_summaries(tables: Mapping[str, pa.Table]) -> tuple[LayerSummary, ...]:
     """Return the layers from the lowest up, of the tables entities, relations and layers."""
     shares = dict(enumerate(covered(tables["entities"], tables["relations"])))
-    rows = tables["layers"].sort_by("layer").to_pylist()
-    return tuple(_layer(row, shares.get(row["layer"])) for row in rows)
-
-
-def _layer(row: Mapping[str, Any], share: float | None) -> LayerSummary:
-    return LayerSummary(
-        layer=row["layer"],
-        entities=row["n_entities"],
-        clusters=row["n_clusters"],
-        median_cluster=row["median_cluster"],
-        largest_cluster=row["largest_cluster"],
-        sparsity=_finite(row["sparsity"]),
-        change_rate=_finite(row["change_rate"]),
-        summaries=row["n_summaries"],
-        attached=row["n_attached"],
-        unattached=row["n_unattached"],
-        covered=share,
-        decision=row["decision"],
+    return tuple(
+        LayerSummary(
+            layer=row["layer"],
+            entities=row["n_entities"],
+            clusters=row["n_clusters"],
+            median_cluster=row["median_cluster"],
+            largest_cluster=row["largest_cluster"],
+            sparsity=_finite(row["sparsity"]),
+            change_rate=_finite(row["change_rate"]),
+            summaries=row["n_summaries"],
+            attached=row["n_attached"],
+            unattached=row["n_unattached"],
+            covered=shares.get(row["layer"]),
+            decision=row["decision"],
+        )
+        for row in tables["layers"].sort_by("layer").to_pylist()
     )
 
 

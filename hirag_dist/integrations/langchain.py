@@ -7,10 +7,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
 from typing import Any
 
-from hirag_dist.integrations.source import SETTINGS, Level, RetrievalSource, RetrievedDocument, RetrieverSettings
+from hirag_dist.integrations.source import SETTINGS, Level, RetrievalSource, RetrieverSettings
 
 try:
     from langchain_core.callbacks.manager import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
@@ -84,9 +83,11 @@ class HiragRetriever(BaseRetriever):
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **settings: Any
     ) -> list[Document]:
         asked = self._settings(settings)
-        return _documents(
-            asked.documents(self._connection.retrieve(asked.query(query), asked.arguments(self._connection)))
-        )
+        found = asked.documents(self._connection.retrieve(asked.query(query), asked.arguments(self._connection)))
+        return [
+            Document(id=one.id, page_content=one.text, metadata={"source": one.metadata.get("uri", ""), **one.metadata})
+            for one in found
+        ]
 
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **settings: Any
@@ -100,10 +101,3 @@ class HiragRetriever(BaseRetriever):
         if isinstance(given["token"], SecretStr):
             given["token"] = given["token"].get_secret_value()
         return RetrieverSettings().merged(given)
-
-
-def _documents(found: Iterable[RetrievedDocument]) -> list[Document]:
-    return [
-        Document(id=one.id, page_content=one.text, metadata={"source": one.metadata.get("uri", ""), **one.metadata})
-        for one in found
-    ]

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from hirag_dist.integrations.source import RetrievalSource, RetrievedDocument, RetrieverSettings
-from hirag_dist.types import Query, Retrieval
 
 try:
     from llama_index.core.base.base_retriever import BaseRetriever
@@ -71,17 +70,12 @@ class HiragRetriever(BaseRetriever):  # type: ignore[misc, unused-ignore]
         self._connection.close()
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return self._nodes(self._connection.retrieve(self._query(query_bundle), self._arguments))
+        # the bundle's embedding is not used: it is of an embedder of LlamaIndex
+        found = self._connection.retrieve(self._settings.query(query_bundle.query_str), self._arguments)
+        return [NodeWithScore(node=_node(one), score=one.score) for one in self._settings.documents(found)]
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return await asyncio.to_thread(self._retrieve, query_bundle)
-
-    def _query(self, bundle: QueryBundle) -> Query:
-        """Return the query for a bundle. Its embedding is not used: it is of an embedder of LlamaIndex."""
-        return self._settings.query(bundle.query_str)
-
-    def _nodes(self, retrieval: Retrieval) -> list[NodeWithScore]:
-        return [NodeWithScore(node=_node(one), score=one.score) for one in self._settings.documents(retrieval)]
 
 
 def _node(document: RetrievedDocument) -> TextNode:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from difflib import get_close_matches
 from typing import Any, Final, Literal
@@ -49,7 +49,9 @@ class RetrieverSettings:
     timeout_s: float | None = None
 
     def __post_init__(self) -> None:
-        check_levels(self.levels)
+        if not self.levels or any(name not in LEVELS for name in self.levels):
+            given = ", ".join(map(repr, self.levels)) or "none"
+            raise ValueError(f"levels must be some of {', '.join(LEVELS)}, got {given}")
         if self.k is not None and self.k < 1:
             raise ValueError(f"k must be at least 1, got {self.k}")
 
@@ -65,7 +67,9 @@ class RetrieverSettings:
                 near = get_close_matches(name, SETTINGS, n=1, cutoff=0.6)
                 hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(SETTINGS)}"
                 raise TypeError(f"a retriever has no setting {name!r}; {hint}")
-        given: dict[str, Any] = {name: _tuple(one) if name in _TUPLES else one for name, one in overrides.items()}
+        given = dict(overrides)
+        for name in _TUPLES & given.keys():
+            given[name] = (given[name],) if isinstance(given[name], str) else tuple(given[name])
         return replace(self, **given)
 
     def query(self, question: str) -> Query:
@@ -89,17 +93,20 @@ class RetrieverSettings:
         return given | {name: value for name in ("index", "token", "timeout_s") if (value := getattr(self, name))}
 
     def documents(self, retrieval: Retrieval) -> list[RetrievedDocument]:
-        """Return the documents of a retrieval."""
-        return documents_of(retrieval, self.levels, self.k)
+        """Return the documents of a retrieval, level by level in the order of `levels`, the best of each first."""
+        shared: dict[str, Any] = {"snapshot_id": retrieval.snapshot_id, "mode": retrieval.mode}
+        if retrieval.partial:
+            shared["partial"] = list(retrieval.partial)
+        return [
+            replace(found, metadata={**found.metadata, "level": level, "score": found.score, **shared})
+            for level in self.levels
+            for found in list(_DOCUMENTS[level](retrieval))[: self.k]
+        ]
 
 
 SETTINGS: tuple[str, ...] = tuple(one.name for one in fields(RetrieverSettings))
-_TUPLES = ("levels", "labels")
+_TUPLES = {"levels", "labels"}
 _OF_QUERY = tuple(one.name for one in fields(Query) if one.name in SETTINGS)
-
-
-def _tuple(value: Any) -> tuple[Any, ...]:
-    return (value,) if isinstance(value, str) else tuple(value)
 
 
 Level = Literal["local", "global", "bridge", "sources"]
@@ -121,32 +128,6 @@ class RetrievedDocument:
     text: str
     score: float | None
     metadata: Mapping[str, Any]
-
-
-def documents_of(retrieval: Retrieval, levels: Sequence[Level], k: int | None) -> list[RetrievedDocument]:
-    """Return the documents of the levels, in their order and the best first.
-
-    Args:
-        retrieval: Retrieval of a question.
-        levels: local (entities), global (community reports), bridge (paths with their relations), sources (chunks).
-        k: documents of each level at most; None for all.
-    """
-    made: list[RetrievedDocument] = []
-    shared: dict[str, Any] = {"snapshot_id": retrieval.snapshot_id, "mode": retrieval.mode}
-    if retrieval.partial:
-        shared["partial"] = list(retrieval.partial)
-    for level in levels:
-        for document in list(_DOCUMENTS[level](retrieval))[:k]:
-            metadata = {**document.metadata, "level": level, "score": document.score, **shared}
-            made.append(RetrievedDocument(document.id, document.text, document.score, metadata))
-    return made
-
-
-def check_levels(levels: Iterable[str]) -> None:
-    """Raise ValueError for a level that does not exist, or if there is none."""
-    names = list(levels)
-    if not names or any(name not in LEVELS for name in names):
-        raise ValueError(f"levels must be some of {', '.join(LEVELS)}, got {', '.join(map(repr, names)) or 'none'}")
 
 
 def _entity(item: EntityItem) -> RetrievedDocument:

@@ -68,11 +68,10 @@ def graphrag_tables(tables: Mapping[str, pa.Table], period: str = "") -> dict[st
         Tables by GraphRAG's names. Relations with an endpoint that is not in `entities` are left out.
     """
     chunks, entities, communities = (tables[name] for name in ("chunks", "entities", "communities"))
-    relations = tables["relations"]
-    ends = [rows_of(relations[name], entities["entity_id"]) for name in ("source_id", "target_id")]
-    known = (ends[0] >= 0) & (ends[1] >= 0)
-    relations, ends = relations.filter(pa.array(known)), [end[known] for end in ends]
-    degrees = _degrees(ends, entities.num_rows)
+    relations, ends = _resolved(tables["relations"], entities)
+    sources, targets = (end[ends[0] != ends[1]] for end in ends)
+    joined = linked(sources, targets, entities.num_rows, entities.num_rows)
+    degrees = _counts(joined + joined.T)  # distinct neighbours, as GraphRAG counts them
     entity_chunks = links_of(entities["chunk_ids"], chunks["chunk_id"])
     relation_chunks = links_of(relations["chunk_ids"], chunks["chunk_id"])
     members = links_of(communities["entity_ids"], entities["entity_id"])
@@ -115,13 +114,6 @@ def unique_titles(entities: pa.Table) -> pa.Array:
         taken.add(title)
         names[row] = title
     return pa.array(names, pa.string())
-
-
-def _degrees(ends: list[NDArray[np.int64]], n_entities: int) -> NDArray[np.int64]:
-    """Distinct neighbours of each entity, as GraphRAG counts them."""
-    sources, targets = (end[ends[0] != ends[1]] for end in ends)
-    joined = linked(sources, targets, n_entities, n_entities)
-    return _counts(joined + joined.T)
 
 
 def _counts(links: Any) -> NDArray[np.int64]:
@@ -344,10 +336,10 @@ def _reports(
     homes = rows_of(reports["community_id"], communities["community_id"])
     reports, homes = reports.filter(pa.array(homes >= 0)), homes[homes >= 0]
     rows = reports.to_pylist()
+    for row in rows:
+        row["findings"] = [{"summary": one["summary"], "explanation": one["explanation"]} for one in row["findings"]]
     numbers = pa.array(homes)
-    findings = [
-        [{"explanation": item["explanation"], "summary": item["summary"]} for item in row["findings"]] for row in rows
-    ]
+    content = ("title", "summary", "findings", "rating", "rating_explanation")  # of a report as JSON
     return pa.table(
         {
             "id": reports["community_id"],
@@ -361,8 +353,11 @@ def _reports(
             "full_content": pa.array([_full_text(row) for row in rows], pa.string()),
             "rank": reports["rating"],
             "rating_explanation": reports["rating_explanation"],
-            "findings": pa.array(findings, _FINDINGS),
-            "full_content_json": pa.array([_full_json(row) for row in rows], pa.string()),
+            "findings": pa.array([row["findings"] for row in rows], _FINDINGS),
+            "full_content_json": pa.array(
+                [json.dumps({name: row[name] for name in content}, indent=4, ensure_ascii=False) for row in rows],
+                pa.string(),
+            ),
             "period": _constant(period, len(rows)),
             "size": communities["n_entities"].take(numbers),
             "origin": reports["origin"],
@@ -374,17 +369,6 @@ def _full_text(report: Mapping[str, Any]) -> str:
     parts = [f"# {report['title']}", report["summary"]]
     parts += [f"## {item['summary']}\n\n{item['explanation']}" for item in report["findings"]]
     return "\n\n".join(parts)
-
-
-def _full_json(report: Mapping[str, Any]) -> str:
-    content = {
-        "title": report["title"],
-        "summary": report["summary"],
-        "findings": [{"summary": item["summary"], "explanation": item["explanation"]} for item in report["findings"]],
-        "rating": report["rating"],
-        "rating_explanation": report["rating_explanation"],
-    }
-    return json.dumps(content, indent=4, ensure_ascii=False)
 
 
 _BATCH = 4096
@@ -437,7 +421,7 @@ def write_graphml(tables: Mapping[str, pa.Table], stream: BinaryIO) -> None:
         row |= {"label": row["name"]} | ({"community": home[1], "community_level": home[0]} if home else {})
         row["claims"] = claims.get(row["entity_id"])
         _write(stream, f"<node id={_attribute(row['entity_id'])}>{_data('n', row, _NODE_KEYS)}</node>\n")
-    relations = _resolved(tables["relations"], tables["entities"])
+    relations, _ = _resolved(tables["relations"], tables["entities"])
     for row in _rows(relations.select(["relation_id", "source_id", "target_id", *_EDGE_KEYS])):
         ends = f"source={_attribute(row['source_id'])} target={_attribute(row['target_id'])}"
         _write(stream, f"<edge id={_attribute(row['relation_id'])} {ends}>{_data('e', row, _EDGE_KEYS)}</edge>\n")
@@ -474,9 +458,11 @@ def _claims(claims: pa.Table | None) -> dict[str, str]:
     return {own: "\n".join(lines) for own, lines in found.items()}
 
 
-def _resolved(relations: pa.Table, entities: pa.Table) -> pa.Table:
-    known = [rows_of(relations[end], entities["entity_id"]) >= 0 for end in ("source_id", "target_id")]
-    return relations.filter(pa.array(known[0] & known[1]))
+def _resolved(relations: pa.Table, entities: pa.Table) -> tuple[pa.Table, list[NDArray[np.int64]]]:
+    """Return the relations whose two ends are in `entities`, and the rows of their sources and targets there."""
+    ends = [rows_of(relations[name], entities["entity_id"]) for name in ("source_id", "target_id")]
+    known = (ends[0] >= 0) & (ends[1] >= 0)
+    return relations.filter(pa.array(known)), [end[known] for end in ends]
 
 
 def _attribute(value: str) -> str:

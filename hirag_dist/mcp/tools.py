@@ -220,8 +220,7 @@ def _tools(backend: Backend, settings: ServerSettings) -> list[Tool]:
 
         Use it first. No language model is called.
         """
-        caller = caller_of(ctx, index)
-        target, own = await backend.target(caller)
+        target, own = await backend.target(caller_of(ctx, index))
         query = Query(
             question, mode=mode, top_n=top_n, context_tokens=context_tokens, **scope_of(labels, filter, as_of)
         )
@@ -249,8 +248,7 @@ def _tools(backend: Backend, settings: ServerSettings) -> list[Tool]:
 
         It is slower than search and may cost money; use search where you write the answer yourself.
         """
-        caller = caller_of(ctx, index)
-        target, own = await backend.target(caller)
+        target, own = await backend.target(caller_of(ctx, index))
         query = Query(question, mode=mode, top_n=top_n, **scope_of(labels, filter, as_of))
         last: Any = None
         pieces = 0
@@ -307,8 +305,7 @@ def _tools(backend: Backend, settings: ServerSettings) -> list[Tool]:
         index: Index = "",
     ) -> EntityReply:
         """Show an entity by name or id: description, relations, neighbours, summaries, communities and passages."""
-        caller = caller_of(ctx, index)
-        target, own = await backend.target(caller)
+        target, own = await backend.target(caller_of(ctx, index))
         found = await target.get_entity(entity, **scope_of(labels, filter, as_of), **own)
         entities = {
             item.entity_id: item for item in (found.entity, *found.ancestors, *found.members, *found.neighbours)
@@ -345,8 +342,7 @@ def _tools(backend: Backend, settings: ServerSettings) -> list[Tool]:
         index: Index = "",
     ) -> PathReply:
         """Show a shortest path between two entities, by name or id, and the relations on it."""
-        caller = caller_of(ctx, index)
-        asked, own = await backend.target(caller)
+        asked, own = await backend.target(caller_of(ctx, index))
         found = await asked.find_path(source, target, **scope_of(labels, filter, as_of), **own)
         path: PathItem = found.path
         result = Retrieval(
@@ -369,8 +365,7 @@ def _tools(backend: Backend, settings: ServerSettings) -> list[Tool]:
         index: Index = "",
     ) -> ReportReply:
         """Read the report on a community of entities, with the wider and narrower communities and its members."""
-        caller = caller_of(ctx, index)
-        target, own = await backend.target(caller)
+        target, own = await backend.target(caller_of(ctx, index))
         found = await target.get_community(community_id, **scope_of(labels, filter, as_of), **own)
         item = found.community
         around = (*(() if found.parent is None else (found.parent,)), *found.children)
@@ -396,8 +391,7 @@ def _tools(backend: Backend, settings: ServerSettings) -> list[Tool]:
         index: Index = "",
     ) -> DocumentReply:
         """Read the text of a document, from a given character, by the id of the document or of a passage."""
-        caller = caller_of(ctx, index)
-        target, own = await backend.target(caller)
+        target, own = await backend.target(caller_of(ctx, index))
         scope = scope_of(labels, filter, as_of)
         part = await target.get_document(document_id, start=start, max_chars=8 * context_tokens, **scope, **own)
         text = str(part.text)

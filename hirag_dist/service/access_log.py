@@ -44,6 +44,7 @@ class Tracing:
         known = record.kind != "unknown"  # an unknown caller must not decide that a trace is kept
         parent = self._propagator.extract(record.trace) if record.trace and known else None
         begin = record.began_ns
+        end = begin + int(record.seconds * 1e9)
         span = self._tracer.start_span(
             f"{_SERVICE}/{record.method}", parent, kind=self._trace.SpanKind.SERVER, start_time=begin
         )
@@ -56,8 +57,15 @@ class Tracing:
                 if name in record.timings_ms:
                     at = self._part(inside, name, at, record.timings_ms[name] * 1e6)
             if record.model:
-                self._answer(inside, record, at)
-        span.end(begin + int(record.seconds * 1e9))
+                attributes = {
+                    "gen_ai.operation.name": "chat",
+                    "gen_ai.response.model": record.model,
+                    "gen_ai.usage.input_tokens": record.input_tokens,
+                    "gen_ai.usage.output_tokens": record.output_tokens,
+                }
+                answer = self._tracer.start_span("answer", inside, start_time=at, attributes=attributes)
+                answer.end(end)
+        span.end(end)
 
     def close(self) -> None:
         """Send the pending spans. Blocks until they are sent."""
@@ -89,16 +97,6 @@ class Tracing:
         end = begin + int(took_ns)
         span.end(end)
         return end
-
-    def _answer(self, inside: Any, record: RequestRecord, begin: int) -> None:
-        attributes = {
-            "gen_ai.operation.name": "chat",
-            "gen_ai.response.model": record.model,
-            "gen_ai.usage.input_tokens": record.input_tokens,
-            "gen_ai.usage.output_tokens": record.output_tokens,
-        }
-        span = self._tracer.start_span("answer", inside, start_time=begin, attributes=attributes)
-        span.end(record.began_ns + int(record.seconds * 1e9))
 
 
 def _known(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -208,18 +206,6 @@ class AccessLog:
         if record.reason in SHED_REASONS and not self._may_log():
             self._unlogged += 1
             return
-        fields = {name: value for name, value in self._fields(record).items() if value not in ("", None)}
-        logger.info("request", extra={"fields": fields})
-
-    def _may_log(self) -> bool:
-        """Return whether another rejection of this second is logged."""
-        second = int(self._clock())
-        if second != self._second:
-            self._second, self._logged = second, 0
-        self._logged += 1
-        return self._logged <= _MAX_REJECTIONS_PER_S
-
-    def _fields(self, record: RequestRecord) -> dict[str, Any]:
         fields = {
             "method": record.method,
             "code": record.code,
@@ -240,8 +226,15 @@ class AccessLog:
             "request_id": record.request_id,
             "trace_id": record.trace_id,
             "unlogged": self._unlogged or None,
+            "question": record.question if self._questions else None,
         }
         self._unlogged = 0
-        if self._questions:
-            fields["question"] = record.question
-        return fields
+        logger.info("request", extra={"fields": _known(fields)})
+
+    def _may_log(self) -> bool:
+        """Return whether another rejection of this second is logged."""
+        second = int(self._clock())
+        if second != self._second:
+            self._second, self._logged = second, 0
+        self._logged += 1
+        return self._logged <= _MAX_REJECTIONS_PER_S

@@ -25,7 +25,7 @@ from hirag_dist.wire.error_status import Unauthenticated, message_of, status_of,
 _REFLECTION: Any = reflection  # the stubs leave out its asynchronous half
 Kind: TypeAlias = Literal["anonymous", "token", "certificate"]
 
-_NAMES = ("x509_common_name", "x509_subject_alternative_name")
+_NAMES = ("x509_common_name", "x509_subject_alternative_name")  # of a client's certificate
 
 
 class Authenticator:
@@ -71,7 +71,10 @@ class Authenticator:
             name = "" if caller is None else caller.name
             raise Unauthenticated(_REFUSAL, "expired_token" if name else "unknown_token", name)
         if self._certificates:
-            caller = callers.of_certificate(_names(context))
+            shown = context.auth_context()
+            caller = callers.of_certificate(
+                value.decode("utf-8", "replace") for key in _NAMES for value in shown.get(key, ())
+            )
             if caller is not None:
                 return caller, "certificate"
             raise Unauthenticated(_REFUSAL, "unknown_certificate")
@@ -82,12 +85,6 @@ _REFUSAL = (
     "this service needs a bearer token that it knows and that has not expired: give one by --token-file of the command "
     "line, as `token` of a client, or in the header Authorization"
 )
-
-
-def _names(context: Context) -> list[str]:
-    """Return the names in the client's certificate: its common name, then its alternative ones."""
-    shown = context.auth_context()
-    return [value.decode("utf-8", "replace") for key in _NAMES for value in shown.get(key, ())]
 
 
 def guarded_reflection(
@@ -165,11 +162,6 @@ class Caller:
     def may_ask(self, index: str) -> bool:
         """Return whether the caller may ask an index of a catalogue."""
         return self.indexes is None or matches_any(index, self.indexes)
-
-    @property
-    def limited(self) -> bool:
-        """True if the caller has any limit."""
-        return not (self.per_second is None and self.per_day is None and self.max_concurrent is None)
 
 
 class _Part(BaseModel):

@@ -92,14 +92,15 @@ class IndexCatalogue:
         self.runner = runner
         self.events: Counter[str] = Counter()
         self.listing_failed = False
+        self.limits = limits
+        self.clock = clock
         self._list = definitions
         self._make_swapper = make_swapper
-        self._limits = limits
         self._default = default
-        self._clock = clock
         self._close_models = close_models
         self._open_once = open_once
-        self._indexes: dict[str, CatalogueIndex] | None = None  # by name, in order; None before the first listing
+        self._indexes: dict[str, CatalogueIndex] = {}  # by name, in order; replaced by each listing
+        self._listed = False
         self._visible: dict[tuple[str, tuple[str, ...] | None], list[IndexEntry]] = {}  # of the current listing
         self._opening = asyncio.Semaphore(_MAX_OPENING)
         self._reserved = 0  # openings that have room
@@ -111,29 +112,27 @@ class IndexCatalogue:
         self._last_failure: str | None = None  # of a listing; each message is logged once
 
     async def start(self) -> None:
-        """List the indexes, compile the kernels of questions by opening one, and start to check for changes."""
-        await self.refresh_listing()
-        logger.info("the catalogue has %s", count_noun(len(self._indexes or ()), "index", "indexes"))
-        if self._open_once is not None:
-            await self._compile(self._open_once)
-        self._watchers = [asyncio.create_task(self._watch_listing()), asyncio.create_task(self._watch_snapshots())]
+        """List the indexes, compile the kernels of questions by opening one, and start to check for changes.
 
-    async def _compile(self, open_once: Callable[[IndexDefinition], Coroutine[Any, Any, None]]) -> None:
-        """Open the first index that can be opened, the default one first; what is wrong with others is told later."""
-        indexes = list((self._indexes or {}).values())
-        indexes.sort(key=lambda index: index.name != self._default)
-        for index in indexes[:_MAX_TRIED]:
-            try:
-                await open_once(index.definition)
-                return
-            except Exception as error:  # of any kind: the index fails for its own callers only
-                logger.debug("index %s cannot be opened: %s", index.name, error)
+        The one opened is the first that can be, the default one first; what is wrong with others is told later.
+        """
+        await self.refresh_listing()
+        logger.info("the catalogue has %s", count_noun(len(self._indexes), "index", "indexes"))
+        if self._open_once is not None:
+            indexes = sorted(self._indexes.values(), key=lambda index: index.name != self._default)
+            for index in indexes[:_MAX_TRIED]:
+                try:
+                    await self._open_once(index.definition)
+                    break
+                except Exception as error:  # of any kind: the index fails for its own callers only
+                    logger.debug("index %s cannot be opened: %s", index.name, error)
+        self._watchers = [asyncio.create_task(self._watch_listing()), asyncio.create_task(self._watch_snapshots())]
 
     async def close(self) -> None:
         """Close every index. Requests should have ended or have been cancelled."""
         for watcher in self._watchers:
             watcher.cancel()
-        indexes = list((self._indexes or {}).values())
+        indexes = self._indexes.values()
         openings = [index.opening for index in indexes if index.opening is not None]
         for opening in openings:
             opening.cancel()
@@ -150,7 +149,7 @@ class IndexCatalogue:
         Raises:
             NotReady: they have not.
         """
-        if self._indexes is None:
+        if not self._listed:
             raise NotReady("the service is up but has not listed its indexes; ask again in a moment")
 
     def find(self, name: str, caller: Caller) -> CatalogueIndex:
@@ -160,11 +159,20 @@ class IndexCatalogue:
 
         Raises:
             IndexNotFound: there is none of that name, or the caller may not ask it.
-            InvalidQuery: the name is empty, and there are several.
+            InvalidQuery: the name is empty, and there are several or none.
         """
         if not name:
-            name = self._default_of(caller)
-        index = (self._indexes or {}).get(name)
+            entries = self.entries(caller)
+            default = next((entry for entry in entries if entry.default), None)
+            if default is None and entries:
+                names = shorten(", ".join(entry.name for entry in entries[:_MAX_NAMED]), _MAX_NAMED)
+                raise InvalidQuery(
+                    f"index: the service has several; name one of those that ListIndexes returns: {names}"
+                )
+            if default is None:
+                raise InvalidQuery("index: the service has none that you may ask; ask its operator for access")
+            name = default.name
+        index = self._indexes.get(name)
         if not caller.may_ask(name) or index is None:
             raise index_not_found(name)
         return index
@@ -175,8 +183,7 @@ class IndexCatalogue:
         key = (caller.name, caller.indexes)
         found = self._visible.get(key)
         if found is None:
-            indexes = (self._indexes or {}).values()
-            definitions = [index.definition for index in indexes if caller.may_ask(index.definition.name)]
+            definitions = [index.definition for name, index in self._indexes.items() if caller.may_ask(name)]
             only = len(definitions) == 1
             default = self._default if self._default in {definition.name for definition in definitions} else None
             found = [
@@ -196,26 +203,16 @@ class IndexCatalogue:
     @property
     def open_count(self) -> int:
         """Number of open indexes."""
-        return sum(index.swapper is not None for index in (self._indexes or {}).values())
+        return sum(index.swapper is not None for index in self._indexes.values())
 
     @property
     def listed_count(self) -> int:
         """Number of indexes in the catalogue."""
-        return len(self._indexes or ())
+        return len(self._indexes)
 
     def on_swap(self, observer: Callable[[bool], None]) -> None:
         """Call `observer` with True when a new snapshot of an open index is served, with False when it cannot be."""
         self._swap_observer = observer
-
-    def _default_of(self, caller: Caller) -> str:
-        entries = self.entries(caller)
-        entry = next((entry for entry in entries if entry.default), None)
-        if entry is None and entries:
-            names = shorten(", ".join(entry.name for entry in entries[:_MAX_NAMED]), _MAX_NAMED)
-            raise InvalidQuery(f"index: the service has several; name one of those that ListIndexes returns: {names}")
-        if entry is None:
-            raise InvalidQuery("index: the service has none that you may ask; ask its operator for access")
-        return entry.name
 
     async def open_index(self, index: CatalogueIndex) -> SnapshotSwapper:
         """Open an index, and close another one if too many are open."""
@@ -231,7 +228,7 @@ class IndexCatalogue:
                 raise
             finally:
                 self._reserved -= 1
-            if (self._indexes or {}).get(index.name) is not index:  # removed meanwhile
+            if self._indexes.get(index.name) is not index:  # removed meanwhile
                 self._retire(swapper)
                 raise index_not_found(index.name)
             self.events["opened"] += 1
@@ -246,16 +243,16 @@ class IndexCatalogue:
 
     async def close_idle(self) -> None:
         """Close the indexes that have had no request for too long."""
-        if not self._limits.idle_s:
+        if not self.limits.idle_s:
             return
-        before = self._clock() - self._limits.idle_s
-        for index in list((self._indexes or {}).values()):
+        before = self.clock() - self.limits.idle_s
+        for index in self._indexes.values():
             if index.swapper is not None and not index.requests and index.used < before:
                 self._close_index(index, "idle")
 
     async def refresh_snapshots(self) -> None:
         """Check every open index for a new snapshot, at most a number of them per second."""
-        for index in list((self._indexes or {}).values()):
+        for index in self._indexes.values():
             if index.swapper is not None:
                 await index.swapper.refresh()
                 await asyncio.sleep(1 / _MAX_CHECKS_PER_S)
@@ -264,15 +261,15 @@ class IndexCatalogue:
         async with self._room:
             try:
                 async with asyncio.timeout(_ROOM_S):
-                    while self.open_count + self._reserved >= self._limits.max_open:
-                        idle = [each for each in (self._indexes or {}).values() if each.swapper and not each.requests]
+                    while self.open_count + self._reserved >= self.limits.max_open:
+                        idle = [each for each in self._indexes.values() if each.swapper and not each.requests]
                         if idle:
                             self._close_index(min(idle, key=lambda each: each.used), "limit")
                         else:
                             await self._room.wait()
             except TimeoutError:
                 raise Overloaded(
-                    f"all {self._limits.max_open} indexes that may be open are in use; ask again later", "indexes"
+                    f"all {self.limits.max_open} indexes that may be open are in use; ask again later", "indexes"
                 ) from None
 
     def _close_index(self, index: CatalogueIndex, reason: str) -> None:
@@ -287,7 +284,7 @@ class IndexCatalogue:
 
     async def _watch_listing(self) -> None:
         while True:
-            await asyncio.sleep(max(self._limits.poll_s, self._listing_s / _LISTING_SHARE))
+            await asyncio.sleep(max(self.limits.poll_s, self._listing_s / _LISTING_SHARE))
             try:
                 await self.refresh_listing()
             except Exception as error:  # of any kind: the indexes listed before stay served
@@ -298,30 +295,25 @@ class IndexCatalogue:
 
     async def _watch_snapshots(self) -> None:
         while True:
-            await asyncio.sleep(self._limits.poll_s)
+            await asyncio.sleep(self.limits.poll_s)
             await self.refresh_snapshots()
             await self.close_idle()
 
     async def refresh_listing(self) -> None:
         """List the indexes again; those that are gone or changed are closed after their last request."""
-        started = self._clock()
+        started = self.clock()
         definitions = await asyncio.to_thread(self._list)
-        self._listing_s = self._clock() - started
+        self._listing_s = self.clock() - started
         self.listing_failed, self._last_failure = False, None
-        before, after = self._indexes or {}, dict[str, CatalogueIndex]()
+        before, after = self._indexes, dict[str, CatalogueIndex]()
         for name in sorted(definitions):
-            kept = before.get(name)
-            same = kept is not None and kept.definition == definitions[name]
-            after[name] = (
-                kept
-                if kept is not None and same
-                else CatalogueIndex(self, definitions[name], self._limits, self._clock)
-            )
-        if after.keys() == before.keys() and all(after[name] is before[name] for name in after):
-            self._indexes = after
-            return
-        self._indexes = after
-        self._visible.clear()
+            index = before.get(name)
+            if index is None or index.definition != definitions[name]:
+                index = CatalogueIndex(self, definitions[name])
+            after[name] = index
+        self._indexes, self._listed = after, True
+        if after != before:
+            self._visible.clear()
         for name, index in before.items():
             if after.get(name) is not index:
                 self._close_index(index, "removed" if name not in after else "changed")
@@ -333,13 +325,7 @@ _MAX_VISIBLE = 1024  # callers whose lists are cached
 class CatalogueIndex:
     """An index of a catalogue, open or not."""
 
-    def __init__(
-        self,
-        catalogue: IndexCatalogue,
-        definition: IndexDefinition,
-        limits: CatalogueLimits,
-        clock: Callable[[], float],
-    ) -> None:
+    def __init__(self, catalogue: IndexCatalogue, definition: IndexDefinition) -> None:
         self.name = definition.name
         self.definition = definition
         self.swapper: SnapshotSwapper | None = None
@@ -347,8 +333,8 @@ class CatalogueIndex:
         self.requests = 0
         self.used = 0.0
         self._catalogue = catalogue
-        self._limits = limits
-        self._clock = clock
+        self._limits = catalogue.limits
+        self._clock = catalogue.clock
         self._error: HiragError | None = None  # of the last attempt to open it
         self._failures = 0
         self._retry_at = 0.0  # by the clock
@@ -428,5 +414,4 @@ class CatalogueIndex:
             task.exception()  # marks it as retrieved: every caller may be gone
 
 
-ServedIndex = SingleIndex | CatalogueIndex  # an index that a caller may ask
 IndexSource = SingleIndex | IndexCatalogue  # the indexes of a service

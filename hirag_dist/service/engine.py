@@ -32,7 +32,8 @@ class EngineRunner:
 
     async def stream(self, work: Callable[[], AsyncGenerator[T, None]]) -> AsyncGenerator[T, None]:
         """Yield the items of `work`, which does not wait for the reader. Closing this generator ends the work first."""
-        items: asyncio.Queue[T | _End] = asyncio.Queue()
+        items: asyncio.Queue[Any] = asyncio.Queue()
+        done = object()
         here = asyncio.get_running_loop()
 
         async def produce() -> None:
@@ -41,11 +42,11 @@ class EngineRunner:
                     async for item in made:
                         here.call_soon_threadsafe(items.put_nowait, item)
             finally:
-                here.call_soon_threadsafe(items.put_nowait, _END)
+                here.call_soon_threadsafe(items.put_nowait, done)
 
         producing = asyncio.create_task(self.run(produce()))
         try:
-            while not isinstance(item := await items.get(), _End):
+            while (item := await items.get()) is not done:
                 yield item
             await producing
         finally:
@@ -92,10 +93,3 @@ class ThreadEngineRunner(EngineRunner):
         if self._thread.running:
             await asyncio.to_thread(self._thread.close)
             sys.setswitchinterval(self._switch_s)
-
-
-class _End:
-    """End marker of a stream between threads."""
-
-
-_END = _End()

@@ -60,7 +60,6 @@ class ReloadingValue(Generic[T]):
 
     Args:
         load: reads them; raises ConfigError if they are wrong.
-        changed: called with each new value, including the first.
         lapse: what happens if the files are gone; None keeps the value.
         clock: seconds.
 
@@ -72,23 +71,19 @@ class ReloadingValue(Generic[T]):
         self,
         paths: Sequence[str],
         load: Callable[[], T],
-        changed: Callable[[T], None] = lambda _: None,
         lapse: Lapse[T] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._paths = tuple(paths)
         self._load = load
-        self._changed = changed
         self._lapse = lapse
         self._clock = clock
         self._gone_since: float | None = None
         self._lapsed = False
         self._last_failure: str | None = None  # the message logged last: each is logged once
-        self._signature = signature(
-            self._paths
-        )  # taken before the files are read: a change meanwhile is found at the next check
+        # taken before the files are read: a change meanwhile is found at the next check
+        self._signature = signature(self._paths)
         self.value: T = load()
-        changed(self.value)
 
     def refresh(self) -> bool:
         """Reload the value if the files changed. Return whether there is a new value. Blocks on the file system."""
@@ -98,7 +93,6 @@ class ReloadingValue(Generic[T]):
             return False
         try:
             value = self._load()
-            self._changed(value)
         except Exception as error:  # of any kind: the checks must go on until the files are corrected
             return self._fail(error)
         self.value, self._signature, self._last_failure = value, current, None
@@ -135,7 +129,6 @@ class ReloadingValue(Generic[T]):
         self._gone_since = self._clock() if self._gone_since is None else self._gone_since
         if self._clock() - self._gone_since < lapse.after_s:
             return False
-        self._changed(lapse.value)
         self.value, self._lapsed = lapse.value, True
         logger.error("%s, for %g s; %s", message, lapse.after_s, lapse.meaning)
         return True

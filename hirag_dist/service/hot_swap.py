@@ -117,11 +117,6 @@ class SnapshotSwapper:
         self._retired: Callable[[], None] | None = None
         self._retry_at = 0.0  # event loop's clock
 
-    @property
-    def loaded(self) -> bool:
-        """True if there is an engine."""
-        return self._shared is not None
-
     async def start(self, *, watch: bool = True) -> None:
         """Open the first engine and start to check for new snapshots.
 
@@ -206,7 +201,12 @@ class SnapshotSwapper:
         if self._retired is not None:
             await self._close(engine)
             return False
-        self._switch(engine)
+        old, self._shared = self._shared, _LeasedEngine(engine)
+        self._clear_failure()
+        logger.info("%sserving snapshot %s", self._prefix, engine.info.snapshot_id)
+        self._swap_observer(True)
+        if old is not None:
+            self._release_when_unused(old)
         return True
 
     def retire(self, closed: Callable[[], None]) -> None:
@@ -220,9 +220,7 @@ class SnapshotSwapper:
         if shared is None:
             closed()
             return
-        shared.retired = True
-        if not shared.requests:
-            self._release(shared)
+        self._release_when_unused(shared)
 
     async def close(self) -> None:
         """Stop the checks and close every engine. Requests should have ended or have been cancelled."""
@@ -256,15 +254,10 @@ class SnapshotSwapper:
     def _clear_failure(self) -> None:
         self._last_failure, self._failing_id, self._failures = None, None, 0
 
-    def _switch(self, engine: QueryEngine) -> None:
-        old, self._shared = self._shared, _LeasedEngine(engine)
-        self._clear_failure()
-        logger.info("%sserving snapshot %s", self._prefix, engine.info.snapshot_id)
-        self._swap_observer(True)
-        if old is not None:
-            old.retired = True
-            if not old.requests:
-                self._release(old)
+    def _release_when_unused(self, shared: _LeasedEngine) -> None:
+        shared.retired = True
+        if not shared.requests:
+            self._release(shared)
 
     def _release(self, shared: _LeasedEngine) -> None:
         if shared.released.is_set():
@@ -380,12 +373,8 @@ def index_page(entries: Sequence[IndexEntry], request: pb.ListIndexesRequest) ->
     more = first + size < len(entries)
     return pb.ListIndexesResponse(
         indexes=[pb.IndexEntry(name=entry.name, title=entry.title, default=entry.default) for entry in page],
-        next_page_token=_token_of(page[-1].name) if more else "",
+        next_page_token=base64.urlsafe_b64encode(page[-1].name.encode()).decode() if more else "",
     )
-
-
-def _token_of(name: str) -> str:
-    return base64.urlsafe_b64encode(name.encode()).decode()
 
 
 def _name_of(token: str) -> str:

@@ -99,7 +99,11 @@ class Metrics:
             ("result",),
             registry=registry,
         )
-        self._start_at_zero()
+        # Prometheus sees no increase in a first sample, so counters on which an alert is set begin with a zero
+        for outcome in ("ok", "failed"):
+            self._swaps.labels(outcome).inc(0)
+        for reason in ("queue", "deadline", "full", "answers"):
+            self._refused.labels(reason).inc(0)
         self._snapshot = ""
         self._snapshot_info = Gauge(
             "hirag_snapshot_info",
@@ -124,15 +128,6 @@ class Metrics:
             registry=registry,
             multiprocess_mode="livemax",
         )
-
-    def _start_at_zero(self) -> None:
-        """Export a zero of each counter on which an alert is set: Prometheus sees no increase in a first sample."""
-        for counter, values in (
-            (self._swaps, ("ok", "failed")),
-            (self._refused, ("queue", "deadline", "full", "answers")),
-        ):
-            for value in values:
-                counter.labels(value).inc(0)
 
     def count_request(self, record: RequestRecord) -> None:
         """Count a finished request."""
@@ -180,13 +175,9 @@ class Metrics:
     def sample(self, shedder: LoadShedder, engine: QueryEngine | None) -> None:
         """Set the gauges of the load, and add the engine's counts since the last sample."""
         rest = shedder.present - shedder.waiting - shedder.retrieving
-        states = {
-            "waiting": shedder.waiting,
-            "retrieving": shedder.retrieving,
-            "answering_or_sending": max(rest, 0),
-        }
-        for state, value in states.items():
-            self._present.labels(state).set(value)
+        self._present.labels("waiting").set(shedder.waiting)
+        self._present.labels("retrieving").set(shedder.retrieving)
+        self._present.labels("answering_or_sending").set(max(rest, 0))
         self._expected.set(shedder.expected_wait_s)
         if engine is None:
             return

@@ -165,17 +165,14 @@ class LoadShedder:
             try:
                 yield started - arrived
             finally:  # a cancelled or failed retrieval counts too: it held the slot as well
-                self._finish(started)
+                duration_s = self._clock() - started
+                self._mean_s += (duration_s - self._mean_s) * (_SMOOTHING if self._mean_s else 1.0)
+                self._running[started] -= 1
+                if not self._running[started]:
+                    del self._running[started]
         finally:
             self.retrieving -= 1
             self._slots.release()
-
-    def _finish(self, started: float) -> None:
-        duration_s = self._clock() - started
-        self._mean_s += (duration_s - self._mean_s) * (_SMOOTHING if self._mean_s else 1.0)
-        self._running[started] -= 1
-        if not self._running[started]:
-            del self._running[started]
 
 
 SERVICE = query_pb2.DESCRIPTOR.services_by_name["QueryService"]
@@ -255,7 +252,7 @@ class CallerQuotas:
         Raises:
             QuotaExceeded: the caller has used its quota; with the time of a retry.
         """
-        if not caller.limited:
+        if caller.per_second is None and caller.per_day is None and caller.max_concurrent is None:
             yield
             return
         use = self._uses.setdefault(caller.name, _Use())

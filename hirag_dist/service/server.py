@@ -9,7 +9,6 @@ import ssl
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -36,21 +35,7 @@ from hirag_dist.wire.addresses import join_address, split_address
 _ATTEMPTS = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Certificates:
-    """PEM texts of one version of the certificates.
-
-    Attributes:
-        cert, key: the server's chain and key.
-        client_ca: authority of clients' certificates; None requests none from clients.
-    """
-
-    cert: bytes
-    key: bytes
-    client_ca: bytes | None
-
-
-def read_certificates(cert: str, key: str, client_ca: str | None) -> Certificates:
+def read_certificates(cert: str, key: str, client_ca: str | None) -> grpc.ServerCertificateConfiguration:
     """Return the content of the files, checked.
 
     Raises:
@@ -66,7 +51,7 @@ def read_certificates(cert: str, key: str, client_ca: str | None) -> Certificate
                 check.load_verify_locations(client_ca)
             if texts == [Path(name).read_bytes() for name in files]:  # the checked content is the content that was read
                 ca = texts[2] if client_ca is not None else None
-                return Certificates(texts[0], texts[1], ca)
+                return grpc.ssl_server_certificate_configuration([(texts[1], texts[0])], ca)
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         raise ConfigError(f"TLS cannot be set up from {', '.join(files)}: {error}") from error
     raise ConfigError(f"TLS cannot be set up from {', '.join(files)}: they keep changing")
@@ -77,20 +62,19 @@ class ServerTls:
 
     Args:
         options: with `tls_cert` and `tls_key`.
-        changed: called with each version of the certificates.
 
     Raises:
         ConfigError: as `read_certificates`.
     """
 
-    def __init__(self, options: ServerOptions, changed: Callable[[Certificates], None] = lambda _: None) -> None:
+    def __init__(self, options: ServerOptions) -> None:
         cert, key, client_ca = str(options.tls_cert), str(options.tls_key), options.tls_client_ca
         paths = [name for name in (cert, key, client_ca) if name is not None]
-        self.files = ReloadingValue(paths, lambda: read_certificates(cert, key, client_ca), changed)
+        self.files = ReloadingValue(paths, lambda: read_certificates(cert, key, client_ca))
         self._presented = self.files.value
         fetch: Any = self._fetch  # the stubs lack that it may return None
         self.credentials: grpc.ServerCredentials = grpc.dynamic_ssl_server_credentials(
-            _configuration(self._presented), fetch, require_client_authentication=client_ca is not None
+            self._presented, fetch, require_client_authentication=client_ca is not None
         )
 
     def _fetch(self) -> grpc.ServerCertificateConfiguration | None:
@@ -99,11 +83,7 @@ class ServerTls:
         if newest is self._presented:
             return None
         self._presented = newest
-        return _configuration(newest)
-
-
-def _configuration(found: Certificates) -> grpc.ServerCertificateConfiguration:
-    return grpc.ssl_server_certificate_configuration([(found.key, found.cert)], found.client_ca)
+        return newest
 
 
 logger = logging.getLogger(__name__)
@@ -169,22 +149,8 @@ class QueryServer:
             self._observers.append(self._tracing.export)
         if options.access_log:  # after the traces, since its lines name them
             self._observers.append(AccessLog(questions=options.log_questions).write)
-        gate = RequestGate(
-            self._authenticator,
-            self._shedder,
-            CallerQuotas(),
-            self._observers,
-            indexes.check_ready,
-        )
-        self._servicer = QueryServicer(
-            indexes,
-            gate,
-            self._shedder,
-            max_message_bytes=options.max_message_bytes,
-            send_timeout_s=options.send_timeout_s,
-            max_context_tokens=options.max_context_tokens,
-            map_reduce=options.map_reduce,
-        )
+        gate = RequestGate(self._authenticator, self._shedder, CallerQuotas(), self._observers, indexes.check_ready)
+        self._servicer = QueryServicer(indexes, gate, self._shedder, options)
         self._health = _HealthServicer()
         self._serving = False
         self._server: grpc.aio.Server | None = None

@@ -14,8 +14,9 @@ from google.protobuf.message import Message
 from hirag_dist.errors import InvalidQuery
 from hirag_dist.service.access_log import Context, RequestRecord
 from hirag_dist.service.callers import Caller
-from hirag_dist.service.catalogue import IndexSource, ServedIndex
+from hirag_dist.service.catalogue import IndexSource
 from hirag_dist.service.hot_swap import index_page
+from hirag_dist.service.options import ServerOptions
 from hirag_dist.service.request_gate import LoadShedder, RequestGate
 from hirag_dist.types import (
     DEFAULT_CHARS,
@@ -36,11 +37,7 @@ from hirag_dist.wire.convert import (
     retrieval_fields,
     scope_from_proto,
 )
-from hirag_dist.wire.error_status import (
-    DeadlinePassed,
-    RequestTooLarge,
-    SlowReader,
-)
+from hirag_dist.wire.error_status import DeadlinePassed, RequestTooLarge, SlowReader
 from hirag_dist.wire.records import MODES, message_fields, message_of
 
 if TYPE_CHECKING:
@@ -49,6 +46,12 @@ if TYPE_CHECKING:
 
 def _n_found(*groups: Sequence[Any]) -> int:
     return sum(map(len, groups))
+
+
+def _n_items(retrieval: Retrieval) -> int:
+    return _n_found(
+        retrieval.local, retrieval.communities, retrieval.key_entities, retrieval.triples, retrieval.sources
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +131,6 @@ class _Call:
 
     request: Any
     caller: Caller
-    index: ServedIndex
     engine: QueryEngine
     record: RequestRecord
     context: Context
@@ -154,22 +156,11 @@ class _Call:
         remaining = self.context.time_remaining()
         return None if remaining is None else max(remaining - min(_DEADLINE_MARGIN_S, remaining / 10), 0.0)
 
-    def record_text(self) -> None:
-        """Record the time of the first piece of an answer's text."""
-        if self.record.first_text_s is None:
-            self.record.first_text_s = self.record.elapsed_s
-
-    def record_answer(self, answer: Answer) -> None:
-        """Record the model and the tokens of an answer."""
-        self.record.model = answer.model
-        self.record.input_tokens, self.record.output_tokens = answer.input_tokens, answer.output_tokens
-
     def fields(self, retrieval: Retrieval) -> dict[str, Any]:
         """Return the fields of a retrieval's message in a reply, and record its content."""
         record, request = self.record, self.request
         record.mode, record.partial, record.timings_ms = retrieval.mode, retrieval.partial, retrieval.timings_ms
-        levels = (retrieval.local, retrieval.communities, retrieval.key_entities, retrieval.triples, retrieval.sources)
-        record.items = sum(map(len, levels))
+        record.items = _n_items(retrieval)
         return retrieval_fields(retrieval, omit_context=request.omit_context, omit_source_text=request.omit_source_text)
 
 
@@ -179,30 +170,13 @@ class QueryServicer:
     Args:
         indexes: those that requests may name, with their engines.
         shedder: has the retrieval slots.
-        max_message_bytes: of a reply.
-        send_timeout_s: time for which a client may leave a part of a stream unread.
-        max_context_tokens: largest context that a request may ask for; a model reads it, and is paid for it.
-        map_reduce: whether Answer accepts modes that cost a model call for each part of the corpus.
     """
 
-    def __init__(
-        self,
-        indexes: IndexSource,
-        gate: RequestGate,
-        shedder: LoadShedder,
-        *,
-        max_message_bytes: int,
-        send_timeout_s: float,
-        max_context_tokens: int,
-        map_reduce: bool = False,
-    ) -> None:
+    def __init__(self, indexes: IndexSource, gate: RequestGate, shedder: LoadShedder, options: ServerOptions) -> None:
         self._indexes = indexes
         self._gate = gate
         self._shedder = shedder
-        self._max_message_bytes = max_message_bytes
-        self._send_timeout_s = send_timeout_s
-        self._max_context_tokens = max_context_tokens
-        self._map_reduce = map_reduce
+        self._options = options
 
     async def Retrieve(  # noqa: N802 - the names are the protocol's
         self, request: bytes, context: Context
@@ -264,7 +238,7 @@ class QueryServicer:
         """Send the retrieval, the text in pieces, and the answer. Only the retrieval holds a slot."""
         async with self._call("Answer", request, context, answer=True) as call, AsyncExitStack() as slot:
             query = call.query()
-            if query.mode in MAP_REDUCE and not self._map_reduce:
+            if query.mode in MAP_REDUCE and not self._options.map_reduce:
                 raise InvalidQuery(
                     f"mode: {query.mode} costs a call for each part of the corpus, and this service does not allow it "
                     f"(service.map_reduce); choose another mode"
@@ -274,6 +248,7 @@ class QueryServicer:
 
             async def work() -> AsyncGenerator[bytes, None]:
                 sent: Retrieval | None = None
+                record = call.record
                 async with aclosing(call.engine.answer_stream(query, deadline_s=deadline_s)) as stream:
                     async for part in stream:
                         match part:
@@ -281,11 +256,13 @@ class QueryServicer:
                                 sent = part
                                 response = message_of(pb.AnswerResponse, retrieval=call.fields(part))
                             case Answer():
-                                call.record_answer(part)
+                                record.model = part.model
+                                record.input_tokens, record.output_tokens = part.input_tokens, part.output_tokens
                                 own = None if part.retrieval == sent else call.fields(part.retrieval)
                                 response = pb.AnswerResponse(answer=answer_to_proto(part, own))
                             case str():
-                                call.record_text()
+                                if record.first_text_s is None:
+                                    record.first_text_s = record.elapsed_s
                                 response = message_of(pb.AnswerResponse, text=part)
                         yield self._serialized(response)
 
@@ -305,7 +282,9 @@ class QueryServicer:
                 response = message_of(
                     pb.DescribeIndexResponse,
                     info=message_fields(info, pb.IndexInfo),
-                    modes=[number for mode, number in MODES.items() if self._map_reduce or mode not in MAP_REDUCE],
+                    modes=[
+                        number for mode, number in MODES.items() if self._options.map_reduce or mode not in MAP_REDUCE
+                    ],
                 )
                 return bytes(response.SerializeToString())
 
@@ -352,7 +331,7 @@ class QueryServicer:
             record.index = index.name
             async with index.lease(context.time_remaining) as engine:
                 record.snapshot = engine.info.snapshot_id
-                yield _Call(message, caller, index, engine, record, context, self._max_context_tokens)
+                yield _Call(message, caller, engine, record, context, self._options.max_context_tokens)
 
     @asynccontextmanager
     async def _slot(self, call: _Call) -> AsyncIterator[None]:
@@ -363,11 +342,12 @@ class QueryServicer:
     async def _send(self, context: Context, message: bytes) -> None:
         """Write to a stream; raise SlowReader if the client does not read."""
         try:
-            async with asyncio.timeout(self._send_timeout_s):
+            async with asyncio.timeout(self._options.send_timeout_s):
                 await context.write(message)
         except TimeoutError:
             raise SlowReader(
-                f"nothing of the reply was read for {self._send_timeout_s:g} s, so the rest is dropped", "slow_reader"
+                f"nothing of the reply was read for {self._options.send_timeout_s:g} s, so the rest is dropped",
+                "slow_reader",
             ) from None
 
     def _serialized(self, response: Message, smaller: str = _SMALLER) -> bytes:
@@ -377,17 +357,16 @@ class QueryServicer:
             smaller: the options of a request with a smaller reply.
         """
         message: bytes = response.SerializeToString()
-        if len(message) > self._max_message_bytes:
+        limit = self._options.max_message_bytes
+        if len(message) > limit:
             raise RequestTooLarge(
-                f"the reply has {len(message)} bytes, more than the {self._max_message_bytes} that a message may have; "
-                f"ask with {smaller}"
+                f"the reply has {len(message)} bytes, more than the {limit} that a message may have; ask with {smaller}"
             )
         return message
 
 
 def _check_found(retrieval: Retrieval) -> None:
     """Raise DeadlinePassed if the deadline left nothing of a retrieval."""
-    levels = (retrieval.local, retrieval.communities, retrieval.key_entities, retrieval.triples, retrieval.sources)
-    if retrieval.partial and not any(levels):
+    if retrieval.partial and not _n_items(retrieval):
         cut = ", ".join(retrieval.partial)
         raise DeadlinePassed(f"the deadline passed before anything was found (cut off: {cut}); allow more time")

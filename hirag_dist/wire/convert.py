@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import chain
-from typing import Any, TypedDict, TypeVar
+from typing import Any, TypeVar
 
 from hirag_dist.errors import InvalidQuery
 from hirag_dist.types import AccessScope, Answer, Query, Retrieval
@@ -47,7 +47,7 @@ def query_from_proto(message: pb.Query, dim: int) -> Query:
 
     if message.vector and len(message.vector) != dim:
         raise InvalidQuery(f"vector: {len(message.vector)} numbers; this index has {dim} dimensions")
-    scope = scope_fields(message)
+    scope = scope_from_proto(message)
     if len(message.community_level) > _MAX_LEVEL_CHARACTERS:
         raise InvalidQuery("community_level must be leaf, all, or a level's number")
     mode = MODE_NAMES.get(message.mode)
@@ -65,22 +65,19 @@ def query_from_proto(message: pb.Query, dim: int) -> Query:
         community_level=message.community_level if message.HasField("community_level") else None,
         context_tokens=message.context_tokens if message.HasField("context_tokens") else None,
         vector=vector,
-        **scope,
+        labels=scope.labels,
+        filter=scope.filter,
+        as_of=scope.as_of,
     )
     _check(query)
     return query
 
 
-class ScopeFields(TypedDict):
-    """Part of the index that a request asks for, of what its caller may see."""
+def scope_from_proto(message: Any, reach: frozenset[str] | None = None) -> AccessScope:
+    """Return the part of the index that a query or a look-up's request asks for.
 
-    labels: tuple[str, ...]
-    filter: str
-    as_of: str
-
-
-def scope_fields(message: Any) -> ScopeFields:
-    """Return the labels, the filter and the date of a query or of a look-up's request.
+    Args:
+        reach: the labels that the caller holds; None: everything may be seen.
 
     Raises:
         InvalidQuery: a label or the filter is too long, or the labels are too many.
@@ -93,7 +90,7 @@ def scope_fields(message: Any) -> ScopeFields:
         raise InvalidQuery(f"filter must have at most {_MAX_FILTER_CHARACTERS} characters, got {len(message.filter)}")
     if len(message.as_of) > _MAX_DATE_CHARACTERS:
         raise InvalidQuery("as_of must be a date or time in ISO 8601")
-    return ScopeFields(labels=tuple(message.labels), filter=message.filter, as_of=message.as_of)
+    return AccessScope(tuple(message.labels), message.filter, message.as_of, reach)
 
 
 def query_to_proto(query: Query) -> pb.Query:
@@ -153,11 +150,7 @@ def _numbers(vector: Any) -> list[float]:
 
 
 def lookup_request(kind: Callable[..., M], **values: Any) -> M:
-    """Return the request of a look-up.
-
-    Args:
-        kind: class of the message.
-        values: its fields.
+    """Return the request of a look-up, a message of a class with these fields.
 
     Raises:
         InvalidQuery: a text is not valid Unicode, or a number is too large.
@@ -168,18 +161,6 @@ def lookup_request(kind: Callable[..., M], **values: Any) -> M:
         raise InvalidQuery("texts of a look-up must be valid Unicode without lone surrogates") from error
     except ValueError as error:
         raise InvalidQuery(f"a number of the look-up is out of range: {error}") from error
-
-
-def scope_from_proto(message: Any, reach: frozenset[str] | None) -> AccessScope:
-    """Return the scope of a look-up's request.
-
-    Args:
-        reach: the labels that the caller holds; None: everything may be seen.
-
-    Raises:
-        InvalidQuery: as `scope_fields`.
-    """
-    return AccessScope(**scope_fields(message), reach=reach)
 
 
 def key_from_proto(message: Any, name: str) -> str:

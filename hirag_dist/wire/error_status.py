@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -84,9 +84,7 @@ def _classes() -> dict[str, Any]:
 _CLASSES = _classes()
 HealthCheckRequest = _CLASSES["HealthCheckRequest"]
 HealthCheckResponse = _CLASSES["HealthCheckResponse"]
-ErrorInfo = _CLASSES["ErrorInfo"]
-RequestInfo = _CLASSES["RequestInfo"]
-RetryInfo = _CLASSES["RetryInfo"]
+_READ_DETAILS = ("ErrorInfo", "RequestInfo", "RetryInfo")
 
 
 def details_of(status: bytes) -> dict[str, Any]:
@@ -95,18 +93,12 @@ def details_of(status: bytes) -> dict[str, Any]:
     Raises:
         DecodeError: from protobuf: the status, or a detail of a known kind, is no such message.
     """
-    known = {"ErrorInfo": ErrorInfo, "RequestInfo": RequestInfo, "RetryInfo": RetryInfo}
     found = {}
     for detail in _CLASSES["Status"].FromString(status).details:
         package, _, name = detail.type_url.rpartition("/")[2].rpartition(".")
-        if package == "google.rpc" and name in known:
-            found[name] = known[name].FromString(detail.value)
+        if package == "google.rpc" and name in _READ_DETAILS:
+            found[name] = _CLASSES[name].FromString(detail.value)
     return found
-
-
-def seconds_of(retry: Any) -> float:
-    """Return the delay of a RetryInfo."""
-    return float(retry.retry_delay.seconds + retry.retry_delay.nanos / 1e9)
 
 
 DOMAIN = "hirag_dist"
@@ -227,6 +219,7 @@ _DELAYS_S: tuple[tuple[type[HiragError], float], ...] = (
     (ModelUnavailable, 1.0),
 )
 
+
 _ROWS: dict[type[HiragError], tuple[type[HiragError], grpc.StatusCode]] = {}  # rows of `STATUS` that were looked up
 
 
@@ -262,13 +255,6 @@ def message_of(error: HiragError) -> str:
     return raw[: _MESSAGE_BYTES - 3].decode("utf-8", "ignore") + "…"
 
 
-def retry_delay_s(error: HiragError) -> float | None:
-    """Return the seconds after which a retry may succeed, None if it cannot."""
-    if isinstance(error, RateLimited | AccessRefused) and error.retry_after_s is not None:
-        return error.retry_after_s
-    return next((delay for kind, delay in _DELAYS_S if isinstance(error, kind)), None)
-
-
 def trailers_of(error: HiragError, request_id: str, remaining_s: float | None) -> tuple[tuple[str, str | bytes], ...]:
     """Return the trailing metadata of an error: details, request id, and time of a retry.
 
@@ -278,7 +264,11 @@ def trailers_of(error: HiragError, request_id: str, remaining_s: float | None) -
     """
     from google.rpc import error_details_pb2, status_pb2  # not at the top: clients do without these packages
 
-    (row, code), delay_s = _row_of(type(error)), retry_delay_s(error)
+    row, code = _row_of(type(error))
+    retry_after_s = error.retry_after_s if isinstance(error, RateLimited | AccessRefused) else None
+    delay_s = retry_after_s
+    if delay_s is None:
+        delay_s = next((delay for kind, delay in _DELAYS_S if isinstance(error, kind)), None)
     constant = _encoded_status(
         reason_of(row),
         code.value[0],
@@ -286,7 +276,7 @@ def trailers_of(error: HiragError, request_id: str, remaining_s: float | None) -
         field_of(error) if isinstance(error, InvalidQuery) else "",
         error.reason if isinstance(error, AccessRefused) else "",
         error.caller if isinstance(error, QuotaExceeded) else None,
-        error.retry_after_s if isinstance(error, RateLimited | AccessRefused) else None,
+        retry_after_s,
         delay_s,
     )
     request = status_pb2.Status()
@@ -316,7 +306,6 @@ def _encoded_status(
 
     Args:
         kind: of the error, as `reason_of` names it.
-        message: of the error, cut.
         field: of a query that is wrong.
         reason, retry_after_s: of the error, where it has them.
         exceeded_by: caller whose quota is exceeded.
@@ -376,18 +365,19 @@ def error_of(code: grpc.StatusCode, message: str, trailers: Iterable[tuple[str, 
     info = details.get("ErrorInfo")
     if info is None or info.domain != DOMAIN:
         return None
-    error = _error(_BY_REASON.get(info.reason, ServiceError), message, {one.key: one.value for one in info.metadata})
+    kind = _BY_REASON.get(info.reason, ServiceError)
+    metadata = {one.key: one.value for one in info.metadata}
+    after = metadata.get("retry_after_s")
+    error: HiragError
+    if issubclass(kind, RateLimited):
+        error = kind(message, float(after) if after else None)
+    elif issubclass(kind, AccessRefused):
+        error = kind(message, metadata.get("reason", ""), retry_after_s=float(after) if after else None)
+    else:
+        error = kind(message)
     if "RequestInfo" in details:
         error.request_id = details["RequestInfo"].request_id
     if "RetryInfo" in details:
-        error.retry_delay_s = seconds_of(details["RetryInfo"])
+        delay = details["RetryInfo"].retry_delay
+        error.retry_delay_s = float(delay.seconds + delay.nanos / 1e9)
     return error
-
-
-def _error(kind: type[HiragError], message: str, metadata: Mapping[str, str]) -> HiragError:
-    after = metadata.get("retry_after_s")
-    if issubclass(kind, RateLimited):
-        return kind(message, float(after) if after else None)
-    if issubclass(kind, AccessRefused):
-        return kind(message, metadata.get("reason", ""), retry_after_s=float(after) if after else None)
-    return kind(message)

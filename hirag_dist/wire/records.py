@@ -77,11 +77,9 @@ def message_of(kind: type[M], **values: Any) -> M:
 
 
 def message_fields(record: Any, kind: type[Message], without: str = "") -> dict[str, Any]:
-    """Return the fields of the message for a record, as its constructor takes them. Nested messages are dicts.
+    """Return the fields of a message for a record, as the message's constructor takes them. Nested ones are dicts.
 
     Args:
-        record: with fields of the same names.
-        kind: class of the message.
         without: field that is left out.
     """
     form: Any = type(record)

@@ -118,7 +118,7 @@ def test_details_of_google_rpc_are_read() -> None:
     assert (found["ErrorInfo"].reason, found["ErrorInfo"].domain) == ("OVERLOADED", "hirag_dist")
     assert {one.key: one.value for one in found["ErrorInfo"].metadata} == {"a": "1", "b": ""}
     assert found["RequestInfo"].request_id == "r 灯"
-    assert error_status.seconds_of(found["RetryInfo"]) == 61.25
+    assert (found["RetryInfo"].retry_delay.seconds, found["RetryInfo"].retry_delay.nanos) == (61, 250_000_000)
 
 
 @pytest.mark.parametrize("broken", [b"\xff\xff", b"\x1a\x7f"])

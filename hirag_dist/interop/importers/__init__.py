@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from hirag_dist.errors import InputError
@@ -71,7 +71,10 @@ def read_working_folder(folder: str, count_tokens: Callable[[str], int], communi
 def _read(root: Path, communities: bool) -> SourceGraph:
     """Read the first place that holds all files of a kind; else say which kind comes near, or what is looked for."""
     near: tuple[int, str] = (1, "")
-    runs = [root, root / "output", root / "artifacts", root / "output" / "artifacts", *_runs(root / "output")]
+    output = root / "output"
+    # GraphRAG 0.x kept runs apart by time: output/<time>/artifacts; the latest is first
+    timed = [found for found in output.glob("*/artifacts") if found.is_dir() and found.parent.name != "artifacts"]
+    runs = [root, output, root / "artifacts", output / "artifacts", *sorted(timed, reverse=True)]
     for at, where in enumerate(runs):
         for kind, files, read in _KINDS:
             missing = [name for name in files if not (where / name).is_file()]
@@ -88,11 +91,3 @@ def _read(root: Path, communities: bool) -> SourceGraph:
         raise InputError(near[1])
     looked_for = "; ".join(f"{kind}: {', '.join(files)}" for kind, files, _ in _KINDS)
     raise InputError(f"{root} is no working folder of a known kind; looked for {looked_for}")
-
-
-def _runs(output: Path) -> Iterator[Path]:
-    """Yield the runs that GraphRAG 0.x kept apart by time, the latest first: output/<time>/artifacts."""
-    if output.is_dir():
-        for run in sorted(output.iterdir(), reverse=True):
-            if run.name != "artifacts" and (run / "artifacts").is_dir():
-                yield run / "artifacts"

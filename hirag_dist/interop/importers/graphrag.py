@@ -134,7 +134,9 @@ def _document(row: Mapping[str, Any]) -> SourceDocument:
     metadata = row.get("metadata")
     if isinstance(metadata, str):
         metadata = parsed(metadata)
-    record = metadata.get("record") if isinstance(metadata, dict) else None
+    properties = dict(metadata) if isinstance(metadata, dict) else {}
+    record = properties.get("record")
+    fields = properties.pop("fields", None) or {}  # what this package wrote for declared fields
     return SourceDocument(
         text_of(row["id"]),
         None if text is None else text_of(text),
@@ -143,15 +145,8 @@ def _document(row: Mapping[str, Any]) -> SourceDocument:
         record=min(whole_of(record) or 0, 2**31 - 1),
         labels=labels_of(row, metadata),
         source_ids=texts_of(row.get("source_ids")),
-        properties=_properties(metadata),
+        properties=properties | {name: value for name, value in fields.items() if value is not None},
     )
-
-
-def _properties(metadata: object) -> dict[str, Any]:
-    """Return the metadata of a document by name; what this package wrote for declared fields stands in `fields`."""
-    held = dict(metadata) if isinstance(metadata, Mapping) else {}
-    fields = held.pop("fields", None)
-    return held | {name: value for name, value in fields.items() if value is not None} if fields else held
 
 
 def _chunk(row: Mapping[str, Any]) -> SourceChunk:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from operator import itemgetter
@@ -95,7 +95,6 @@ def merge(source: SourceGraph, chunk_ids: Mapping[str, str]) -> MergedGraph:
     names = _Names()
     entities: dict[str, _Entity] = {}
     n_rows = _merge_entities(source, chunks, names, entities)
-    n_merged = n_rows - len(entities)
     n_named = len(entities)
     relations: dict[tuple[str, str], _Relation] = {}
     n_kept = _merge_relations(source, chunks, names, entities, relations)
@@ -104,7 +103,7 @@ def merge(source: SourceGraph, chunk_ids: Mapping[str, str]) -> MergedGraph:
     return MergedGraph(
         _entity_table(entities, names),
         _relation_table(relations, source),
-        n_merged,
+        n_rows - n_named,
         n_kept - len(relations),
         len(entities) - n_named,
     )
@@ -311,7 +310,8 @@ def _at_home(
     homes = [home for key in chunk.document_keys for home in by_key.get(key, ())]
     sure = next((home for home in homes if chunk.text and chunk.text in home["text"]), None)
     missing = [key for key in chunk.document_keys if key not in by_key]
-    if sure is None and homes and not (source.has_labels and (missing or _labels_differ(homes))):
+    differ = any(home["labels"] != homes[0]["labels"] for home in homes)
+    if sure is None and homes and not (source.has_labels and (missing or differ)):
         sure = homes[0]
     if sure is not None:
         return chunk, sure
@@ -324,10 +324,6 @@ def _at_home(
     why = "they carry different labels" if homes and not missing else "it is not in the folder"
     source.left_out.append((what, f"{why} ({named}): the chunk is in reach of no caller with labels"))
     return chunk, row | {"document_id": content_id("unknown document of chunk", chunk.key)}
-
-
-def _labels_differ(documents: Sequence[Mapping[str, Any]]) -> bool:
-    return any(document["labels"] != documents[0]["labels"] for document in documents)
 
 
 def _span_of(chunk: SourceChunk, home: Mapping[str, Any], before: int) -> _Span:

@@ -48,7 +48,6 @@ def read_parquet(path: Path, columns: Mapping[str, bool]) -> list[dict[str, Any]
     """Return the rows of a Parquet file.
 
     Args:
-        path: the file.
         columns: the columns to read where they are there, and whether they must be; `a|b` stands for either.
 
     Raises:

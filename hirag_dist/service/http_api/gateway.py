@@ -16,7 +16,7 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 
-from hirag_dist.client.common import SERVICE_NAME, ClientOptions
+from hirag_dist.client.common import SERVICE_NAME, ClientOptions, make_channel
 from hirag_dist.errors import HiragError
 from hirag_dist.service.request_gate import SERVICE
 from hirag_dist.wire._pb import query_pb2 as pb
@@ -147,7 +147,6 @@ def error_headers(error: StatusError) -> dict[str, str]:
 
 
 _STOPPING = "the query service is stopping; ask again soon"
-_CONFIG_KEY = "grpc.service_config"
 # A request that the service sheds is not retried here: its client is sent the time of the next attempt.
 _SERVICE_CONFIG = json.dumps(
     {
@@ -215,15 +214,8 @@ class Gateway:
             ConfigError: a file cannot be read.
         """
         credentials = options.credentials()
-        arguments = [(name, value) for name, value in options.channel_options() if name != _CONFIG_KEY]
-        arguments.append((_CONFIG_KEY, _SERVICE_CONFIG))
-
-        def channel() -> grpc.aio.Channel:
-            if credentials is None:
-                return grpc.aio.insecure_channel(options.target, options=arguments)
-            return grpc.aio.secure_channel(options.target, credentials, options=arguments)
-
-        before, self._channels = self._channels, [_Channel(channel()) for _ in range(self._connections)]
+        made = [_Channel(make_channel(options, credentials, _SERVICE_CONFIG)) for _ in range(self._connections)]
+        before, self._channels = self._channels, made
         self._replaced.update(before)
         for each in before:
             self._close_if_done(each)
@@ -253,7 +245,8 @@ class Gateway:
             StatusError: the call failed.
         """
         with self._lent() as lent:
-            response: bytes = await lent.unary(method)(request, timeout=call.timeout_s, metadata=call.metadata)
+            send = lent.method(method, streams=False)
+            response: bytes = await send(request, timeout=call.timeout_s, metadata=call.metadata)
         return response
 
     async def stream(self, method: str, request: bytes, call: GatewayCall) -> AsyncGenerator[bytes, None]:
@@ -263,7 +256,8 @@ class Gateway:
             StatusError: the call failed.
         """
         with self._lent() as lent:
-            begun = lent.stream(method)(request, timeout=call.timeout_s, metadata=call.metadata)
+            send = lent.method(method, streams=True)
+            begun = send(request, timeout=call.timeout_s, metadata=call.metadata)
             try:
                 async for response in begun:
                     yield response
@@ -281,8 +275,10 @@ class Gateway:
         except grpc.RpcError as error:
             raise error_of_call(error) from error
         except asyncio.CancelledError as error:
-            if _is_cancelled():
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
                 raise
+            # this task was not cancelled: gRPC raised the error, because its connection was closed
             raise StatusError(grpc.StatusCode.UNAVAILABLE, _STOPPING) from error
         finally:
             channel.calls -= 1
@@ -304,18 +300,8 @@ class _Channel:
         self.calls = 0
         self._methods: dict[str, Any] = {}
 
-    def unary(self, method: str) -> Any:
-        if method not in self._methods:
-            self._methods[method] = self.channel.unary_unary(f"/{SERVICE_NAME}/{method}")
-        return self._methods[method]
-
-    def stream(self, method: str) -> Any:
-        if method not in self._methods:
-            self._methods[method] = self.channel.unary_stream(f"/{SERVICE_NAME}/{method}")
-        return self._methods[method]
-
-
-def _is_cancelled() -> bool:
-    """Return whether this task was cancelled; otherwise gRPC raised the error, because its connection was closed."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+    def method(self, name: str, *, streams: bool) -> Any:
+        if name not in self._methods:
+            make = self.channel.unary_stream if streams else self.channel.unary_unary
+            self._methods[name] = make(f"/{SERVICE_NAME}/{name}")
+        return self._methods[name]

@@ -23,6 +23,9 @@ class ResponsesReply:
 
     Args:
         model: Model as the request named it.
+
+    Attributes:
+        retrieval: of the answer, whose facts the reply names; None before it came.
     """
 
     def __init__(self, model: str, request_id: str, request: pb.AnswerRequest) -> None:
@@ -31,13 +34,9 @@ class ResponsesReply:
         self._item_id = f"msg_{request_id}"
         self._created = int(time.time())
         self._question = request.query.question
-        self._retrieval: pb.Retrieval | None = None
+        self.retrieval: pb.Retrieval | None = None
         self._text: list[str] = []
         self._sent = 0
-
-    def retrieved(self, retrieval: pb.Retrieval) -> None:
-        """Keep the facts of the retrieval that the reply names."""
-        self._retrieval = retrieval
 
     def completion(self, answer: pb.FinalAnswer) -> dict[str, Any]:
         """Return the whole reply."""
@@ -52,7 +51,7 @@ class ResponsesReply:
         status = _status(answer)
         item = self._item(status, [_part(answer.text, self._annotations(answer))])
         why = {"reason": _INCOMPLETE[answer.finish_reason]} if status == "incomplete" else None
-        hirag = facts(self._question, self._retrieval, answer)
+        hirag = facts(self._question, self.retrieval, answer)
         return self._response(status, [item]) | {"incomplete_details": why, "usage": usage, "hirag": hirag}
 
     def first_events(self) -> Iterator[bytes]:
@@ -84,8 +83,7 @@ class ResponsesReply:
 
     def error_event(self, error: Mapping[str, Any]) -> bytes:
         """Return the event that ends a streamed reply that failed."""
-        fault = error["error"]
-        failed = {"code": "server_error", "message": fault["message"]}
+        failed = {"code": "server_error", "message": error["error"]["message"]}
         item = self._item("incomplete", [_part("".join(self._text), [])])
         return self._event("response.failed", {"response": self._response("failed", [item]) | {"error": failed}})
 
@@ -117,8 +115,7 @@ class ResponsesReply:
         return {"id": self._item_id, "type": "message", "role": "assistant", "status": status, "content": content}
 
     def _annotations(self, answer: pb.FinalAnswer) -> list[dict[str, Any]]:
-        found = citation_marks(answer.text, answer.citations)
-        return [{"type": "url_citation", **each} for each in found]
+        return [{"type": "url_citation", **each} for each in citation_marks(answer.text, answer.citations)]
 
     def _place(self) -> dict[str, Any]:
         return {"item_id": self._item_id, "output_index": 0, "content_index": 0}
@@ -136,7 +133,6 @@ def _part(text: str, found: list[dict[str, Any]]) -> dict[str, Any]:
     return {"type": "output_text", "text": text, "annotations": found, "logprobs": []}
 
 
-OWNER = "hirag-dist"
 _MAX_WITH_MODES = 100  # indexes for which each mode is listed as a model of its own
 _URN = "urn:hirag:"  # of what has no address that leads anywhere in a browser
 _MARKER = re.compile(r"\[([ERKCS]\d+)\]")
@@ -169,7 +165,7 @@ def model_object(index: str, mode: str, title: str, created: int) -> dict[str, A
         "id": f"{name}/{mode}" if mode else name,
         "object": "model",
         "created": created,
-        "owned_by": OWNER,
+        "owned_by": "hirag-dist",
         "name": f"{shown} ({mode})" if mode else shown,
     }
 
@@ -218,17 +214,16 @@ class CompletionReply:
     Args:
         model: Model as the request named it.
         with_sources: whether the cited sources are listed after the text.
+
+    Attributes:
+        retrieval: as of `ResponsesReply`.
     """
 
     def __init__(self, model: str, request_id: str, request: pb.AnswerRequest, *, with_sources: bool) -> None:
         self._head = {"id": f"chatcmpl-{request_id}", "created": int(time.time()), "model": model}
         self._question = request.query.question
         self._with_sources = with_sources
-        self._retrieval: pb.Retrieval | None = None
-
-    def retrieved(self, retrieval: pb.Retrieval) -> None:
-        """Keep the facts of the retrieval that the reply names."""
-        self._retrieval = retrieval
+        self.retrieval: pb.Retrieval | None = None
 
     def completion(self, answer: pb.FinalAnswer) -> dict[str, Any]:
         """Return the whole reply."""
@@ -237,13 +232,13 @@ class CompletionReply:
             "role": "assistant",
             "content": text,
             "refusal": None,
-            "annotations": _nested(citation_marks(answer.text, answer.citations)),
+            "annotations": _annotations(answer),
         }
         return {
             **self._object("chat.completion"),
             "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": _finish(answer)}],
             "usage": _usage(answer),
-            "hirag": facts(self._question, self._retrieval, answer),
+            "hirag": facts(self._question, self.retrieval, answer),
         }
 
     def first_events(self) -> Iterator[bytes]:
@@ -258,8 +253,8 @@ class CompletionReply:
         """Yield the chunks that end a streamed reply: citations, and on request the numbers of tokens."""
         if sources := self._sources(answer):
             yield self.text_event(sources)
-        delta = {"annotations": _nested(citation_marks(answer.text, answer.citations))}
-        yield event(self._chunk(delta, _finish(answer)) | {"hirag": facts(self._question, self._retrieval, answer)})
+        delta = {"annotations": _annotations(answer)}
+        yield event(self._chunk(delta, _finish(answer)) | {"hirag": facts(self._question, self.retrieval, answer)})
         if include_usage:
             yield event({**self._object("chat.completion.chunk"), "choices": [], "usage": _usage(answer)})
         yield b"data: [DONE]\n\n"
@@ -273,7 +268,7 @@ class CompletionReply:
         return {**self._object("chat.completion.chunk"), "choices": [choice]}
 
     def _object(self, kind: str) -> dict[str, Any]:
-        snapshot = None if self._retrieval is None else self._retrieval.snapshot_id
+        snapshot = None if self.retrieval is None else self.retrieval.snapshot_id
         return {**self._head, "object": kind, "system_fingerprint": snapshot}
 
     def _sources(self, answer: pb.FinalAnswer) -> str:
@@ -313,5 +308,6 @@ def _finish(answer: pb.FinalAnswer) -> str:
     return answer.finish_reason or "stop"  # empty of an earlier service
 
 
-def _nested(found: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    return [{"type": "url_citation", "url_citation": dict(each)} for each in found]
+def _annotations(answer: pb.FinalAnswer) -> list[dict[str, Any]]:
+    marks = citation_marks(answer.text, answer.citations)
+    return [{"type": "url_citation", "url_citation": mark} for mark in marks]

@@ -155,30 +155,26 @@ class Asked:
     stops: tuple[str, ...]
 
 
-class _Part(BaseModel):
+class _Form(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
+
+class _Part(_Form):
     type: str
     text: str | None = None
 
 
-class _Message(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
+class _Message(_Form):
     role: str = ""
     content: str | list[_Part] | None = None
 
 
-class _StreamOptions(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
+class _StreamOptions(_Form):
     include_usage: bool | None = None
 
 
-class _Body(BaseModel):
+class _Body(_Form):
     """Parameters that both endpoints have. Others are ignored, tools too, unless `_refuse` names them."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     model: str = Field(max_length=512)
     stream: bool | None = None
@@ -318,11 +314,8 @@ def _refuse(body: Mapping[str, Any], refused: Mapping[str, _Accepts]) -> None:
     for name, accepts in refused.items():
         value = body.get(name)
         if value is not None and not accepts(value):
-            raise BadRequest(f"{name}: {_shown(value)} is not supported", name, "unsupported_parameter")
-
-
-def _shown(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)[:100]
+            shown = json.dumps(value, ensure_ascii=False)[:100]
+            raise BadRequest(f"{name}: {shown} is not supported", name, "unsupported_parameter")
 
 
 def _is_text_format(value: Any) -> bool:
@@ -335,10 +328,6 @@ def _lets_choose(value: Any) -> bool:
         allowed = value.get("allowed_tools", value)
         return isinstance(allowed, dict) and allowed.get("mode") == "auto"
     return value in ("none", "auto")
-
-
-def _never(value: Any) -> bool:
-    return False
 
 
 _REFUSED: dict[str, _Accepts] = {
@@ -354,8 +343,6 @@ _CHAT_REFUSED: dict[str, _Accepts] = _REFUSED | {
 }
 _RESPONSES_REFUSED: dict[str, _Accepts] = _REFUSED | {
     "text": lambda value: isinstance(value, dict) and _is_text_format(value.get("format") or {}),
-    "previous_response_id": _never,
-    "conversation": _never,
-    "prompt": _never,
+    **dict.fromkeys(("previous_response_id", "conversation", "prompt"), lambda value: False),
     "background": lambda value: value is False,
 }

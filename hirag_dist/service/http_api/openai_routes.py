@@ -26,6 +26,7 @@ from hirag_dist.service.http_api.openai_requests import (
     responses_request,
 )
 from hirag_dist.service.http_api.rpc_routes import (
+    INTERNAL,
     TIMEOUT_HEADER,
     ApiRequests,
     BodyTooLarge,
@@ -39,7 +40,6 @@ from hirag_dist.wire.records import MODE_NAMES
 logger = logging.getLogger(__name__)
 
 PREFIX = "/v1/"
-_INTERNAL = "internal error; the log of the service has details"
 _PAGE_SIZE = 1000  # indexes of one ListIndexes
 _Reply: TypeAlias = CompletionReply | ResponsesReply
 _Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -142,7 +142,7 @@ async def _completion(parts: AsyncGenerator[pb.AnswerResponse, None], reply: _Re
     answer: pb.FinalAnswer | None = None
     async for part in parts:
         if part.HasField("retrieval"):
-            reply.retrieved(part.retrieval)
+            reply.retrieval = part.retrieval
         elif part.HasField("answer"):
             answer = part.answer  # read on: a call that is left before its status counts as cancelled
     if answer is None:
@@ -159,7 +159,7 @@ async def _events(
     try:
         async for part in parts:
             if part.HasField("retrieval"):
-                reply.retrieved(part.retrieval)
+                reply.retrieval = part.retrieval
             if not begun:
                 begun = True
                 for event in reply.first_events():
@@ -190,18 +190,23 @@ def _explained(handler: _Handler) -> _Handler:
             raise
         except Exception:
             logger.exception("request %.200r failed", request.path)
-            return error_response(Exception(_INTERNAL))
+            return error_response(Exception(INTERNAL))
 
     return explained
 
 
 def error_response(error: Exception, status: int | None = None) -> web.Response:
-    """Return an error as the reply."""
+    """Return an error as the reply. Its headers say when to ask again, in seconds and in milliseconds too."""
+    headers = {}
+    if isinstance(error, StatusError):
+        headers = error_headers(error)
+        if error.retry_after_s is not None:
+            headers["Retry-After-Ms"] = str(math.ceil(error.retry_after_s * 1000))
     return web.Response(
         body=dump(error_body(error)),
         status=error_status(error) if status is None else status,
         content_type="application/json",
-        headers=retry_headers(error),
+        headers=headers,
     )
 
 
@@ -263,16 +268,6 @@ def error_status(error: Exception) -> int:
         case StatusError():
             return 413 if error.reason == _TOO_LARGE else http_status(error.code)
     return 500
-
-
-def retry_headers(error: Exception) -> dict[str, str]:
-    """Return the headers that say when to ask again, in seconds and in milliseconds, and how to authenticate."""
-    if not isinstance(error, StatusError):
-        return {}
-    headers = error_headers(error)
-    if error.retry_after_s is not None:
-        headers["Retry-After-Ms"] = str(math.ceil(error.retry_after_s * 1000))
-    return headers
 
 
 class StopReader:

@@ -25,14 +25,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import InvalidQuery
-from hirag_dist.service.http_api.gateway import (
-    Gateway,
-    GatewayCall,
-    StatusError,
-    error_headers,
-    error_of,
-    http_status,
-)
+from hirag_dist.service.http_api.gateway import Gateway, GatewayCall, StatusError, error_headers, error_of, http_status
 from hirag_dist.service.options import PageOptions
 from hirag_dist.service.request_gate import SERVICE, SERVICE_NAME
 from hirag_dist.wire.error_status import DeadlinePassed, Overloaded
@@ -60,11 +53,6 @@ class ApiRequests:
         self._gateway = gateway
         self._in_progress = 0
 
-    @property
-    def max_body_bytes(self) -> int:
-        """Size of a request at most, in bytes."""
-        return self._options.max_api_body_bytes
-
     async def body(self, request: web.Request) -> bytes:
         """Return the body of a request. It is read before the request counts: a slow upload blocks no other request.
 
@@ -72,7 +60,7 @@ class ApiRequests:
             BodyTooLarge: it is longer than `max_api_body_bytes`, after decompression too.
             StatusError: it did not arrive in time, or is compressed in a form that is not supported.
         """
-        limit = self.max_body_bytes
+        limit = self._options.max_api_body_bytes
         encoding = request.headers.get("Content-Encoding", "identity")
         if encoding.lower() not in _ENCODINGS:
             raise StatusError(grpc.StatusCode.UNIMPLEMENTED, f"content encodings are {', '.join(_ENCODINGS)}")
@@ -170,7 +158,7 @@ PREFIX = f"/{SERVICE_NAME}/"
 TIMEOUT_HEADER = "Connect-Timeout-Ms"
 _MAX_TIMEOUT_DIGITS = 10
 _JSON = "application/json"
-_INTERNAL = "internal error; the log of the service has details"
+INTERNAL = "internal error; the log of the service has details"
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +200,7 @@ class RpcRoutes:
             raise
         except Exception:
             logger.exception("request %.200r failed", request.path)
-            return error_response(StatusError(grpc.StatusCode.INTERNAL, _INTERNAL))
+            return error_response(StatusError(grpc.StatusCode.INTERNAL, INTERNAL))
 
     async def _reply(self, request: web.Request) -> web.StreamResponse:
         method = _METHODS.get(request.match_info["method"])

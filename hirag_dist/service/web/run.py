@@ -14,7 +14,6 @@ import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from importlib import resources
-from types import TracebackType
 from urllib.parse import urlsplit
 
 import grpc
@@ -253,25 +252,6 @@ class PageApp:
         return file.response(request)
 
 
-class BrowserTls:
-    """TLS settings towards browsers, renewable while the page is served.
-
-    Attributes:
-        context: of the listening socket. Each handshake uses the certificate and authorities of the latest renewal.
-    """
-
-    def __init__(self, first: ssl.SSLContext) -> None:
-        self.context = self._latest = first
-        self.context.sni_callback = self._choose  # called for clients without a server name too
-
-    def renew(self, latest: ssl.SSLContext) -> None:
-        """Use another context, of the same kind, for handshakes from now on."""
-        self._latest = latest
-
-    def _choose(self, end: ssl.SSLObject | ssl.SSLSocket, name: str | None, context: ssl.SSLContext) -> None:
-        end.context = self._latest
-
-
 def server_context(cert: str, key: str, client_ca: str | None) -> ssl.SSLContext:
     """Return TLS settings towards browsers from the current files.
 
@@ -375,7 +355,8 @@ class Page:
         connections = math.ceil(options.max_api_requests / _REQUESTS_PER_CONNECTION)
         self._gateway = Gateway(max(_MIN_CONNECTIONS, connections))
         self._checks = RequestChecks(options)
-        self._tls: BrowserTls | None = None
+        self._tls: ssl.SSLContext | None = None  # of the listening socket
+        self._latest_tls: ssl.SSLContext | None = None
         self._runner: web.AppRunner | None = None
         self._certificates: ReloadingValue[None] | None = None
 
@@ -396,8 +377,7 @@ class Page:
         )
         await runner.setup()
         try:
-            tls = None if self._tls is None else self._tls.context
-            site = web.TCPSite(runner, host, port, ssl_context=tls, reuse_port=options.reuse_port or None)
+            site = web.TCPSite(runner, host, port, ssl_context=self._tls, reuse_port=options.reuse_port or None)
             await site.start()
         except OSError as error:
             await runner.cleanup()
@@ -409,9 +389,7 @@ class Page:
         self.url = url_of(options, runner.addresses[0][1])
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
@@ -447,11 +425,16 @@ class Page:
             key=options.client_key,
         )
         self._gateway.connect(towards)  # nothing can fail after it
+        self._latest_tls = latest
         if self._tls is None:
-            self._tls = BrowserTls(latest)
-        else:
-            self._tls.renew(latest)
+            self._tls = latest
+            self._tls.sni_callback = self._present  # called for clients without a server name too
         self._checks.names |= {name.lower() for name in names}
+
+    def _present(self, end: ssl.SSLObject | ssl.SSLSocket, name: str | None, context: ssl.SSLContext) -> None:
+        """Use the certificate and the authorities of the latest renewal for a handshake."""
+        if self._latest_tls is not None:
+            end.context = self._latest_tls
 
 
 async def serve_page(
