@@ -167,32 +167,26 @@ class CallTarget(Protocol[P, R]):
     @property
     def endpoint(self) -> str:
         """The configured name, which rate limits go by."""
-        ...
 
     @property
     def name(self) -> str:
         """The model's name, for the bill."""
-        ...
 
     @property
     def weight(self) -> float:
         """Its share of the calls, where all endpoints are available."""
-        ...
 
     def max_use(self, call: Call[P, R]) -> tuple[int, float]:
         """Return the (tokens, US dollars) that the call can use at most, for spending limits."""
-        ...
 
     async def send(self, call: Call[P, R]) -> CallReply[R]:
         """Send the call once and count what it cost. Raises ModelError."""
-        ...
 
     async def ping(self, call: Call[P, R]) -> bool:
         """Return True if the endpoint answers the smallest request; False if there is no such request to send.
 
         Raises ModelError.
         """
-        ...
 
 
 @dataclass(slots=True, eq=False)
@@ -261,7 +255,6 @@ class NamedModel(Protocol):
     @property
     def name(self) -> str:
         """The model's name, for the bill."""
-        ...
 
 
 M = TypeVar("M", bound=NamedModel)
@@ -310,7 +303,6 @@ class Pingable(Protocol):
 
     async def ping(self) -> ChatReply:
         """Return the reply. Raises as `ChatModel.complete`."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -64,15 +64,12 @@ class PaidEmbedder(Protocol):
 
     def fitted(self, text: str) -> tuple[str, int]:
         """Return a text as it is sent, cut where it is too long, and its tokens."""
-        ...
 
     async def request(self, texts: Sequence[str]) -> Embedded:
         """Return the vectors of texts that were fitted, none of them blank. Raises as `protocols.ChatModel` does."""
-        ...
 
     async def close(self) -> None:
         """Close connections."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,6 @@ class KeyLockClient(Protocol):
 
     async def lock_keys(self, worker: str, n_refreshed: int, keys: Sequence[str], released: Sequence[str]) -> LockReply:
         """As `KeyLockTable.lock`, after `KeyLockTable.release`."""
-        ...
 
 
 class KeyLockTable:

@@ -114,12 +114,10 @@ class NamedEndpoint(Protocol):
     @property
     def endpoint(self) -> str:
         """The configured name."""
-        ...
 
     @property
     def weight(self) -> float:
         """Its share of the calls."""
-        ...
 
 
 E_ = TypeVar("E_", bound=NamedEndpoint)

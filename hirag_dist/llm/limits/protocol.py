@@ -159,11 +159,9 @@ class QuotaClient(Protocol):
         self, worker: str, endpoint: str, report: WorkerReport, demand: tuple[CallDemand, ...] = (), priority: int = 0
     ) -> Grant:
         """As `QuotaCoordinator.acquire`."""
-        ...
 
     async def leave(self, worker: str) -> None:
         """As `QuotaCoordinator.leave`."""
-        ...
 
 
 logger = logging.getLogger(__name__)

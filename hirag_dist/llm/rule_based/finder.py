@@ -79,11 +79,9 @@ class _Word(NamedTuple):
 class _Grammar(Protocol):
     def read(self, word: str, at: int) -> _Word | None:
         """Return a word of a sentence as a part of a phrase; None where it breaks one."""
-        ...
 
     def score(self, phrase: Phrase, count: int, own: float) -> float:
         """Return how well a phrase stands out; 0 where it is none. `own`: occurrences outside longer phrases."""
-        ...
 
 
 def find_phrases(lines: Sequence[Sequence[str]], spelling: Spelling | None) -> list[FoundName]:
