@@ -115,7 +115,8 @@ async def find_model_window(settings: EndpointSettings) -> ModelWindow | None:
     try:
         listed = await _asked(client, "/models")
         item = _listed_model(listed, settings.model)
-        told = _told(item)
+        counts = [_count(_object(item.get("meta")).get("n_ctx")), *(_count(item.get(field)) for field in _FIELDS)]
+        told = next((count for count in counts if count is not None), None)
         if told is not None and "meta" not in item:
             return ModelWindow(told, None, "/v1/models")
         root = settings.base_url.rstrip("/").removesuffix("/v1")
@@ -175,11 +176,6 @@ def _named(entries: object, key: str, model: str) -> dict[str, Any]:
         if entry.get(key) in (model, f"{model}:latest"):
             return entry
     return {}
-
-
-def _told(item: Mapping[str, Any]) -> int | None:
-    values = [_count(_object(item.get("meta")).get("n_ctx")), *(_count(item.get(field)) for field in _FIELDS)]
-    return next((value for value in values if value is not None), None)
 
 
 def _object(value: object) -> dict[str, Any]:
