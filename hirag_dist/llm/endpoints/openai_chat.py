@@ -464,22 +464,20 @@ class OpenAiChat:
         if n_thought is None:
             n_marked = self._count(found.text) - self._count(text) if len(text) < len(found.text) else 0
             n_thought = max(n_marked, 0) + (self._count(found.reasoning) if found.reasoning else 0)
+        model = found.model
+        if not model or (model not in self._models and len(self._models) >= _MAX_MODELS):
+            model = self.name  # rows of the bill are bounded in number
+        else:
+            self._models.add(model)
         return ChatReply(
             text,
             found.finish_reason,
-            self._shown_model(found.model),
+            model,
             count_input() if usage.input_tokens is None else usage.input_tokens,
             usage.cached_tokens,
             self._count(text) + n_thought if usage.output_tokens is None else usage.output_tokens,
             n_thought,
         )
-
-    def _shown_model(self, reported: str) -> str:
-        """Return the model's name for the bill, whose rows are bounded in number."""
-        if not reported or (reported not in self._models and len(self._models) >= _MAX_MODELS):
-            return self.name
-        self._models.add(reported)
-        return reported
 
     def _count_input(self, request: ChatRequest) -> int:
         return sum(self._count(message.content) + MESSAGE_TOKENS for message in request.messages)

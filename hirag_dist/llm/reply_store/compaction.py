@@ -64,14 +64,6 @@ class CompactionSizes:
     min_tier_bytes: int = 1 << 20
 
 
-@dataclass(slots=True)
-class CompactionResult:
-    """The work of a compaction."""
-
-    logs: int = 0
-    merges: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class _Run:
     parts: tuple[tuple[str, int], ...]  # name and size, in the order of keys
@@ -86,7 +78,7 @@ def compact(
     check: Callable[[], None] = lambda: None,
     sizes: CompactionSizes | None = None,
     clock: Callable[[], float] = time.time,
-) -> CompactionResult:
+) -> None:
     """Compact a ledger; if there is little to do it lists the folder and returns.
 
     Logs of living writers are left alone. Readers and writers go on meanwhile.
@@ -99,22 +91,18 @@ def compact(
         StoreError: a file cannot be read, written or removed. Every record is where it was, or in two places.
     """
     sizes = sizes or CompactionSizes()
-    done = CompactionResult()
     store.sweep(LEDGER, _LEFTOVER_S)
-    _merge_all(store, check, sizes, done)  # first: what killed compactions left must not pile up
-    _seal_logs(store, check, sizes, clock(), done)
-    _merge_all(store, check, sizes, done)
-    return done
+    _merge_all(store, check, sizes)  # first: what killed compactions left must not pile up
+    _seal_logs(store, check, sizes, clock())
+    _merge_all(store, check, sizes)
 
 
-def _merge_all(store: Store, check: Callable[[], None], sizes: CompactionSizes, done: CompactionResult) -> None:
+def _merge_all(store: Store, check: Callable[[], None], sizes: CompactionSizes) -> None:
     while chosen := _ripe(store, sizes):
-        _merge(store, chosen, check, sizes, done)
+        _merge(store, chosen, check, sizes)
 
 
-def _seal_logs(
-    store: Store, check: Callable[[], None], sizes: CompactionSizes, now: float, done: CompactionResult
-) -> None:
+def _seal_logs(store: Store, check: Callable[[], None], sizes: CompactionSizes, now: float) -> None:
     entries = store.entries(LEDGER)
     logs = [(log, entry) for name, entry in entries.items() if (log := LOG.fullmatch(name))]
     finished = [(log.string, entry.size) for log, entry in logs if may_be_finished(log, entry, now)]
@@ -122,7 +110,7 @@ def _seal_logs(
     if len(finished) < sizes.min_logs and n_bytes < sizes.min_log_bytes:
         return
     logger.info("the ledger: sealing up to %d logs, %.1f MB", len(finished), n_bytes / 1e6)
-    batch = _Batch(store, check, sizes, done)
+    batch = _Batch(store, check, sizes)
     with batch.holds:
         for name, _ in finished:
             hold = store.try_lock(path_of(name))
@@ -150,9 +138,9 @@ def may_be_finished(log: re.Match[str], entry: StoreEntry, now: float) -> bool:
 class _Batch:
     """Records of several logs, or of a part of one, on their way into one segment."""
 
-    def __init__(self, store: Store, check: Callable[[], None], sizes: CompactionSizes, done: CompactionResult) -> None:
+    def __init__(self, store: Store, check: Callable[[], None], sizes: CompactionSizes) -> None:
         self.holds = ExitStack()
-        self._store, self._check, self._sizes, self._done = store, check, sizes, done
+        self._store, self._check, self._sizes = store, check, sizes
         self._records: dict[bytes, Record] = {}
         self._n_bytes = 0
         self._read: list[str] = []  # logs whose last record is in here
@@ -165,7 +153,6 @@ class _Batch:
 
     def end(self, name: str) -> None:
         self._read.append(name)
-        self._done.logs += 1
         if len(self._read) >= _MAX_LOGS:
             self.write()
 
@@ -210,9 +197,7 @@ def _tier(n_bytes: int, sizes: CompactionSizes) -> int:
     return tier
 
 
-def _merge(
-    store: Store, runs: Sequence[_Run], check: Callable[[], None], sizes: CompactionSizes, done: CompactionResult
-) -> None:
+def _merge(store: Store, runs: Sequence[_Run], check: Callable[[], None], sizes: CompactionSizes) -> None:
     total = sum(run.n_bytes for run in runs)
     logger.info("the ledger: merging %d runs, %.1f MB", len(runs), total / 1e6)
     started = time.perf_counter()
@@ -237,7 +222,6 @@ def _merge(
     for each in runs:
         for name, _ in each.parts:
             store.delete(path_of(name))
-    done.merges += 1
     logger.info("the ledger: merged %.1f MB into %d segments, %.1f s", total / 1e6, part, time.perf_counter() - started)
 
 
