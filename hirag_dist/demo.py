@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 from typing import Annotated
@@ -44,7 +45,7 @@ def demo(
     _index(samples / "corpus", folder, config, executor)
     out.rule("2 · Serving it over gRPC")
     command = ["serve", "--index", folder, "--config", str(config), "--listen", "127.0.0.1:0"]
-    service = _Service([sys.executable, "-m", "hirag_dist", *command], Path(folder) / "serve.log")
+    service = _service([sys.executable, "-m", "hirag_dist", *command], Path(folder) / "serve.log")
     with service as address, HiragClient(address) as client:
         info = client.describe()
         out.print(f"A service at {address} holds snapshot {info.snapshot_id}.")
@@ -95,59 +96,47 @@ def _index(corpus: Path, folder: str, path: Path, executor: str) -> None:
     write_page(open_snapshot(Store(folder)), f"{folder}/index.html")
 
 
-class _Service:
-    """`hirag-dist serve` in a process of its own, for as long as the block lasts.
+@contextmanager
+def _service(command: Sequence[str], log: Path) -> Iterator[str]:
+    """Lend the address of `hirag-dist serve`, in a process of its own that writes to a log, while the block lasts.
 
-    Args:
-        log: file that gets its output.
+    Raises:
+        ServiceError: it ended before it answered.
     """
-
-    def __init__(self, command: Sequence[str], log: Path) -> None:
-        self.log = log
-        self._command = command
-
-    def __enter__(self) -> str:
-        with self.log.open("wb") as log:
-            self._process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=os.environ | {"COLUMNS": "200"},
-            )
-        try:
-            return self._address()
-        except BaseException:
-            self.__exit__()
-            raise
-
-    def _address(self) -> str:
-        """Wait until the service answers or ends, however long it takes, and return HOST:PORT.
-
-        Raises:
-            ServiceError: it has ended.
-        """
-        told, running = False, True
-        while running:
-            running = self._process.poll() is None  # read the log once more after the end
-            lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
-            for line in lines:
-                if line.startswith("Serving on "):
-                    return line.removeprefix("Serving on ").split(". ")[0]
-            if STILL_STARTING in lines and not told:
-                told = True
-                out.print(STILL_STARTING)
-            time.sleep(0.1)
-        said = lines[-1] if lines else f"{self.log} is empty"
-        raise ServiceError(f"the service ended with code {self._process.returncode} before it answered: {said}")
-
-    def __exit__(self, *_: object) -> None:
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGTERM)
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=os.environ | {"COLUMNS": "200"},
+        )
+    try:
+        yield _address(process, log)
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
             try:
-                self._process.wait(timeout=15)
+                process.wait(timeout=15)
             except subprocess.TimeoutExpired:
-                self._process.kill()
+                process.kill()
+
+
+def _address(process: subprocess.Popen[bytes], log: Path) -> str:
+    """Wait until the service answers or ends, however long it takes, and return HOST:PORT. Raises ServiceError."""
+    told, running = False, True
+    while running:
+        running = process.poll() is None  # read the log once more after the end
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+        for line in lines:
+            if line.startswith("Serving on "):
+                return line.removeprefix("Serving on ").split(". ")[0]
+        if STILL_STARTING in lines and not told:
+            told = True
+            out.print(STILL_STARTING)
+        time.sleep(0.1)
+    said = lines[-1] if lines else f"{log} is empty"
+    raise ServiceError(f"the service ended with code {process.returncode} before it answered: {said}")
 
 
 def main() -> None:

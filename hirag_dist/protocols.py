@@ -41,19 +41,15 @@ class ChatModel(Protocol):
     @property
     def rate_limits(self) -> RateLimits | None:
         """The limits that the endpoint's last answer named; None where it named none."""
-        ...
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Return the reply. Raises RateLimited, ModelUnavailable or RequestRejected."""
-        ...
 
     def stream(self, request: ChatRequest) -> AsyncGenerator[str | ChatReply]:
         """Yield the reply's text in pieces, and at last the whole reply with its finish reason and token counts."""
-        ...
 
     async def close(self) -> None:
         """Close connections."""
-        ...
 
 
 class Embedder(Protocol):
@@ -64,7 +60,6 @@ class Embedder(Protocol):
 
     async def embed(self, texts: Sequence[str]) -> FloatMatrix:
         """Return (len(texts), dim) float32 rows of unit length; an empty text gives a row of zeros."""
-        ...
 
 
 class Reranker(Protocol):
@@ -78,7 +73,6 @@ class Reranker(Protocol):
 
     async def scores(self, question: str, texts: Sequence[str]) -> FloatVector:
         """Return (n_texts,) relevance, larger is better. Raises ModelError."""
-        ...
 
 
 @runtime_checkable
@@ -87,7 +81,6 @@ class Closable(Protocol):
 
     async def close(self) -> None:
         """Release them."""
-        ...
 
 
 class ChatPool(Protocol):
@@ -99,7 +92,6 @@ class ChatPool(Protocol):
         `accept` raises `core.prompts.reply_parsing.MalformedReply` to refuse a reply; it is stored, counted and asked
         again as the next attempt. After the last attempt the result is a `Rejected`.
         """
-        ...
 
 
 class UnitReplies(Protocol):
@@ -113,11 +105,9 @@ class UnitReplies(Protocol):
 
         A part of a pack's reply comes before a reply to the first attempt of the request alone.
         """
-        ...
 
     def count(self, role: str, parts: Iterable[StoredReply]) -> None:
         """Count the parts that a caller uses as replies from the ledger: one for each pack."""
-        ...
 
     async def store(self, pack: ChatRequest, parts: Sequence[tuple[ChatRequest, str]]) -> None:
         """Store the parts of a pack's reply; return when they are durable.
@@ -126,11 +116,9 @@ class UnitReplies(Protocol):
             pack: the request whose reply is in the ledger.
             parts: a unit's own request, and its part of the reply. The tokens of the reply are divided among them.
         """
-        ...
 
     async def store_grouping(self, request: ChatRequest, grouping: str) -> None:
         """Store how units were grouped into calls, for `find`; return when it is durable."""
-        ...
 
 
 class PackingPool(ChatPool, Protocol):
@@ -139,7 +127,6 @@ class PackingPool(ChatPool, Protocol):
     @property
     def unit_replies(self) -> UnitReplies | None:
         """The replies to units that share calls; None where no reply is stored."""
-        ...
 
 
 class AnswerModel(ChatPool, Protocol):
@@ -147,15 +134,12 @@ class AnswerModel(ChatPool, Protocol):
 
     def stream(self, request: ChatRequest) -> AsyncGenerator[str | ChatReply]:
         """Yield the reply's text in pieces, and at last the whole reply with its finish reason and token counts."""
-        ...
 
     def model_name(self, request: ChatRequest) -> str:
         """Return the name of the model that answers this request."""
-        ...
 
     async def close(self) -> None:
         """Close connections."""
-        ...
 
 
 class VectorIndex(Protocol):
@@ -180,15 +164,12 @@ class VectorIndex(Protocol):
             access: rows beyond it are left out, and those seen in part are as near as the nearest part in reach.
             is_by_row: whether the patterns of `access` are rows, as under a filter by metadata.
         """
-        ...
 
     def prepare(self, access: AccessFilter | None = None) -> None:
         """Compile what searches for such a caller need, so that the first of them does not wait for it."""
-        ...
 
     def close(self) -> None:
         """Release files and connections."""
-        ...
 
 
 CPU = "cpu"  # the name of the kernels that any worker has; those of other names need a GPU
@@ -201,23 +182,18 @@ class Kernels(Protocol):
 
     def pca(self, vectors: FloatMatrix, n_components: int, seed: int) -> FloatMatrix:
         """Return (n, n_components) float32 scores, components by falling variance."""
-        ...
 
     def moments(self, vectors: FloatMatrix) -> Moments:
         """Return the sums that `core.clustering.pca.principal_axes` takes; those of shards add up to the layer's."""
-        ...
 
     def project(self, vectors: FloatMatrix, projection: Projection) -> FloatMatrix:
         """Return (n, c) float32 scores of any rows on the layer's axes."""
-        ...
 
     def kmeans(self, rows: FloatMatrix, k: int, seed: int) -> tuple[FloatMatrix, GroupSums]:
         """Return k means of n ≥ k finite rows, and the sums of the rows by their nearest mean."""
-        ...
 
     def nearest_sums(self, rows: FloatMatrix, means: FloatMatrix) -> GroupSums:
         """Return the sums of finite rows by the nearest of the (k, d) means, the first of equally near ones."""
-        ...
 
     def trees(self, groups: Sequence[FloatMatrix], sizes: Sequence[IntVector] | None) -> Sequence[FloatVector]:
         """Return the (n − 1, 4) merges by Ward's criterion of each group of n finite rows, as `core.clustering.ward`.
@@ -225,22 +201,18 @@ class Kernels(Protocol):
         Args:
             sizes: (n,) rows that each row stands for as their mean; None for one each.
         """
-        ...
 
     def memberships(self, cells: Sequence[LabelledCell], threshold: float) -> Sequence[Memberships]:
         """Return each cell's memberships under a mixture that starts from its labels, in the components it keeps."""
-        ...
 
     def assign(self, rows: FloatMatrix, fitted: Mixture, threshold: float) -> Assignment:
         """Return the components of each finite row: the best, and all whose responsibility passes the threshold.
 
         At a threshold of 1.0 it is the best alone.
         """
-        ...
 
     def umap(self, vectors: FloatMatrix, n_components: int, seed: int) -> FloatMatrix:
         """Return (n, n_components) float32 positions that keep neighbours together. Raises BackendUnavailable."""
-        ...
 
     def leiden(
         self,
@@ -260,14 +232,12 @@ class Kernels(Protocol):
             order_keys: (n_nodes,) nodes are visited by ascending key, where the library lets the caller choose.
             warm: communities of an earlier graph to start from; those without a change near them are kept.
         """
-        ...
 
     def bfs(self, graph: CsrGraph, sources: IntVector) -> NDArray[np.int32]:
         """Return (len(sources), n_nodes) the fewest hops from each source to each node, −1 where there is no path.
 
         Raises IndexError for a source that is no node. The result is the caller's to keep small: `sources` in blocks.
         """
-        ...
 
 
 class ResidentShards(Protocol):
@@ -287,7 +257,6 @@ class ResidentShards(Protocol):
         Raises:
             HiragError: a step failed; the others in flight have ended.
         """
-        ...
 
 
 class Executor(Protocol):
@@ -300,7 +269,6 @@ class Executor(Protocol):
 
         A failed task raises after the others in flight have finished.
         """
-        ...
 
     def hold(
         self, load: Callable[[Any, Any], Any], shards: Sequence[Any], keep: bool = True, kernels: str = CPU
@@ -317,15 +285,12 @@ class Executor(Protocol):
             keep: False loads the data again for each step, where they are too large to stay.
             kernels: that steps compute with, by name: those of a GPU are for workers that have one.
         """
-        ...
 
     def release_idle(self) -> None:
         """Release idle workers that cost while no work comes."""
-        ...
 
     def close(self) -> None:
         """Stop what was started."""
-        ...
 
 
 class EventListener(Protocol):
@@ -333,4 +298,3 @@ class EventListener(Protocol):
 
     def __call__(self, event: object) -> None:
         """Take one event."""
-        ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hirag_dist.llm.reply_store.block_format import log_name, run_of
+from hirag_dist.llm.reply_store.block_format import LOG, SEGMENT
 from hirag_dist.llm.reply_store.reader import scan_log
 from hirag_dist.llm.reply_store.segment import open_segment
 from hirag_dist.storage.layout import LEDGER
@@ -24,8 +24,8 @@ def ledger_size(store: Store) -> LedgerSize:
     records = 0
     entries = store.entries(LEDGER)
     for name, entry in entries.items():
-        if run_of(name) is not None:
+        if SEGMENT.fullmatch(name):
             records += open_segment(store, name, entry.size).n_records
-        elif log_name(name) is not None:
+        elif LOG.fullmatch(name):
             records += sum(1 for _ in scan_log(store, name))
     return LedgerSize(records, sum(entry.size for entry in entries.values()))

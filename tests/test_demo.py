@@ -14,7 +14,7 @@ from hirag_dist import build_index, demo, load_config, open_index
 from hirag_dist.cli._output import STILL_STARTING
 from hirag_dist.core.prompts.requests import answer_request
 from hirag_dist.core.prompts.templates import Prompts
-from hirag_dist.demo import _Service, _write_config
+from hirag_dist.demo import _service, _write_config
 from hirag_dist.errors import ServiceError
 from hirag_dist.llm.endpoints.recorded import RecordedModel
 
@@ -51,11 +51,11 @@ def test_the_demo_waits_for_as_long_as_its_service_compiles(
         nonlocal seconds
         seconds += pause
         said = f"{STILL_STARTING}\n" + ("Serving on 127.0.0.1:5. Ask it\n" if seconds > 300 else "")
-        service.log.write_text(said, encoding="utf-8")
+        log.write_text(said, encoding="utf-8")
 
     monkeypatch.setattr(demo, "time", SimpleNamespace(sleep=sleep, monotonic=lambda: seconds))
-    service = _Service([sys.executable, "-c", "import time; time.sleep(600)"], tmp_path / "serve.log")
-    with service as address:
+    log = tmp_path / "serve.log"
+    with _service([sys.executable, "-c", "import time; time.sleep(600)"], log) as address:
         assert address == "127.0.0.1:5"
     assert capsys.readouterr().out.count(STILL_STARTING) == 1
 
@@ -64,5 +64,5 @@ def test_the_demo_waits_for_as_long_as_its_service_compiles(
 def test_the_demo_says_why_its_service_ended(tmp_path: Path) -> None:
     ending = [sys.executable, "-c", "import sys; print('hirag-dist: port 1 is in use'); sys.exit(1)"]
     said = "the service ended with code 1 before it answered: hirag-dist: port 1 is in use"
-    with pytest.raises(ServiceError, match=said), _Service(ending, tmp_path / "serve.log"):
+    with pytest.raises(ServiceError, match=said), _service(ending, tmp_path / "serve.log"):
         pass

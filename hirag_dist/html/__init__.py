@@ -303,21 +303,16 @@ def _environment(package: str) -> Environment:
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
-    environment.policies["json.dumps_kwargs"] = {
-        "ensure_ascii": False,
-        "separators": (",", ":"),
-        "allow_nan": False,
-    }
+    environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":"), "allow_nan": False}
+
+    def source(name: str) -> Markup:
+        """Return a file of one of the packages as it is."""
+        found = next(file for package in packages if (file := files(package).joinpath(name)).is_file())
+        return Markup(found.read_text(encoding="utf-8"))
+
     environment.filters |= {"drawing": _drawing, "text_columns": _text_columns, "count_noun": count_noun}
-    environment.globals["source"] = lambda name: Markup(_source(packages, name))
-    environment.globals["format_cell"] = _format_cell
+    environment.globals |= {"source": source, "format_cell": _format_cell}
     return environment
-
-
-def _source(packages: list[str], name: str) -> str:
-    """Return a file of one of the packages as it is."""
-    found = next(file for package in packages if (file := files(package).joinpath(name)).is_file())
-    return found.read_text(encoding="utf-8")
 
 
 def _drawing(section: Section) -> Markup | None:
@@ -329,12 +324,12 @@ def _drawing(section: Section) -> Markup | None:
 
 def _text_columns(table: Table) -> set[int]:
     """Return the places of the columns with a text; an empty table has no others."""
-    places = range(len(table.columns))
-    return {place for place in places if not table.rows or any(_is_text(row[place]) for row in table.rows)}
-
-
-def _is_text(cell: Cell) -> bool:
-    return isinstance(cell, str) and not isinstance(cell, Formatted)
+    return {
+        place
+        for place in range(len(table.columns))
+        if not table.rows
+        or any(isinstance(row[place], str) and not isinstance(row[place], Formatted) for row in table.rows)
+    }
 
 
 def _format_cell(cell: Cell, form: str) -> Markup | str:

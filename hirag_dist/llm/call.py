@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import time
+from collections import defaultdict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -65,11 +66,11 @@ class SystematicRefusals:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._roles: dict[str, _Outcomes] = {}
+        self._roles: defaultdict[str, _Outcomes] = defaultdict(_Outcomes)
 
     def note_accepted(self, role: str) -> None:
         """Record that a reply of a role was usable."""
-        outcomes = self._of(role)
+        outcomes = self._roles[role]
         outcomes.accepted = True
         outcomes.decided.set()
 
@@ -80,7 +81,7 @@ class SystematicRefusals:
             unit: hash of what the request is about.
             final: whether it was the unit's last attempt.
         """
-        outcomes, now = self._of(role), self._clock()
+        outcomes, now = self._roles[role], self._clock()
         if outcomes.first_at is None:
             outcomes.first_at = now
         if len(outcomes.suspect) < MIN_UNITS:
@@ -94,7 +95,7 @@ class SystematicRefusals:
 
     def note_divided(self, role: str) -> None:
         """Record that a unit was too long, and is asked about in parts: calls no longer wait for what becomes of it."""
-        self._of(role).decided.set()
+        self._roles[role].decided.set()
 
     def check(self, role: str) -> None:
         """Return if a request of a role may be sent.
@@ -102,7 +103,7 @@ class SystematicRefusals:
         Raises:
             NotSent: enough units of the role were refused, and none was accepted.
         """
-        outcomes = self._of(role)
+        outcomes = self._roles[role]
         if outcomes.stopped and not outcomes.accepted:
             raise NotSent(
                 f"{NOT_SENT}the first {outcomes.refused} units of role {role} were all refused; the last "
@@ -111,12 +112,9 @@ class SystematicRefusals:
 
     def undecided(self, role: str, unit: str) -> asyncio.Event | None:
         """Return the event that a call for a unit has to wait for; None if it need not wait."""
-        outcomes = self._of(role)
+        outcomes = self._roles[role]
         waits = not outcomes.decided.is_set() and len(outcomes.suspect) == MIN_UNITS and unit not in outcomes.suspect
         return outcomes.decided if waits else None
-
-    def _of(self, role: str) -> _Outcomes:
-        return self._roles.setdefault(role, _Outcomes())
 
 
 P = TypeVar("P")
@@ -167,32 +165,26 @@ class CallTarget(Protocol[P, R]):
     @property
     def endpoint(self) -> str:
         """The configured name, which rate limits go by."""
-        ...
 
     @property
     def name(self) -> str:
         """The model's name, for the bill."""
-        ...
 
     @property
     def weight(self) -> float:
         """Its share of the calls, where all endpoints are available."""
-        ...
 
     def max_use(self, call: Call[P, R]) -> tuple[int, float]:
         """Return the (tokens, US dollars) that the call can use at most, for spending limits."""
-        ...
 
     async def send(self, call: Call[P, R]) -> CallReply[R]:
         """Send the call once and count what it cost. Raises ModelError."""
-        ...
 
     async def ping(self, call: Call[P, R]) -> bool:
         """Return True if the endpoint answers the smallest request; False if there is no such request to send.
 
         Raises ModelError.
         """
-        ...
 
 
 @dataclass(slots=True, eq=False)
@@ -228,16 +220,6 @@ class Call(Generic[P, R]):
     in_flight: bool = False
     abandoned: bool = False
 
-    def mark_sent(self) -> None:
-        """Record that a request is sent."""
-        self.in_flight = True
-
-    def abandon(self, task: asyncio.Task[Any]) -> None:
-        """Cancel the task of this call, unless a request is in flight: that is finished, and none is sent after it."""
-        self.abandoned = True
-        if not self.in_flight:
-            task.cancel()
-
 
 async def finish_if_sent(call: Call[P, R], work: Coroutine[Any, Any, CallReply[R]]) -> CallReply[R]:
     """Return the result of `work`, which sends a call and stores its reply.
@@ -248,7 +230,9 @@ async def finish_if_sent(call: Call[P, R], work: Coroutine[Any, Any, CallReply[R
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        call.abandon(task)
+        call.abandoned = True  # a request in flight is finished, and none is sent after it
+        if not call.in_flight:
+            task.cancel()
         await asyncio.wait([task])
         if not task.cancelled():
             task.exception()  # irrelevant to a caller that was cancelled
@@ -258,10 +242,7 @@ async def finish_if_sent(call: Call[P, R], work: Coroutine[Any, Any, CallReply[R
 class NamedModel(Protocol):
     """A model with a name."""
 
-    @property
-    def name(self) -> str:
-        """The model's name, for the bill."""
-        ...
+    name: str
 
 
 M = TypeVar("M", bound=NamedModel)
@@ -310,7 +291,6 @@ class Pingable(Protocol):
 
     async def ping(self) -> ChatReply:
         """Return the reply. Raises as `ChatModel.complete`."""
-        ...
 
 
 @dataclass(frozen=True)

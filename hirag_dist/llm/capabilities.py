@@ -22,23 +22,14 @@ _TOKENS = 60  # of the probe, approximately
 _MAX_INPUT_TOKENS = 200  # of its prompt and schema, however the endpoint counts a schema
 
 
-@dataclass(frozen=True, slots=True)
-class _Probe:
-    """The result of a probe: whether the model keeps to schemas, its reply if it gave one, and refused keywords."""
-
-    structured: bool
-    reply: ChatReply | None
-    refused_keywords: frozenset[str]
-
-
-ProbeCall = Call[None, _Probe]
+ProbeCall = Call[None, bool]
 
 
 class _ProbeTarget(PricedModel):
     """A model that is sent a probe in place of a request."""
 
-    async def send(self, call: ProbeCall) -> CallReply[_Probe]:  # type: ignore[override]
-        """Send the small call and count its cost."""
+    async def send(self, call: ProbeCall) -> CallReply[bool]:  # type: ignore[override]
+        """Send the small call and count its cost; return whether the model keeps to schemas."""
         prober = cast(OpenAiChat, self.model)
         structured = await prober.supports_forms()
         reply = prober.probed or ChatReply("")
@@ -46,7 +37,7 @@ class _ProbeTarget(PricedModel):
         if prober.probed is not None:
             self.count(call.context.meter, call.role, reply, usd)
         tokens = reply.input_tokens + reply.output_tokens
-        return CallReply(_Probe(structured, prober.probed, prober.refused_keywords), self.endpoint, tokens, usd)
+        return CallReply(structured, self.endpoint, tokens, usd)
 
 
 async def probe_structured_output(
@@ -58,6 +49,7 @@ async def probe_structured_output(
         ModelError: its endpoint cannot be reached for longer than the outage time-out, or refuses access.
         BudgetReached: the call could pass a spending limit.
     """
+    prober = cast(OpenAiChat, target.model)
     key = hashlib.sha256(f"forms|{target.endpoint}|{target.name}|{target.settings}".encode()).hexdigest()[:40]
     record = None if ledger is None else await ledger.get(key)
     if record is not None and "forms" in record:
@@ -66,22 +58,20 @@ async def probe_structured_output(
             target.count(meter, "probe", reply, target.cost(reply), from_ledger=True)
         refused = record.get("without")
         if isinstance(refused, list):
-            cast(OpenAiChat, target.model).refused_keywords |= frozenset(map(str, refused))
+            prober.refused_keywords |= frozenset(map(str, refused))
         return bool(record["forms"])
     call = ProbeCall(
         None, [_ProbeTarget(**vars(target))], "probe", _TOKENS, _MAX_INPUT_TOKENS, context=CallContext(meter)
     )
-    answered = await finish_if_sent(call, _store_probe(call, key, ledger, retried))
-    return answered.value.structured
 
+    async def probe() -> CallReply[bool]:
+        answered = await retried(call)
+        if ledger is not None:
+            reply = {} if prober.probed is None else {"reply": record_of(prober.probed, answered.endpoint)}
+            await ledger.put(key, {"forms": answered.value, "without": sorted(prober.refused_keywords)} | reply)
+        return answered
 
-async def _store_probe(call: ProbeCall, key: str, ledger: Ledger | None, retried: RetriedCalls) -> CallReply[_Probe]:
-    answered = await retried(call)
-    probe = answered.value
-    if ledger is not None:
-        reply = {} if probe.reply is None else {"reply": record_of(probe.reply, answered.endpoint)}
-        await ledger.put(key, {"forms": probe.structured, "without": sorted(probe.refused_keywords)} | reply)
-    return answered
+    return (await finish_if_sent(call, probe())).value
 
 
 _TIMEOUT_S = 5.0  # of one question
@@ -115,7 +105,8 @@ async def find_model_window(settings: EndpointSettings) -> ModelWindow | None:
     try:
         listed = await _asked(client, "/models")
         item = _listed_model(listed, settings.model)
-        told = _told(item)
+        counts = [_count(_object(item.get("meta")).get("n_ctx")), *(_count(item.get(field)) for field in _FIELDS)]
+        told = next((count for count in counts if count is not None), None)
         if told is not None and "meta" not in item:
             return ModelWindow(told, None, "/v1/models")
         root = settings.base_url.rstrip("/").removesuffix("/v1")
@@ -175,11 +166,6 @@ def _named(entries: object, key: str, model: str) -> dict[str, Any]:
         if entry.get(key) in (model, f"{model}:latest"):
             return entry
     return {}
-
-
-def _told(item: Mapping[str, Any]) -> int | None:
-    values = [_count(_object(item.get("meta")).get("n_ctx")), *(_count(item.get(field)) for field in _FIELDS)]
-    return next((value for value in values if value is not None), None)
 
 
 def _object(value: object) -> dict[str, Any]:

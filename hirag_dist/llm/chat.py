@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 from hirag_dist.core.prompts.reply_validation import (
     KEPT,
@@ -57,13 +58,7 @@ class UnitReplyStore:
     """
 
     def __init__(self, roles: Mapping[str, list[ModelGroup]], ledger: Ledger, meter: UsageMeter) -> None:
-        """Compose it.
-
-        Args:
-            roles: role → its models.
-            ledger: where the replies are.
-            meter: counts the parts that are used.
-        """
+        """Compose it; `meter` counts the parts that are used."""
         self._roles = roles
         self._ledger = ledger
         self._meter = meter
@@ -76,7 +71,10 @@ class UnitReplyStore:
         Raises:
             StoreError: the ledger cannot be read.
         """
-        places = [self._part_places(request) | self._places(request) for request in requests]
+        places: list[dict[str, int]] = []
+        for request in requests:
+            parts = {part_key(request, model): number for number, model in self._models(request)}
+            places.append(parts | self._places(request))
         keys = [key for each in places for key in each]
         if not keys:
             return [None] * len(requests)
@@ -90,7 +88,12 @@ class UnitReplyStore:
             by_pack.setdefault((part.pack, part.model, part.endpoint, part.price), {})[part.key] = part.reply
         for (_, model, endpoint, price), replies in by_pack.items():
             payer = self._roles[role][model].member(endpoint)
-            whole = _sum(list(replies.values()))
+            whole = replace(
+                next(iter(replies.values())),
+                input_tokens=sum(reply.input_tokens for reply in replies.values()),
+                cached_tokens=sum(reply.cached_tokens for reply in replies.values()),
+                output_tokens=sum(reply.output_tokens for reply in replies.values()),
+            )
             payer.count(self._meter, role, whole, payer.cost(whole) * price, from_ledger=True)
 
     async def store(self, pack: ChatRequest, parts: Sequence[tuple[ChatRequest, str]]) -> None:
@@ -108,7 +111,7 @@ class UnitReplyStore:
             return
         records = await self._ledger.get_many(list(places))
         key = next((key for key in places if key in records), None)
-        whole = None if key is None else reply_from(records[key], sum(len(each.content) for each in pack.messages))
+        whole = None if key is None else reply_from(records[key], _n_chars(pack))
         if key is None or whole is None:
             return  # removed since it was read
         group = self._roles[pack.role][places[key]]
@@ -142,10 +145,6 @@ class UnitReplyStore:
         """Return the ledger key of the first attempt → number of the model; nothing for built-in models."""
         return {ledger_key(request, model, _FIRST): number for number, model in self._models(request)}
 
-    def _part_places(self, request: ChatRequest) -> dict[str, int]:
-        """Return the ledger key of a part → number of the model; nothing for built-in models."""
-        return {part_key(request, model): number for number, model in self._models(request)}
-
     def _models(self, request: ChatRequest) -> list[tuple[int, PricedModel]]:
         """Return the models of a role with their numbers, in the order in which `EndpointPool` asks them."""
         groups = self._roles[request.role]
@@ -167,7 +166,7 @@ def divide(total: int, weights: Sequence[int]) -> list[int]:
 def _first_stored(
     places: Mapping[str, int], records: Mapping[str, Mapping[str, Any]], request: ChatRequest
 ) -> StoredReply | None:
-    n_chars = sum(len(message.content) for message in request.messages)
+    n_chars = _n_chars(request)
     for key, model in places.items():
         record = records.get(key)
         reply = None if record is None else reply_from(record, n_chars)
@@ -175,16 +174,6 @@ def _first_stored(
             endpoint, price = str(record.get("endpoint", "")), float(record.get("price", 1.0))
             return StoredReply(reply, key, str(record.get("pack", "")), model, endpoint, price)
     return None
-
-
-def _sum(replies: Sequence[ChatReply]) -> ChatReply:
-    """Return a reply of the same model with the tokens of all."""
-    return replace(
-        replies[0],
-        input_tokens=sum(reply.input_tokens for reply in replies),
-        cached_tokens=sum(reply.cached_tokens for reply in replies),
-        output_tokens=sum(reply.output_tokens for reply in replies),
-    )
 
 
 T = TypeVar("T")
@@ -198,14 +187,6 @@ class _Answer:
     reply: ChatReply
     model: PricedModel
     is_new: bool
-
-
-@dataclass(slots=True)
-class _SingleFlight:
-    """Equal requests, one at a time; n_present hold the lock or wait for it."""
-
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    n_present: int = 0
 
 
 class EndpointPool:
@@ -230,8 +211,6 @@ class EndpointPool:
             roles: role → its models. A request's hash chooses among models; the endpoints of one model share its
                 requests by weight and load.
             ledger: store of replies; None stores none, for answering questions.
-            retried: the layers below the ledger.
-            context: the meter and the settings of all calls.
             locks: keep other workers from sending the requests that this one sends; None where there are none.
         """
         self._roles = {role: group_models(models) for role, models in roles.items()}
@@ -239,7 +218,7 @@ class EndpointPool:
         self._retried = retried
         self._estimates = TokenEstimates(count_tokens, retried.limiter.spending)
         self._locks = locks
-        self._flights: dict[str, _SingleFlight] = {}
+        self._in_flight: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # ledger key → its one sender
         self._unusable: set[str] = set()  # keys of stored replies that cannot be used
         self._unlimited: set[str] = set()  # models that think, or that refused a task's limit
         self._refusals = None if ledger is None else SystematicRefusals()  # a service outlives what refuses
@@ -332,7 +311,9 @@ class EndpointPool:
                     incomplete.append(reply)
                 asked = next_attempt(request, asked, reply, refusal, attempt + 1)
             else:
-                if self._refusals is not None and answer.is_new and not _holds_nothing(accepted):
+                # A pack whose units were all refused tells nothing, although it could be read.
+                is_empty = isinstance(accepted, list) and all(isinstance(part, MalformedReply) for part in accepted)
+                if self._refusals is not None and answer.is_new and not is_empty:
                     self._refusals.note_accepted(request.role)
                 return accepted
             attempt += 1
@@ -403,7 +384,9 @@ class EndpointPool:
             return _Answer(reply, chosen, is_new=True)
         if self._ledger is None:
             return await self._new_reply(request, groups, attempt, None) if may_send else None
-        async with self._single_flight(ledger_key(request, chosen, attempt)):  # the second of two equal requests waits
+        # The second of two equal requests waits; a lock is there as long as a request holds it or waits for it.
+        turn = self._in_flight.setdefault(ledger_key(request, chosen, attempt), asyncio.Lock())
+        async with turn:
             stored = await self._stored(request, groups, attempt, self._ledger)
             if stored is not None or not may_send:
                 return stored
@@ -427,24 +410,19 @@ class EndpointPool:
     async def _stored(
         self, request: ChatRequest, groups: list[ModelGroup], attempt: int, ledger: Ledger
     ) -> _Answer | None:
+        """Return the ledger's reply of the first model that has a usable one, and count it."""
         for group in groups:
             key = ledger_key(request, group.first, attempt)
             record = await ledger.get(key)
-            stored = None if record is None else self._stored_answer(request, group, record)
-            if stored is not None:
-                return stored
-            if record is not None:
-                self._unusable.add(key)
+            if record is None:
+                continue
+            reply = reply_from(record, _n_chars(request))
+            if reply is not None:
+                payer = group.member(record.get("endpoint"))
+                payer.count(self._context.meter, request.role, reply, payer.cost(reply), from_ledger=True)
+                return _Answer(reply, payer, is_new=False)
+            self._unusable.add(key)
         return None
-
-    def _stored_answer(self, request: ChatRequest, group: ModelGroup, record: Mapping[str, Any]) -> _Answer | None:
-        """Return a reply of the ledger and count it; None where it cannot be used."""
-        reply = reply_from(record, sum(len(message.content) for message in request.messages))
-        if reply is None:
-            return None
-        payer = group.member(record.get("endpoint"))
-        payer.count(self._context.meter, request.role, reply, payer.cost(reply), from_ledger=True)
-        return _Answer(reply, payer, is_new=False)
 
     async def _new_reply(
         self, request: ChatRequest, groups: list[ModelGroup], attempt: int, ledger: Ledger | None
@@ -503,18 +481,6 @@ class EndpointPool:
             refusals=self._refusals,
         )
 
-    @asynccontextmanager
-    async def _single_flight(self, key: str) -> AsyncIterator[None]:
-        flight = self._flights.setdefault(key, _SingleFlight())
-        flight.n_present += 1
-        try:
-            async with flight.lock:
-                yield
-        finally:
-            flight.n_present -= 1
-            if not flight.n_present:
-                self._flights.pop(key, None)
-
     async def _pieces(self, request: ChatRequest, target: PricedModel) -> AsyncGenerator[str | ChatReply]:
         call = self._call(request, [target], 0, self._estimates.of(request))
         max_tokens, max_usd = target.max_use(call)
@@ -542,9 +508,8 @@ class EndpointPool:
         yield reply
 
 
-def _holds_nothing(accepted: object) -> bool:
-    """Return whether a pack's reply was read, but the part of each of its units was refused."""
-    return isinstance(accepted, list) and all(isinstance(part, MalformedReply) for part in accepted)
+def _n_chars(request: ChatRequest) -> int:
+    return sum(len(message.content) for message in request.messages)
 
 
 def _first_accepted(

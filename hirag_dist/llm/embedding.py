@@ -64,15 +64,12 @@ class PaidEmbedder(Protocol):
 
     def fitted(self, text: str) -> tuple[str, int]:
         """Return a text as it is sent, cut where it is too long, and its tokens."""
-        ...
 
     async def request(self, texts: Sequence[str]) -> Embedded:
         """Return the vectors of texts that were fitted, none of them blank. Raises as `protocols.ChatModel` does."""
-        ...
 
     async def close(self) -> None:
         """Close connections."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -117,7 +114,7 @@ def in_requests(tokens: Sequence[int], batch_size: int, batch_tokens: int) -> It
         yield slice(first, len(tokens))
 
 
-class _Vector(NamedTuple):
+class PaidVector(NamedTuple):
     """A text's vector, as it is stored, and the tokens that were paid for it."""
 
     row: NDArray[np.float32]
@@ -149,7 +146,7 @@ class _Observed:
     has_answered: bool = False
 
 
-_Turn = asyncio.Future[_Vector | str | None]
+_Turn = asyncio.Future[PaidVector | str | None]
 """The vector, or why there is none. None: the request failed; cancelled: its caller was cancelled."""
 
 
@@ -233,9 +230,9 @@ class LedgerEmbedder:
         """Close connections."""
         await self._target.model.close()
 
-    async def _found(self, wanted: Mapping[str, str]) -> dict[str, _Vector | str]:
+    async def _found(self, wanted: Mapping[str, str]) -> dict[str, PaidVector | str]:
         """Return the vectors of texts, or why there is none, by key. Requests for other callers are waited for."""
-        found: dict[str, _Vector | str] = {}
+        found: dict[str, PaidVector | str] = {}
         failed: set[str] = set()  # for another caller; asked for here without waiting again
         while missing := {key: text for key, text in wanted.items() if key not in found}:
             others = {key: turn for key in missing if key not in failed and (turn := self._turns.get(key)) is not None}
@@ -249,10 +246,10 @@ class LedgerEmbedder:
             failed |= ended.keys() - shared.keys()
             found |= shared
             if self._ledger is not None:
-                self._count_paid({key: vector for key, vector in shared.items() if isinstance(vector, _Vector)})
+                self._count_paid({key: vector for key, vector in shared.items() if isinstance(vector, PaidVector)})
         return found
 
-    async def _taken(self, own: Mapping[str, str]) -> dict[str, _Vector | str]:
+    async def _taken(self, own: Mapping[str, str]) -> dict[str, PaidVector | str]:
         """Return the vectors of texts without a request in flight. Callers that need them meanwhile wait for these."""
         loop = asyncio.get_running_loop()
         turns: dict[str, _Turn] = {key: loop.create_future() for key in own}
@@ -285,20 +282,17 @@ class LedgerEmbedder:
 
     async def _take_stored(self, keys: Mapping[str, str], turns: Mapping[str, _Turn]) -> None:
         """Set the results of those texts whose vectors are in the ledger."""
-        for key, vector in (await self._stored(keys)).items():
-            turns[key].set_result(vector)
-
-    async def _stored(self, keys: Mapping[str, str]) -> dict[str, _Vector]:
         if self._ledger is None:
-            return {}
+            return
         records = await self._ledger.get_many(list(keys))
-        found = {key: _stored_vector(record, self.dim) for key, record in records.items()}
+        found = {key: stored_vector(record, self.dim) for key, record in records.items()}
         vectors = {key: vector for key, vector in found.items() if vector is not None}
         self._unusable |= found.keys() - vectors.keys()
         self._count_paid(vectors)
-        return vectors
+        for key, vector in vectors.items():
+            turns[key].set_result(vector)
 
-    def _count_paid(self, vectors: Mapping[str, _Vector]) -> None:
+    def _count_paid(self, vectors: Mapping[str, PaidVector]) -> None:
         """Count vectors that were paid for earlier, or for another caller."""
         if not vectors:
             return
@@ -384,28 +378,22 @@ def vector_key(identity: str, dim: int, text: str) -> str:
     return hashlib.sha256(f"embed|{identity}|{dim}|{text}".encode("utf-8", "surrogatepass")).hexdigest()[:40]
 
 
-def vector_of(record: Mapping[str, Any], dim: int) -> NDArray[np.float32] | None:
-    """Return the vector that a ledger record holds; None where it cannot be used."""
-    found = _stored_vector(record, dim)
-    return None if found is None else found.row
-
-
 def with_context(embedder: Embedder, context: CallContext) -> Embedder:
     """Return an embedder whose calls carry a context; local models make no calls."""
     return embedder.with_context(context) if isinstance(embedder, LedgerEmbedder) else embedder
 
 
-def _shared(part: _Part, found: Embedded) -> dict[str, _Vector]:
+def _shared(part: _Part, found: Embedded) -> dict[str, PaidVector]:
     """Return the vectors by key; the reported use is split in proportion to the local token counts."""
     ends = list(accumulate(part.tokens, initial=0))
     used = ends[-1] if found.input_tokens is None else found.input_tokens
     upto = [used * end // max(ends[-1], 1) for end in ends]  # whole numbers that add up to what was used
     rows = np.ascontiguousarray(found.vectors, "<f4")
     shares = (end - start for start, end in pairwise(upto))
-    return {key: _Vector(row, share) for key, row, share in zip(part.keys, rows, shares, strict=True)}
+    return {key: PaidVector(row, share) for key, row, share in zip(part.keys, rows, shares, strict=True)}
 
 
-def _stored_vector(record: Mapping[str, Any], dim: int) -> _Vector | None:
+def stored_vector(record: Mapping[str, Any], dim: int) -> PaidVector | None:
     """Return the vector of a ledger record; None where it cannot be used, so that it counts as absent."""
     kept = record.get("vector")
     try:
@@ -414,7 +402,7 @@ def _stored_vector(record: Mapping[str, Any], dim: int) -> _Vector | None:
     except ValueError:
         return None
     usable = len(row) == dim and bool(np.all(np.isfinite(row)))
-    return _Vector(row, token_count(record.get("tokens")) or 0) if usable else None
+    return PaidVector(row, token_count(record.get("tokens")) or 0) if usable else None
 
 
 async def _all_ended(calls: Iterable[Coroutine[Any, Any, None]]) -> None:

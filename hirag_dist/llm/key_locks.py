@@ -41,7 +41,6 @@ class KeyLockClient(Protocol):
 
     async def lock_keys(self, worker: str, n_refreshed: int, keys: Sequence[str], released: Sequence[str]) -> LockReply:
         """As `KeyLockTable.lock`, after `KeyLockTable.release`."""
-        ...
 
 
 class KeyLockTable:
@@ -136,7 +135,10 @@ class KeyLocks:
             granted, is_held = await self._lock(keys)
         try:
             if keys and not granted:
-                await self._refresh_to(self._n_released)
+                n_released = self._n_released
+                async with self._refreshing:  # callers at the same time share a refresh
+                    if self._n_refreshed < n_released:
+                        await self.refresh()
             yield granted
         finally:
             self._release(granted)
@@ -151,12 +153,6 @@ class KeyLocks:
         """Send no further messages."""
         if self._sender is not None:
             self._sender.cancel()
-
-    async def _refresh_to(self, n_released: int) -> None:
-        """See the replies of the first `n_released` released keys; callers at the same time share a refresh."""
-        async with self._refreshing:
-            if self._n_refreshed < n_released:
-                await self.refresh()
 
     async def _lock(self, keys: Collection[str]) -> tuple[frozenset[str], bool]:
         request = _Request(tuple(keys), asyncio.get_running_loop().create_future())

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hirag_dist.errors import RequestRejected
-from hirag_dist.llm.embedding import vector_key, vector_of
+from hirag_dist.llm.embedding import stored_vector, vector_key
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.reply_store.block_format import key_bytes
 from hirag_dist.storage.store import Store
@@ -78,7 +78,7 @@ class StoredVectors:
         records = {} if self._ledger is None else await self._ledger.get_many(list(dict.fromkeys(keys)))
         vectors = np.zeros((len(texts), self.dim), np.float32)
         for row, key in enumerate(keys):
-            vector = vector_of(records[key], self.dim) if key in records else None
+            vector = stored_vector(records[key], self.dim) if key in records else None
             if vector is not None:
-                vectors[row] = vector
+                vectors[row] = vector.row
         return vectors

@@ -10,7 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar
 
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import (
@@ -46,7 +46,7 @@ class CircuitBreaker:
 
     Attributes:
         down_since, down_until: the time during which no call is sent.
-        answered_at: time of the last reply.
+        answered_at: time of the last reply, or of tokens of one that did not end.
         max_pause_s: longest pause after a failure.
         rejection: the error with which the endpoint refused the key, the model or further credit; it is not asked
             again.
@@ -59,14 +59,6 @@ class CircuitBreaker:
     max_pause_s: float = math.inf
     error: ModelError | None = None
     rejection: RequestRejected | None = None
-
-    def answered(self, now: float) -> None:
-        """Record a reply."""
-        self.failures, self.down_until, self.answered_at = 0, -math.inf, now
-
-    def heard(self, now: float) -> None:
-        """Record a sign of life: tokens came, but not the whole of a reply."""
-        self.answered_at = max(self.answered_at, now)
 
     def failed(self, now: float, picked_at: float, error: ModelError) -> None:
         """Record a failure of a call that chose this endpoint at `picked_at`."""
@@ -82,6 +74,7 @@ class CircuitBreaker:
 logger = logging.getLogger(__name__)
 P = TypeVar("P")
 R = TypeVar("R")
+E_ = TypeVar("E_", bound=CallTarget[Any, Any])
 _POLL_S = 0.5  # interval at which waiting calls check whether an endpoint is available again
 _FORBIDDEN = 403  # the status of a wrong key, and of a text that moderation or a firewall stops
 _CRASHED = 500  # the status of a server that fails, and of one that cannot do this text
@@ -106,23 +99,6 @@ class RetryPolicy:
     failover_s: float = 60.0
     max_pause_s: float = math.inf
     trial_s: float = 10.0
-
-
-class NamedEndpoint(Protocol):
-    """An endpoint that calls can be distributed to."""
-
-    @property
-    def endpoint(self) -> str:
-        """The configured name."""
-        ...
-
-    @property
-    def weight(self) -> float:
-        """Its share of the calls."""
-        ...
-
-
-E_ = TypeVar("E_", bound=NamedEndpoint)
 
 
 class RetriedCalls:
@@ -163,21 +139,21 @@ class RetriedCalls:
         """Return the time of the clock that `note_failed` uses."""
         return self._clock()
 
-    def note_answered(self, target: NamedEndpoint) -> None:
+    def note_answered(self, target: CallTarget[Any, Any]) -> None:
         """Record that an endpoint has answered."""
         breaker = self._breaker(target)
         if breaker.failures >= MAX_FAILURES:
             logger.warning("endpoint %s is back", target.endpoint)
-        breaker.answered(self._clock())
+        breaker.failures, breaker.down_until, breaker.answered_at = 0, -math.inf, self._clock()
 
-    def note_failed(self, target: NamedEndpoint, picked_at: float, error: ModelError) -> None:
+    def note_failed(self, target: CallTarget[Any, Any], picked_at: float, error: ModelError) -> None:
         """Record that an endpoint, chosen at `picked_at`, has not answered.
 
         A call that failed while the endpoint answered others, or sent tokens of their replies, is no outage.
         """
         breaker = self._breaker(target)
         if isinstance(error, ModelUnavailable) and error.is_alive:
-            breaker.heard(self._clock())
+            breaker.answered_at = max(breaker.answered_at, self._clock())
             return
         had_failed, was_available = breaker.failures > 0, breaker.failures < MAX_FAILURES
         breaker.failed(self._clock(), picked_at, error)
@@ -238,18 +214,10 @@ class RetriedCalls:
             else:
                 self.note_answered(target)
                 return reply
-            await self._pause(call, last, wait_s)
-
-    async def _pause(self, call: Call[P, R], last: ModelError, wait_s: float) -> None:
-        """Wait before the next request.
-
-        Raises:
-            ModelError: no further request is made.
-        """
-        if call.abandoned:
-            raise last
-        if wait_s:
-            await self._sleep(wait_s)
+            if call.abandoned:
+                raise last
+            if wait_s:
+                await self._sleep(wait_s)
 
     async def _raise_if_alone(
         self,
@@ -327,9 +295,9 @@ class RetriedCalls:
             left_s = min(each.down_until for each in usable) - now
             await self._sleep(min(max(left_s, 0.01), _POLL_S))  # a trial call may be answered before that
 
-    def _is_available(self, target: NamedEndpoint) -> bool:
+    def _is_available(self, target: CallTarget[Any, Any]) -> bool:
         breaker = self._breaker(target)
         return breaker.down_until <= self._clock() and breaker.rejection is None
 
-    def _breaker(self, target: NamedEndpoint) -> CircuitBreaker:
+    def _breaker(self, target: CallTarget[Any, Any]) -> CircuitBreaker:
         return self._breakers.setdefault(target.endpoint, CircuitBreaker(max_pause_s=self.policy.max_pause_s))

@@ -203,9 +203,8 @@ class TokenEstimates:
         statistics = self._roles.setdefault(request.role, _RoleStatistics())
         limit = request.max_tokens or 0
         prompt = _bytes(request) * statistics.tokens_a_byte
-        each = (
-            statistics.reply_tokens if statistics.n else min(_REPLY_TOKENS, prompt)
-        )  # many are queued before the first is back
+        # Many are queued before the first is back.
+        each = statistics.reply_tokens if statistics.n else min(_REPLY_TOKENS, prompt)
         reply = min(each * max(len(request.packed), 1), limit or math.inf)
         if not self._exact:
             return TokenEstimate(round(prompt + reply), round(prompt), round(reply))

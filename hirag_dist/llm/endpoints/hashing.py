@@ -20,8 +20,8 @@ _Number = TypeVar("_Number", bound=np.generic)
 _BATCH = 4096
 _INLINE = 64  # fewer texts are not worth a thread
 _MAX_WORDS = 200_000
-_MIX = np.uint64(0x9E3779B97F4A7C15)
 _MIX_INT = 0x9E3779B97F4A7C15
+_MIX = np.uint64(_MIX_INT)
 _MASK = 2**64 - 1
 # Weights are whole numbers, so that sums are exact and do not depend on their order.
 _WORD, _GRAM, _PAIR = 96, 72, 40
@@ -136,11 +136,8 @@ class _Vocabulary:
         columns, values, damping = self._features(word)
         end = int(self._starts[number]) + len(columns)
         while number + 1 > len(self._hashes):
-            self._starts, self._hashes, self._damping = (
-                _double(self._starts),
-                _double(self._hashes),
-                _double(self._damping),
-            )
+            self._starts, self._hashes = _double(self._starts), _double(self._hashes)
+            self._damping = _double(self._damping)
         while end > len(self._columns):
             self._columns, self._values = _double(self._columns), _double(self._values)
         self._columns[end - len(columns) : end] = columns

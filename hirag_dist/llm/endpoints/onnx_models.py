@@ -125,7 +125,8 @@ class OnnxEmbedder(SentenceEmbedder):
 
     def __init__(self, weights: str, dim: int | None = None, max_pieces: int | None = None, prefix: str = "") -> None:
         self._model = load(weights, max_pieces or MAX_PIECES)
-        self._first = _pools_first(Path(weights))
+        pooling = _beside(Path(weights), "1_Pooling/config.json")
+        self._first = bool(pooling and json.loads(pooling.read_text("utf-8")).get("pooling_mode_cls_token"))
         self._prefix = prefix
         size = self.vector("a probe").shape[0]
         if dim is not None and dim > size:
@@ -204,11 +205,6 @@ def load(weights: str, max_pieces: int, cut: str = "longest_first") -> OnnxModel
 
 def _beside(weights: Path, name: str) -> Path | None:
     return next((own for folder in (weights.parent, weights.parent.parent) if (own := folder / name).exists()), None)
-
-
-def _pools_first(weights: Path) -> bool:
-    file = _beside(weights, "1_Pooling/config.json")
-    return file is not None and bool(json.loads(file.read_text(encoding="utf-8")).get("pooling_mode_cls_token"))
 
 
 NAME = "all-minilm-l6-v2-int8"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import re
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
@@ -22,7 +21,7 @@ from hirag_dist.core.prompts.reply_limits import (
 from hirag_dist.core.prompts.reply_validation import INVALID_JSON, LOOP_CHARS, is_stuck
 from hirag_dist.core.prompts.templates import reply_schema
 from hirag_dist.core.text.thinking import ThinkingReader, without_thinking
-from hirag_dist.errors import ModelUnavailable, UnusableReply
+from hirag_dist.errors import ModelUnavailable
 from hirag_dist.llm.endpoints.openai_client import DONE, EndpointClient, EndpointRefused, EndpointSettings, error_codes
 from hirag_dist.llm.endpoints.openai_replies import (
     Completion,
@@ -128,7 +127,6 @@ class ReplyLimit:
         return sum(self._count(text) + MESSAGE_TOKENS for text in texts)
 
 
-logger = logging.getLogger(__name__)
 _PATH = "/chat/completions"
 _NAMES_FORMS = re.compile(
     r"response_?(?:format|schema)|json.?schema|structured.?output|guided|grammar|additionalProperties|schema",
@@ -185,7 +183,6 @@ class OpenAiChat:
         self._opens_thinking = False
         self._probing = asyncio.Lock()
         self._limit = ReplyLimit(settings.context_window, count_tokens)
-        self._warned = False
         self._models: set[str] = set()
         self.probed: ChatReply | None = None
         self.refused_keywords: frozenset[str] = frozenset()
@@ -262,7 +259,9 @@ class OpenAiChat:
             yield piece
         self._note(forms, body)
         self._opens_thinking = self._opens_thinking or reader.unopened
-        reply = self._reply(self._put_together(parts, _n_chars(request)), lambda: self._count_input(request))
+        with self._client.unusable():
+            found = parts.completion(_n_chars(request))
+        reply = self._reply(found, lambda: self._count_input(request))
         yield replace(reply, text="".join(shown).rstrip())
 
     @staticmethod
@@ -290,7 +289,8 @@ class OpenAiChat:
                             if is_stuck(parts.tail(LOOP_CHARS)):
                                 parts.finish_reason = "length"
                                 break
-                return self._put_together(parts, n_input_chars)
+                with self._client.unusable():
+                    return parts.completion(n_input_chars)
             except EndpointRefused as error:
                 if not self._may_stream_less(error):
                     raise
@@ -301,16 +301,8 @@ class OpenAiChat:
         data = await self._client.post(_PATH, body)
         if not self._has_streamed:
             self._streaming = "none"
-        try:
+        with self._client.unusable():
             return parse_completion(data, n_input_chars)
-        except UnusableField as problem:
-            raise UnusableReply(f"{self._client.who} answered {problem}") from None
-
-    def _put_together(self, parts: StreamedParts, n_input_chars: int) -> Completion:
-        try:
-            return parts.completion(n_input_chars)
-        except UnusableField as problem:
-            raise UnusableReply(f"{self._client.who} answered {problem}") from None
 
     async def _blocks(
         self, body: Mapping[str, Any], parts: StreamedParts, *, at_leisure: bool = False
@@ -407,10 +399,8 @@ class OpenAiChat:
         """Return the reply to a request for one token. Raises as `complete`."""
         body = self._base([{"role": "user", "content": "Hi"}]) | {self.settings.max_tokens_field: 1}
         data = await self._client.post(_PATH, body)
-        try:
+        with self._client.unusable():
             found = parse_completion(data, 2)
-        except UnusableField as problem:
-            raise UnusableReply(f"{self._client.who} answered {problem}") from None
         return self._reply(found, lambda: 1 + MESSAGE_TOKENS)
 
     async def _probe(self) -> bool:
@@ -468,34 +458,26 @@ class OpenAiChat:
     def _reply(self, found: Completion, count_input: Callable[[], int]) -> ChatReply:
         """Return a reply without its thinking; token counts that the endpoint does not report are counted here."""
         usage = found.usage
-        if usage.problem and not self._warned:
-            self._warned = True
-            logger.warning(
-                "%s reports a usage that cannot be true (%s): such counts are estimated from the texts",
-                self._client.who,
-                usage.problem,
-            )
+        self._client.warn_of(usage)
         text = without_thinking(found.text) if _MAY_THINK.search(found.text) else found.text
         n_thought = usage.reasoning_tokens
         if n_thought is None:
             n_marked = self._count(found.text) - self._count(text) if len(text) < len(found.text) else 0
             n_thought = max(n_marked, 0) + (self._count(found.reasoning) if found.reasoning else 0)
+        model = found.model
+        if not model or (model not in self._models and len(self._models) >= _MAX_MODELS):
+            model = self.name  # rows of the bill are bounded in number
+        else:
+            self._models.add(model)
         return ChatReply(
             text,
             found.finish_reason,
-            self._shown_model(found.model),
+            model,
             count_input() if usage.input_tokens is None else usage.input_tokens,
             usage.cached_tokens,
             self._count(text) + n_thought if usage.output_tokens is None else usage.output_tokens,
             n_thought,
         )
-
-    def _shown_model(self, reported: str) -> str:
-        """Return the model's name for the bill, whose rows are bounded in number."""
-        if not reported or (reported not in self._models and len(self._models) >= _MAX_MODELS):
-            return self.name
-        self._models.add(reported)
-        return reported
 
     def _count_input(self, request: ChatRequest) -> int:
         return sum(self._count(message.content) + MESSAGE_TOKENS for message in request.messages)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import math
 import re
 import time
@@ -44,9 +45,10 @@ from hirag_dist.llm.endpoints.openai_connection import (
     refused_window,
     through_proxy,
 )
-from hirag_dist.llm.endpoints.openai_replies import UnusableField, name, parse_object
+from hirag_dist.llm.endpoints.openai_replies import ReportedUsage, UnusableField, name, parse_object
 from hirag_dist.types import RateLimits
 
+logger = logging.getLogger(__name__)
 DONE = b"[DONE]"  # the last event of a stream
 _SAID_CHARS = 300
 _READ_BYTES = 2000  # of what is no reply, for a message
@@ -68,7 +70,7 @@ _KINDS: tuple[tuple[Literal["requests", "tokens", "concurrency"], re.Pattern[str
     ("tokens", re.compile(r"tokens per|\bTPM\b|\bTPD\b", re.IGNORECASE)),
     ("requests", re.compile(r"requests per|\bRPM\b|\bRPD\b", re.IGNORECASE)),
 )
-_SPAN = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s)")
+_SPAN = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s)")  # several make a span: 1m2.5s
 _SPAN_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -143,6 +145,7 @@ class EndpointClient:
         self._http: httpx2.AsyncClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._headers: Mapping[str, str] = {}
+        self._warned = False  # of a usage that cannot be true
         self._heard_at = -math.inf  # time of the last token or answer of any call, by the loop's clock
 
     def __getstate__(self) -> tuple[EndpointSettings, int]:
@@ -233,11 +236,9 @@ class EndpointClient:
                     return
                 async with aclosing(response.aiter_bytes()) as blocks:
                     while True:
-                        give_up_at = max(
-                            progress.heard_at + self.settings.silence_timeout_s, progress.sent_at + limit_s
-                        )
-                        if progress.n_events > 1:  # the first may hold no token
-                            give_up_at = progress.heard_at + self.settings.silence_timeout_s
+                        give_up_at = progress.heard_at + self.settings.silence_timeout_s
+                        if progress.n_events <= 1:  # the first may hold no token
+                            give_up_at = max(give_up_at, progress.sent_at + limit_s)
                         async with asyncio.timeout_at(give_up_at):
                             block = await anext(blocks, None)
                         if block is None:
@@ -320,13 +321,33 @@ class EndpointClient:
             )
         return self._http
 
+    @contextmanager
+    def unusable(self) -> Iterator[None]:
+        """Raise an `UnusableField` of the block as an UnusableReply of this endpoint."""
+        try:
+            yield
+        except UnusableField as problem:
+            raise UnusableReply(f"{self.who} answered {problem}") from None
+
+    def warn_of(self, usage: ReportedUsage) -> None:
+        """Log, once, that the endpoint reports a usage that cannot be true."""
+        if usage.problem and not self._warned:
+            self._warned = True
+            logger.warning(
+                "%s reports a usage that cannot be true (%s): such counts are estimated from the texts",
+                self.who,
+                usage.problem,
+            )
+
     def raise_error_in(self, data: Mapping[str, Any]) -> None:
         """Raise the error that an object holds in place of an answer."""
         error = data.get("error")
         if not error or "choices" in data or "data" in data:
             return
         detail = error if isinstance(error, dict) else {"message": error}
-        raise self._of_status(_status(detail), detail, {})
+        code = _number(detail.get("code"))
+        status = int(code) if code is not None and 400 <= code < 600 else 502  # a gateway's, where none is named
+        raise self._of_status(status, detail, {})
 
     def _translate(self, error: Exception, progress: _Progress, limit_s: float) -> ModelError | None:
         """Return the error in our words, None where it is no trouble of the endpoint's."""
@@ -462,8 +483,8 @@ def _asked_wait_s(headers: Mapping[str, str], now: float) -> float | None:
         except (ValueError, OverflowError, TypeError, IndexError, OSError):
             return None  # neither seconds nor a date
     spent = [kind for kind in ("requests", "tokens") if _number(headers.get(f"x-ratelimit-remaining-{kind}")) == 0]
-    waits = [_span_s(headers.get(f"x-ratelimit-reset-{kind}", "")) for kind in spent]
-    return max(waits, default=0.0) or None
+    spans = [_SPAN.findall(headers.get(f"x-ratelimit-reset-{kind}", "")) for kind in spent]
+    return max((sum(float(amount) * _SPAN_S[unit] for amount, unit in span) for span in spans), default=0.0) or None
 
 
 def _limited_kind(headers: Mapping[str, str], said: str) -> Literal["requests", "tokens", "concurrency", ""]:
@@ -477,20 +498,9 @@ def _limited_kind(headers: Mapping[str, str], said: str) -> Literal["requests", 
     return ""
 
 
-def _span_s(text: str) -> float:
-    """Return the seconds of a span like 1m2.5s or 20ms; 0 if there is none in the text."""
-    return sum(float(amount) * _SPAN_S[unit] for amount, unit in _SPAN.findall(text))
-
-
 def error_codes(detail: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the code and the type that an error object names, as far as it names them."""
     return tuple(found for key in ("code", "type") if (found := name(detail.get(key))))
-
-
-def _status(detail: Mapping[str, Any]) -> int:
-    """Return the status that an error object names as its code; 502 where it is none of an error."""
-    code = _number(detail.get("code"))
-    return int(code) if code is not None and 400 <= code < 600 else 502
 
 
 def _number(value: object) -> float | None:

@@ -11,7 +11,7 @@ import ipaddress
 import re
 import socket
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
@@ -66,10 +66,13 @@ class HttpGuards:
         if self.key_header and (bearer := request.headers.pop("Authorization", "")):
             request.headers[self.key_header] = bearer.removeprefix("Bearer ")
         home, there = httpx2.URL(self.base_url), request.url
-        if there.origin == home.origin or _is_upgrade(home, there):
+        is_https = home.host == there.host and (home.scheme, there.scheme) == ("http", "https")
+        if there.origin == home.origin or (is_https and home.port in (None, 80) and there.port in (None, 443)):
             return
+        port = "" if there.port is None else f":{there.port}"
+        shown = shorten(one_line(f"{there.scheme}://{there.host}{port}"), _SHOWN_CHARS)
         raise RequestRejected(
-            f"{self.who} redirects to {_public(there)}, another host, which is sent neither prompts nor the key; set "
+            f"{self.who} redirects to {shown}, another host, which is sent neither prompts nor the key; set "
             "base_url to it if it is the endpoint's new address",
             fatal=True,
         )
@@ -106,10 +109,7 @@ class _BoundedStream(httpx2.AsyncByteStream):
     def __init__(self, encoded: httpx2.Response, limit: int, who: str) -> None:
         self._encoded, self._limit, self._who = encoded, limit, who
 
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self._pieces()
-
-    async def _pieces(self) -> AsyncGenerator[bytes]:
+    async def __aiter__(self) -> AsyncIterator[bytes]:
         n_bytes = 0
         async with aclosing(self._encoded.aiter_bytes()) as pieces:
             async for piece in pieces:
@@ -120,18 +120,6 @@ class _BoundedStream(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._encoded.aclose()
-
-
-def _is_upgrade(home: httpx2.URL, there: httpx2.URL) -> bool:
-    """Return whether a URL is the same host by https, both on their usual ports."""
-    ports = home.port in (None, 80) and there.port in (None, 443)
-    return home.host == there.host and (home.scheme, there.scheme) == ("http", "https") and ports
-
-
-def _public(url: httpx2.URL) -> str:
-    """Return the scheme, host and port of a URL."""
-    port = "" if url.port is None else f":{url.port}"
-    return shorten(one_line(f"{url.scheme}://{url.host}{port}"), _SHOWN_CHARS)
 
 
 def is_loopback(host: str) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,7 +15,6 @@ from hirag_dist.llm.endpoints.openai_connection import MAX_REPLY_BYTES
 from hirag_dist.llm.endpoints.openai_replies import MissingVector, UnusableField, parse_usage, parse_vectors
 from hirag_dist.types import FloatMatrix
 
-logger = logging.getLogger(__name__)
 _PATH = "/embeddings"
 _MIN_LENGTH, _MAX_LENGTH = 1e-6, 1e6  # of a vector; models have 1, or some tens
 _MAX_EQUAL = 8  # texts: a few that a tokenizer does not know may have the same vector
@@ -62,7 +60,6 @@ class OpenAiEmbedder:
         self._client = EndpointClient(settings, max_reply_bytes(settings.batch_size, dim))
         self._base64 = True
         self._base64_works = False
-        self._warned = False
         self._differs = False  # whether two vectors were found to differ
         self._first: bytes | None = None  # the vector of all texts so far
         self._equal_texts: set[int] = set()
@@ -133,7 +130,10 @@ class OpenAiEmbedder:
             self._base64 = False
         else:
             self._base64_works = self._base64_works or as_base64
-        return Embedded(self._unit_vectors(data, texts), self._used(data, texts), self._client.rate_limits)
+        vectors = self._unit_vectors(data, texts)
+        usage = parse_usage(data.get("usage"), sum(map(len, texts)), 0)
+        self._client.warn_of(usage)
+        return Embedded(vectors, usage.input_tokens, self._client.rate_limits)
 
     def _unit_vectors(self, data: Mapping[str, Any], texts: Sequence[str]) -> FloatMatrix:
         """Return the vectors of texts as float32 rows of unit length, zeros for a vector of zeros."""
@@ -184,24 +184,11 @@ class OpenAiEmbedder:
                 fatal=True,
             )
 
-    def _used(self, data: Mapping[str, Any], texts: Sequence[str]) -> int | None:
-        """Return the tokens that the endpoint reports; None where it reports none, or a number that cannot be true."""
-        usage = parse_usage(data.get("usage"), sum(map(len, texts)), 0)
-        if usage.problem and not self._warned:
-            self._warned = True
-            logger.warning(
-                "%s reports a usage that cannot be true (%s): such counts are estimated from the texts",
-                self._client.who,
-                usage.problem,
-            )
-        return usage.input_tokens
-
 
 def _identity(settings: EndpointSettings, dim: int) -> str:
-    usual = {"dimensions": dim}
     decisive = {
         key: value
         for key, value in settings.extra_body.items()
-        if key not in _INDECISIVE and not (key in usual and usual[key] == value)
+        if key not in _INDECISIVE and (key, value) != ("dimensions", dim)
     }
     return f"{settings.model} {json.dumps(decisive, sort_keys=True)}" if decisive else settings.model

@@ -44,45 +44,42 @@ class RecordedModel:
     A reply is found by role, unit and round, then by the request's hash; of several for the same the first counts.
 
     Args:
-        paths: files or folders (of which all *.jsonl are read), local or URIs that pyarrow knows; compressed too.
+        path: a file or folder (of which all *.jsonl are read), local or a URI that pyarrow knows; compressed too.
         fallback: asked for what was not recorded; None refuses it.
         count_tokens: counts where the recording does not say; None leaves 0.
         model: only replies of this model are taken; None takes all.
 
     Attributes:
         name: holds a digest of what was recorded, so that another recording is another model.
-        recorded: replies given from the recording.
-        fallbacks: replies given by the fallback.
 
     Raises:
-        ConfigError: a path cannot be read, a line is no JSON, or nothing can be replayed.
+        ConfigError: the path cannot be read, a line is no JSON, or nothing can be replayed.
     """
 
     rate_limits: RateLimits | None = None
 
     def __init__(
         self,
-        paths: str | Sequence[str],
+        path: str,
         fallback: ChatModel | None = None,
         count_tokens: Callable[[str], int] | None = None,
         model: str | None = None,
     ) -> None:
-        self.recorded = self.fallbacks = self._passed_over = self._bad_triples = 0
+        self._passed_over = self._bad_triples = 0
         self._fallback = fallback
         self._count = count_tokens
         self._replies: dict[Key, _Recorded] = {}
         self._by_request: dict[str, _Recorded] = {}
-        shown = [paths] if isinstance(paths, str) else list(paths)
-        self._load(shown, model)
+        self._load(path, model)
         if not self._replies and not self._by_request:
             of_model = f" of the model {model}" if model else ""
-            raise ConfigError(f"recorded: {', '.join(shown)} holds no reply{of_model} that can be replayed")
+            raise ConfigError(f"recorded: {path} holds no reply{of_model} that can be replayed")
         for count, what in (
             (self._passed_over, "lines hold no reply that can be replayed"),
             (self._bad_triples, "triples are not three strings"),
         ):
             if count:
-                logger.warning("%s: %d %s, and are left out", ", ".join(shown), count, what)
+                logger.warning("%s: %d %s, and are left out", path, count, what)
         items = sorted((*key[:2], str(key[2]), reply.text) for key, reply in self._replies.items())
         items += sorted((key, reply.text) for key, reply in self._by_request.items())  # type: ignore[misc]
         digest = content_id(*(part for item in items for part in item))[:12]
@@ -91,11 +88,6 @@ class RecordedModel:
     def __len__(self) -> int:
         """Replies that can be found by what they are about."""
         return len(self._replies)
-
-    @property
-    def counts(self) -> Mapping[str, int]:
-        """The number of replies by source: recorded, fallback."""
-        return {"recorded": self.recorded, "fallback": self.fallbacks}
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Return the recorded reply as it is, whatever form the request asks for, or the fallback's.
@@ -108,10 +100,7 @@ class RecordedModel:
             recorded_alone = any((request.role, unit, request.round) in self._replies for unit in request.packed)
             if self._fallback is None or recorded_alone:  # a refused pack is asked unit by unit
                 raise _missing(request)
-            reply = await self._fallback.complete(request)
-            self.fallbacks += 1
-            return reply
-        self.recorded += 1
+            return await self._fallback.complete(request)
         input_tokens = token_count(found.input_tokens)
         if input_tokens is None and self._count is not None:
             input_tokens = sum(self._count(message.content) for message in request.messages)
@@ -131,7 +120,6 @@ class RecordedModel:
         if self._find(request) is None and self._fallback is not None:
             async for piece in self._fallback.stream(request):
                 yield piece
-            self.fallbacks += 1
             return
         reply = await self.complete(request)
         text = reply.text
@@ -150,16 +138,17 @@ class RecordedModel:
             found = self._by_request.get(request_hash(request))
         return found
 
-    def _load(self, paths: Sequence[str], model: str | None) -> None:
-        for files in _folders(paths):
-            units: dict[str, list[str]] = {}
-            for _, row in files.rows():
+    def _load(self, path: str, model: str | None) -> None:
+        filesystem, chosen, beside = _files(path)
+        units: dict[str, list[str]] = {}
+        for file in dict.fromkeys([*chosen, *beside]):
+            for row in _rows(filesystem, file):
                 name = next((row[key] for key in _TEXT_KEYS if key in row), None)
                 if name is not None and isinstance(row.get("text"), str):
                     units[str(name)] = _units_of(row["text"], row.get("title"))
-            for chosen, row in files.rows():
-                if chosen:
-                    self._take(row, units, model)
+        for file in chosen:
+            for row in _rows(filesystem, file):
+                self._take(row, units, model)
 
     def _take(self, row: Mapping[str, Any], units: Mapping[str, list[str]], model: str | None) -> None:
         """Keep what one line has recorded."""
@@ -200,20 +189,6 @@ class _Entry:
     about: str = ""
     request: str = ""
     bad_triples: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Folder:
-    """The *.jsonl files of one folder; `chosen` are those whose replies are wanted."""
-
-    filesystem: fs.FileSystem
-    files: tuple[str, ...]
-    chosen: frozenset[str]
-
-    def rows(self) -> Iterator[tuple[bool, dict[str, Any]]]:
-        for path in self.files:
-            for row in _rows(self.filesystem, path):
-                yield path in self.chosen, row
 
 
 def request_hash(request: ChatRequest) -> str:
@@ -288,24 +263,21 @@ def _missing(request: ChatRequest) -> RequestRejected:
     )
 
 
-def _folders(paths: Sequence[str]) -> Iterator[_Folder]:
-    for path in paths:
-        try:
-            is_uri = "://" in path
-            filesystem, inner = fs.FileSystem.from_uri(store_uri(path)) if is_uri else (fs.LocalFileSystem(), path)
-            info = filesystem.get_file_info(inner)
-            if info.type == fs.FileType.NotFound:
-                raise ConfigError(f"recorded: there is no {path}")
-            is_folder = info.type == fs.FileType.Directory
-            folder = inner if is_folder else inner.rpartition("/")[0] or "."
-            listed = filesystem.get_file_info(fs.FileSelector(folder))
-        except (OSError, pa.ArrowInvalid) as error:
-            raise ConfigError(f"recorded: {path} cannot be read: {error}") from error
-        beside = sorted(each.path for each in listed if ".jsonl" in each.base_name and each.type == fs.FileType.File)
-        if is_folder:
-            yield _Folder(filesystem, tuple(beside), frozenset(beside))
-        else:
-            yield _Folder(filesystem, tuple(dict.fromkeys([inner, *beside])), frozenset({inner}))
+def _files(path: str) -> tuple[fs.FileSystem, list[str], list[str]]:
+    """Return the file system of a path, the files whose replies are wanted, and the *.jsonl files of their folder."""
+    try:
+        is_uri = "://" in path
+        filesystem, inner = fs.FileSystem.from_uri(store_uri(path)) if is_uri else (fs.LocalFileSystem(), path)
+        info = filesystem.get_file_info(inner)
+        if info.type == fs.FileType.NotFound:
+            raise ConfigError(f"recorded: there is no {path}")
+        is_folder = info.type == fs.FileType.Directory
+        folder = inner if is_folder else inner.rpartition("/")[0] or "."
+        listed = filesystem.get_file_info(fs.FileSelector(folder))
+    except (OSError, pa.ArrowInvalid) as error:
+        raise ConfigError(f"recorded: {path} cannot be read: {error}") from error
+    beside = sorted(each.path for each in listed if ".jsonl" in each.base_name and each.type == fs.FileType.File)
+    return filesystem, beside if is_folder else [inner], beside
 
 
 def _rows(filesystem: fs.FileSystem, path: str) -> Iterator[dict[str, Any]]:

@@ -16,7 +16,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hirag_dist.core.text.normalize import count_noun
-from hirag_dist.errors import UnusableReply
 from hirag_dist.llm.call import Call, CallContext, CallReply, PricedByToken
 from hirag_dist.llm.endpoints.openai_client import EndpointClient, EndpointRefused, EndpointSettings
 from hirag_dist.llm.endpoints.openai_replies import UnusableField, parse_usage, text_index
@@ -72,10 +71,8 @@ class RerankEndpoint:
                 raise
             self._takes_texts = True
             data = await self._post(question, texts)
-        try:
+        with self._client.unusable():
             scores = parse_scores(data, len(texts))
-        except UnusableField as problem:
-            raise UnusableReply(f"{self._client.who} answered {problem}") from None
         n_chars = sum(map(len, texts))
         return Reranked(scores, parse_usage(data.get("usage"), n_chars, 0).input_tokens, self._client.rate_limits)
 

@@ -12,12 +12,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 _MINUTE_S = 60.0
-_FIRST_RATE, _RAMP_S, _RAMP, _NO_RATE = (
-    25.0,
-    0.25,
-    1.5,
-    2000.0,
-)  # a second; so much more every so often; no limit at all
+_FIRST_RATE, _NO_RATE = 25.0, 2000.0  # a second; from the second on there is no limit at all
+_RAMP, _RAMP_S = 1.5, 0.25  # so much more, every so often
 _SHORT_BURST_S = 0.02  # of a rate that is being searched for: a refusal is to meet few calls
 _FIRST_WINDOW = 8.0
 _LARGEST_WINDOW = 512.0

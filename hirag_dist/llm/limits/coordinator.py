@@ -24,45 +24,6 @@ _REPORT_S = 0.1
 _MAX_REPORTS_PER_S = 200.0  # of all workers together: an actor handles some thousand messages per second
 
 
-@dataclass(frozen=True, slots=True)
-class SpendingLimit:
-    """The limits of one run; None is no limit.
-
-    Attributes:
-        advice: advice of the error when a limit is reached.
-    """
-
-    max_usd: float | None = None
-    max_tokens: int | None = None
-    advice: str = RAISE_LIMIT
-
-    @property
-    def is_set(self) -> bool:
-        """True if the run has a limit."""
-        return self.max_usd is not None or self.max_tokens is not None
-
-    def left(self, tokens: int, usd: float) -> tuple[float, float]:
-        """Return the (tokens, US dollars) that are left after so much was spent or reserved."""
-        return (
-            math.inf if self.max_tokens is None else self.max_tokens - tokens,
-            math.inf if self.max_usd is None else self.max_usd - usd,
-        )
-
-    def refusal(self, tokens: int, usd: float, next_tokens: int, next_usd: float) -> BudgetReached | None:
-        """Return the error for a next call after so much was spent or reserved; None if the call fits."""
-        if self.max_usd is not None and usd + next_usd > self.max_usd:
-            return BudgetReached(
-                f"stopped before the limit of ${self.max_usd:g} was passed (${usd:.4f} spent or set aside by this run, "
-                f"the next call may cost ${next_usd:.4f}); {self.advice}"
-            )
-        if self.max_tokens is not None and tokens + next_tokens > self.max_tokens:
-            return BudgetReached(
-                f"stopped before the limit of {self.max_tokens} tokens was passed ({tokens} used or set aside by this "
-                f"run, the next call may use {next_tokens}); {self.advice}"
-            )
-        return None
-
-
 @dataclass(slots=True)
 class _Worker:
     """The permits of one worker at one endpoint: what was granted since its start, and its latest report."""
@@ -154,10 +115,14 @@ class QuotaCoordinator:
         """Begin with nothing granted.
 
         Args:
+            max_usd, max_tokens: spending limits of the run; None is no limit.
             advice: advice of the error when a spending limit is reached.
         """
         self._endpoints = {name: _Endpoint(limits, LimitLog(name)) for name, limits in endpoints.items()}
-        self._spending = SpendingLimit(max_usd, max_tokens, advice)
+        self._max_usd = math.inf if max_usd is None else max_usd
+        self._max_tokens = math.inf if max_tokens is None else max_tokens
+        self._has_limit = max_usd is not None or max_tokens is not None
+        self._advice = advice
         self._gone = CallTotals()  # calls of workers that left
         self._clock = clock
         self._n_demands = 0
@@ -264,11 +229,11 @@ class QuotaCoordinator:
         free = state.free_slots()
         waits = bool(state.queue)
         report_s = max(_REPORT_S, len(state.active) / _MAX_REPORTS_PER_S)
-        unlimited = state.limits.limits() == (None, None) and not self._spending.is_set
+        unlimited = state.limits.limits() == (None, None) and not self._has_limit
         renews = unlimited and (holder.in_flight <= state.share() or (free >= 0 and not waits))
-        prompt = not renews and (free <= state.share() or self._spending.is_set)
+        prompt = not renews and (free <= state.share() or self._has_limit)
         pause_s = state.limits.pause_s(self._clock())
-        return Grant(calls, self._spending.is_set, pause_s, report_s, prompt, renews)
+        return Grant(calls, self._has_limit, pause_s, report_s, prompt, renews)
 
     def _serve_all(self) -> None:
         """Serve every endpoint: the spending limit is common to all."""
@@ -294,41 +259,50 @@ class QuotaCoordinator:
                 calls = demand.calls[: self._affordable(demand, slots)] if slots > 0 else ()
                 if not calls:
                     continue
-                wait_s = self._wait_s(state, calls)
+                requests, tokens = self._block(state, calls)
+                # A first call that is larger than a block begins it.
+                wanted = tokens if tokens > calls[0].tokens else 1.0
+                wait_s = state.limits.wait_s(self._clock(), wanted, requests)
                 if wait_s > 0:
                     waits.append(wait_s)
-                    if not self._spending.is_set:  # later demands wait for the same rate
+                    if not self._has_limit:  # later demands wait for the same rate
                         break
                     continue
                 self._grant(state, holder, demand, calls)
         if waits:
-            if state.limits.pause_s(self._clock()) < min(
-                waits
-            ):  # a pause that the endpoint asked for is logged as such
-                state.log.on_wait(self._clock(), min(waits), state.limits.limits())
+            now, wait_s = self._clock(), min(waits)
+            if state.limits.pause_s(now) < wait_s:  # a pause that the endpoint asked for is logged as such
+                state.log.on_wait(now, wait_s, state.limits.limits())
             loop = asyncio.get_running_loop()
-            state.timer = loop.call_later(min(max(min(waits), 0.001), 60.0), self._serve, state)
+            state.timer = loop.call_later(min(max(wait_s, 0.001), 60.0), self._serve, state)
 
     def _affordable(self, demand: _Demand, slots: int) -> int:
         """Return how many of a demand's first calls the spending limit allows: all that have a slot, or only one.
 
         If not even one fits and no call in flight can leave room, the demand fails.
         """
-        if not self._spending.is_set:
+        if not self._has_limit:
             return slots
-        spent = self.spent()
-        left_tokens, left_usd = self._spending.left(*spent)
-        calls = demand.calls[:slots]
-        if sum(each.max_tokens for each in calls) <= left_tokens and sum(each.max_usd for each in calls) <= left_usd:
+        tokens, usd = self.spent()
+        calls, first = demand.calls[:slots], demand.calls[0]
+        fit = sum(each.max_tokens for each in calls) <= self._max_tokens - tokens
+        if fit and sum(each.max_usd for each in calls) <= self._max_usd - usd:
             return slots
-        refusal = self._spending.refusal(*spent, demand.calls[0].max_tokens, demand.calls[0].max_usd)
-        if refusal is not None and self._is_idle():
-            demand.grant.set_exception(refusal)
-        return 0 if refusal is not None else 1
-
-    def _is_idle(self) -> bool:
-        """Return whether no call is in flight that could cost less than reserved."""
-        return not any(state.in_flight for state in self._endpoints.values())
+        if usd + first.max_usd > self._max_usd:
+            refusal = (
+                f"stopped before the limit of ${self._max_usd:g} was passed (${usd:.4f} spent or set aside by this "
+                f"run, the next call may cost ${first.max_usd:.4f}); {self._advice}"
+            )
+        elif tokens + first.max_tokens > self._max_tokens:
+            refusal = (
+                f"stopped before the limit of {self._max_tokens} tokens was passed ({tokens} used or set aside by this "
+                f"run, the next call may use {first.max_tokens}); {self._advice}"
+            )
+        else:
+            return 1
+        if not any(state.in_flight for state in self._endpoints.values()):
+            demand.grant.set_exception(BudgetReached(refusal))
+        return 0
 
     @staticmethod
     def _block(state: _Endpoint, calls: tuple[CallDemand, ...]) -> tuple[int, int]:
@@ -338,11 +312,6 @@ class QuotaCoordinator:
         wanted = sum(each.tokens for each in calls)
         tokens = wanted if tokens_per_s is None else min(wanted, int(tokens_per_s * _BLOCK_S))
         return max(requests, 1), max(tokens, calls[0].tokens)
-
-    def _wait_s(self, state: _Endpoint, calls: tuple[CallDemand, ...]) -> float:
-        """Return how long until a block can be granted; a first call larger than a block begins it."""
-        requests, tokens = self._block(state, calls)
-        return state.limits.wait_s(self._clock(), tokens if tokens > calls[0].tokens else 1.0, requests)
 
     def _grant(self, state: _Endpoint, holder: _Worker, demand: _Demand, calls: tuple[CallDemand, ...]) -> None:
         """Grant a block of calls, or an equal share of what has accumulated since the last grants."""

@@ -74,14 +74,8 @@ class WorkerReport:
 
     def totals(self) -> CallTotals:
         """Return the calls so far."""
-        return CallTotals(
-            self.answered,
-            self.used_tokens,
-            self.used_usd,
-            self.n_limited,
-            timeouts=self.timeouts,
-            refused=self.refused,
-        )
+        counts = self.answered, self.used_tokens, self.used_usd, self.n_limited
+        return CallTotals(*counts, timeouts=self.timeouts, refused=self.refused)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,27 +123,14 @@ class CallTotals:
 
     def plus(self, more: CallTotals) -> CallTotals:
         """Return the sum with later totals, whose `in_flight` and `pause_s` it has."""
-        return replace(
-            more,
-            answered=self.answered + more.answered,
-            tokens=self.tokens + more.tokens,
-            usd=self.usd + more.usd,
-            limited=self.limited + more.limited,
-            timeouts=self.timeouts + more.timeouts,
-            refused=self.refused + more.refused,
-        )
+        return replace(more, **{name: getattr(self, name) + getattr(more, name) for name in _SUMS})
 
     def since(self, before: CallTotals) -> CallTotals:
         """Return the difference to earlier totals; `in_flight` and `pause_s` stay."""
-        return replace(
-            self,
-            answered=self.answered - before.answered,
-            tokens=self.tokens - before.tokens,
-            usd=self.usd - before.usd,
-            limited=self.limited - before.limited,
-            timeouts=self.timeouts - before.timeouts,
-            refused=self.refused - before.refused,
-        )
+        return replace(self, **{name: getattr(self, name) - getattr(before, name) for name in _SUMS})
+
+
+_SUMS = ("answered", "tokens", "usd", "limited", "timeouts", "refused")  # fields of `CallTotals` that add up
 
 
 class QuotaClient(Protocol):
@@ -159,11 +140,9 @@ class QuotaClient(Protocol):
         self, worker: str, endpoint: str, report: WorkerReport, demand: tuple[CallDemand, ...] = (), priority: int = 0
     ) -> Grant:
         """As `QuotaCoordinator.acquire`."""
-        ...
 
     async def leave(self, worker: str) -> None:
         """As `QuotaCoordinator.leave`."""
-        ...
 
 
 logger = logging.getLogger(__name__)

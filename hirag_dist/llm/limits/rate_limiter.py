@@ -89,7 +89,8 @@ class EndpointLimiter:
         self._n_calls += 1
         self._pending.add(permit)
         heapq.heappush(self._waiting, _WaitingCall(priority, self._n_calls, demand, permit))
-        self._demand()
+        if self._demanding is None and not self._is_closed:
+            self._demanding = asyncio.get_running_loop().create_task(self._demand_permits())
         return permit
 
     def give_up(self, permit: asyncio.Future[Permit]) -> None:
@@ -152,18 +153,14 @@ class EndpointLimiter:
         state.token_error += paced_tokens - permit.demand.tokens
         state.release(1, permit.demand.max_tokens, permit.demand.max_usd)
         if self._policy.renews and self._waiting and self._paused_until <= self._clock():
-            self._renew()
+            call = self._pop()  # it takes the place of the one that has just ended
+            if call is not None:
+                self._state.release(-1, -call.demand.max_tokens, -call.demand.max_usd)
+                self._start(call)
         if self._policy.is_prompt or not (self._pending or self.in_flight):
             self._report_in(0.0 if self._policy.is_prompt else _IDLE_REPORT_S)
         else:
             self._report_in(self._policy.report_s)
-
-    def _renew(self) -> None:
-        """Start the next call in place of one that has just ended."""
-        call = self._pop()
-        if call is not None:
-            self._state.release(-1, -call.demand.max_tokens, -call.demand.max_usd)
-            self._start(call)
 
     def _pop(self) -> _WaitingCall | None:
         while self._waiting:
@@ -177,10 +174,6 @@ class EndpointLimiter:
         self.in_flight += 1
         self._state.max_in_flight = max(self._state.max_in_flight, self.in_flight)
         call.permit.set_result(Permit(self, call.demand, self._clock()))
-
-    def _demand(self) -> None:
-        if self._demanding is None and not self._is_closed:
-            self._demanding = asyncio.get_running_loop().create_task(self._demand_permits())
 
     async def _demand_permits(self) -> None:
         """Demand permits as long as calls wait."""
@@ -327,7 +320,7 @@ class RateLimiter:
         try:
             if call.refusals is not None:
                 call.refusals.check(call.role)
-            call.mark_sent()
+            call.in_flight = True
             reply = await self._observed(call, target)
         except RateLimited as error:
             call.in_flight = False
@@ -396,7 +389,6 @@ class RateLimiter:
 
     def of(self, endpoint: str) -> EndpointLimiter:
         """Return the calls of this worker to an endpoint."""
-        limiter = self._endpoints.get(endpoint)
-        if limiter is None:
-            limiter = self._endpoints[endpoint] = EndpointLimiter(self._client, self._worker, endpoint, self._clock)
-        return limiter
+        if endpoint not in self._endpoints:
+            self._endpoints[endpoint] = EndpointLimiter(self._client, self._worker, endpoint, self._clock)
+        return self._endpoints[endpoint]

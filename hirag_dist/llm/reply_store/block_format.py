@@ -30,20 +30,8 @@ from hirag_dist.core.text.normalize import encodable
 from hirag_dist.storage.layout import LEDGER
 from hirag_dist.types import ChatReply
 
-_LOG = re.compile(r"(?P<host>.+)-\d+-[0-9a-f]+\.log(?P<object>-[0-9a-f]+)?")
-_SEGMENT = re.compile(r"(?P<run>[0-9a-f]{16})-(?P<part>\d{5})\.seg")
-
-
-@dataclass(frozen=True, slots=True)
-class LogName:
-    """The parts of a log's name.
-
-    Attributes:
-        whole: whether it is an object, which is never appended to.
-    """
-
-    host: str
-    whole: bool
+LOG = re.compile(r"(?P<host>.+)-\d+-[0-9a-f]+\.log(?P<object>-[0-9a-f]+)?")
+SEGMENT = re.compile(r"(?P<run>[0-9a-f]{16})-(?P<part>\d{5})\.seg")
 
 
 def new_log() -> str:
@@ -56,23 +44,9 @@ def new_run() -> str:
     return uuid.uuid4().hex[:16]
 
 
-def segment_name(run: str, part: int) -> str:
+def segment_name(run: str, part: int = 0) -> str:
     """Return the name of a segment."""
     return f"{run}-{part:05d}.seg"
-
-
-def log_name(name: str) -> LogName | None:
-    """Return the parts of a log's file name; None for other files."""
-    found = _LOG.fullmatch(name)
-    if found is None:
-        return None
-    return LogName(found["host"], found["object"] is not None)
-
-
-def run_of(name: str) -> str | None:
-    """Return the run of a segment, None where the file is none."""
-    found = _SEGMENT.fullmatch(name)
-    return found["run"] if found else None
 
 
 def path_of(name: str) -> str:
@@ -94,6 +68,12 @@ class Record(NamedTuple):
     key: bytes
     at: float
     value: bytes
+
+
+def keep_first(found: dict[bytes, Record], record: Record) -> None:
+    """Put a record among those that are found; of several of a key the first one counts, wherever it is found."""
+    known = found.get(record.key)
+    found[record.key] = record if known is None else min(known, record)
 
 
 class DamagedBlock(Exception):
@@ -180,7 +160,7 @@ def head_bytes(data: bytes, at: int = 0) -> int:
     """Return how many bytes from `at` make up the prefix and head of the block that begins there.
 
     Raises:
-        Damaged: no block begins there.
+        DamagedBlock: no block begins there.
     """
     if data[at : at + len(MAGIC)] != MAGIC or len(data) - at < PREFIX.size:
         raise DamagedBlock
@@ -191,7 +171,7 @@ def unpack_head(data: bytes, at: int = 0) -> Head:
     """Return the head of the block that begins at `at`.
 
     Raises:
-        Damaged: no block begins there, or its head is cut off.
+        DamagedBlock: no block begins there, or its head is cut off.
     """
     size = head_bytes(data, at)
     magic, n_records, raw_bytes, body_bytes, crc, body_crc = PREFIX.unpack_from(data, at)
@@ -217,7 +197,7 @@ class Block:
         """Read the block that begins at `at`.
 
         Raises:
-            Damaged: it is cut off or altered.
+            DamagedBlock: it is cut off or altered.
         """
         head = unpack_head(data, at)
         body = data[at + head.n_bytes - head.body_bytes : at + head.n_bytes]
@@ -226,12 +206,6 @@ class Block:
         if head.body_bytes != head.raw_bytes:
             body = pa.decompress(body, head.raw_bytes, codec="zstd", asbytes=True)
         return cls(head.entries, body)
-
-    @classmethod
-    def of(cls, records: Sequence[Record]) -> Block:
-        """Return records as a block in memory."""
-        entries = b"".join(ENTRY.pack(record.key, record.at, len(record.value)) for record in records)
-        return cls(entries, b"".join(record.value for record in records))
 
     @property
     def memory_bytes(self) -> int:

@@ -15,18 +15,20 @@ from __future__ import annotations
 
 import heapq
 import logging
+import re
 import socket
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import attrgetter
 
 from hirag_dist.errors import StoreError
-from hirag_dist.llm.reply_store.block_format import LogName, Record, log_name, new_run, path_of, run_of, segment_name
+from hirag_dist.llm.reply_store.block_format import LOG, SEGMENT, Record, keep_first, new_run, path_of, segment_name
 from hirag_dist.llm.reply_store.reader import scan_log
 from hirag_dist.llm.reply_store.segment import BLOCK_BYTES, Segment, SegmentWriter, open_segment, write_segment
-from hirag_dist.storage.file_locks import FileLock
 from hirag_dist.storage.layout import LEDGER, PURGED
 from hirag_dist.storage.store import Store, StoreEntry
 
@@ -62,14 +64,6 @@ class CompactionSizes:
     min_tier_bytes: int = 1 << 20
 
 
-@dataclass(slots=True)
-class CompactionResult:
-    """The work of a compaction."""
-
-    logs: int = 0
-    merges: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class _Run:
     parts: tuple[tuple[str, int], ...]  # name and size, in the order of keys
@@ -84,7 +78,7 @@ def compact(
     check: Callable[[], None] = lambda: None,
     sizes: CompactionSizes | None = None,
     clock: Callable[[], float] = time.time,
-) -> CompactionResult:
+) -> None:
     """Compact a ledger; if there is little to do it lists the folder and returns.
 
     Logs of living writers are left alone. Readers and writers go on meanwhile.
@@ -97,45 +91,46 @@ def compact(
         StoreError: a file cannot be read, written or removed. Every record is where it was, or in two places.
     """
     sizes = sizes or CompactionSizes()
-    done = CompactionResult()
     store.sweep(LEDGER, _LEFTOVER_S)
-    _merge_all(store, check, sizes, done)  # first: what killed compactions left must not pile up
-    _seal_logs(store, check, sizes, clock(), done)
-    _merge_all(store, check, sizes, done)
-    return done
+    _merge_all(store, check, sizes)  # first: what killed compactions left must not pile up
+    _seal_logs(store, check, sizes, clock())
+    _merge_all(store, check, sizes)
 
 
-def _merge_all(store: Store, check: Callable[[], None], sizes: CompactionSizes, done: CompactionResult) -> None:
+def _merge_all(store: Store, check: Callable[[], None], sizes: CompactionSizes) -> None:
     while chosen := _ripe(store, sizes):
-        _merge(store, chosen, check, sizes, done)
+        _merge(store, chosen, check, sizes)
 
 
-def _seal_logs(
-    store: Store, check: Callable[[], None], sizes: CompactionSizes, now: float, done: CompactionResult
-) -> None:
+def _seal_logs(store: Store, check: Callable[[], None], sizes: CompactionSizes, now: float) -> None:
     entries = store.entries(LEDGER)
-    logs = [(name, kind, entry) for name, entry in entries.items() if (kind := log_name(name)) is not None]
-    finished = [(name, entry.size) for name, kind, entry in logs if may_be_finished(kind, entry, now)]
+    logs = [(log, entry) for name, entry in entries.items() if (log := LOG.fullmatch(name))]
+    finished = [(log.string, entry.size) for log, entry in logs if may_be_finished(log, entry, now)]
     n_bytes = sum(size for _, size in finished)
     if len(finished) < sizes.min_logs and n_bytes < sizes.min_log_bytes:
         return
     logger.info("the ledger: sealing up to %d logs, %.1f MB", len(finished), n_bytes / 1e6)
-    batch = _Batch(store, check, sizes, done)
+    batch = _Batch(store, check, sizes)
     with batch.holds:
-        for name, size in finished:
+        for name, _ in finished:
             hold = store.try_lock(path_of(name))
             if hold is None:
                 continue  # its writer lives
-            batch.begin(hold)
+            batch.holds.callback(hold.release)
             for record in scan_log(store, name):
                 batch.add(record)
-            batch.end(name, size)
+            batch.end(name)
         batch.write()
 
 
-def may_be_finished(kind: LogName, entry: StoreEntry, now: float) -> bool:
-    """Return whether a log's writer may have ended; a running writer holds the file's lock, and that decides."""
-    if kind.whole or kind.host == socket.gethostname():
+def may_be_finished(log: re.Match[str], entry: StoreEntry, now: float) -> bool:
+    """Return whether a log's writer may have ended; a running writer holds the file's lock, and that decides.
+
+    Args:
+        log: the match of `LOG` with its name.
+        now: seconds since the epoch.
+    """
+    if log["object"] or log["host"] == socket.gethostname():
         return True
     return now - entry.modified > _IDLE_S  # locks do not reach across machines on every filesystem
 
@@ -143,26 +138,21 @@ def may_be_finished(kind: LogName, entry: StoreEntry, now: float) -> bool:
 class _Batch:
     """Records of several logs, or of a part of one, on their way into one segment."""
 
-    def __init__(self, store: Store, check: Callable[[], None], sizes: CompactionSizes, done: CompactionResult) -> None:
+    def __init__(self, store: Store, check: Callable[[], None], sizes: CompactionSizes) -> None:
         self.holds = ExitStack()
-        self._store, self._check, self._sizes, self._done = store, check, sizes, done
+        self._store, self._check, self._sizes = store, check, sizes
         self._records: dict[bytes, Record] = {}
         self._n_bytes = 0
         self._read: list[str] = []  # logs whose last record is in here
 
-    def begin(self, hold: FileLock) -> None:
-        self.holds.callback(hold.release)
-
     def add(self, record: Record) -> None:
-        known = self._records.get(record.key)
-        self._records[record.key] = record if known is None else min(known, record)
+        keep_first(self._records, record)
         self._n_bytes += len(record.value) + 32
         if self._n_bytes >= self._sizes.batch_bytes:
             self._seal()
 
-    def end(self, name: str, size: int) -> None:
+    def end(self, name: str) -> None:
         self._read.append(name)
-        self._done.logs += 1
         if len(self._read) >= _MAX_LOGS:
             self.write()
 
@@ -180,29 +170,24 @@ class _Batch:
         if self._records:
             self._check()
             records = (self._records[key] for key in sorted(self._records))
-            write_segment(self._store, segment_name(new_run(), 0), records, self._sizes.block_bytes)
+            write_segment(self._store, segment_name(new_run()), records, self._sizes.block_bytes)
         self._records, self._n_bytes = {}, 0
 
 
 def _ripe(store: Store, sizes: CompactionSizes) -> list[_Run]:
     """Return runs of one tier that are to be merged, the smallest such tier first; none where all is well."""
+    parts: dict[str, list[tuple[str, int]]] = {}
+    for name, entry in sorted(store.entries(LEDGER).items()):
+        if segment := SEGMENT.fullmatch(name):
+            parts.setdefault(segment["run"], []).append((name, entry.size))
     tiers: dict[int, list[_Run]] = {}
-    for run in _runs_of(store.entries(LEDGER)):
+    for run in (_Run(tuple(each)) for each in parts.values()):
         tiers.setdefault(_tier(run.n_bytes, sizes), []).append(run)
     for _, runs in sorted(tiers.items()):
         if len(runs) >= sizes.fan_in:
             # Not more than twice what is due: a step that is short gets done between crashes.
             return sorted(runs, key=lambda run: run.n_bytes)[: 2 * sizes.fan_in]
     return []
-
-
-def _runs_of(entries: dict[str, StoreEntry]) -> Iterator[_Run]:
-    parts: dict[str, list[tuple[str, int]]] = {}
-    for name, entry in sorted(entries.items()):
-        run = run_of(name)
-        if run is not None:
-            parts.setdefault(run, []).append((name, entry.size))
-    return (_Run(tuple(names)) for names in parts.values())
 
 
 def _tier(n_bytes: int, sizes: CompactionSizes) -> int:
@@ -212,14 +197,13 @@ def _tier(n_bytes: int, sizes: CompactionSizes) -> int:
     return tier
 
 
-def _merge(
-    store: Store, runs: Sequence[_Run], check: Callable[[], None], sizes: CompactionSizes, done: CompactionResult
-) -> None:
+def _merge(store: Store, runs: Sequence[_Run], check: Callable[[], None], sizes: CompactionSizes) -> None:
     total = sum(run.n_bytes for run in runs)
     logger.info("the ledger: merging %d runs, %.1f MB", len(runs), total / 1e6)
     started = time.perf_counter()
     chunk_bytes = max(sizes.block_bytes, min(1 << 20, _READ_AHEAD_BYTES // len(runs)))
-    records = _first_of_each(heapq.merge(*(_scan(store, run, chunk_bytes) for run in runs)))
+    merged = heapq.merge(*(_scan(store, run, chunk_bytes) for run in runs))
+    records = (next(equal) for _, equal in groupby(merged, attrgetter("key")))
     run = new_run()
     part = 0
     following = next(records, None)
@@ -227,7 +211,9 @@ def _merge(
         check()
         with store.create(path_of(segment_name(run, part))) as stream:
             writer = SegmentWriter(stream, sizes.block_bytes)
-            while following is not None and _has_room(writer, sizes):
+            while following is not None:
+                if writer.n_bytes >= sizes.segment_bytes or writer.n_records >= sizes.segment_records:
+                    break
                 writer.add(following)
                 following = next(records, None)
             writer.finish()
@@ -236,25 +222,12 @@ def _merge(
     for each in runs:
         for name, _ in each.parts:
             store.delete(path_of(name))
-    done.merges += 1
     logger.info("the ledger: merged %.1f MB into %d segments, %.1f s", total / 1e6, part, time.perf_counter() - started)
-
-
-def _has_room(writer: SegmentWriter, sizes: CompactionSizes) -> bool:
-    return writer.n_bytes < sizes.segment_bytes and writer.n_records < sizes.segment_records
 
 
 def _scan(store: Store, run: _Run, chunk_bytes: int) -> Iterator[Record]:
     for name, size in run.parts:
         yield from open_segment(store, name, size).scan(store, chunk_bytes)
-
-
-def _first_of_each(records: Iterable[Record]) -> Iterator[Record]:
-    last = b""
-    for record in records:
-        if record.key != last:
-            yield record
-            last = record.key
 
 
 @dataclass(slots=True)
@@ -331,10 +304,9 @@ def scan_records(store: Store) -> Iterator[Record]:
 
 
 def _records(store: Store, name: str, entry: StoreEntry) -> Iterator[Record]:
-    kind = log_name(name)
-    if run_of(name) is not None:
+    if SEGMENT.fullmatch(name):
         yield from open_segment(store, name, entry.size).scan(store, _READ_BYTES)
-    elif kind is not None:
+    elif LOG.fullmatch(name):
         yield from scan_log(store, name)
 
 
@@ -347,12 +319,12 @@ def _purge_file(
     done: PurgeResult,
 ) -> list[str]:
     """Return the names of the files that were written."""
-    kind = log_name(name)
-    if run_of(name) is not None:
+    if SEGMENT.fullmatch(name):
         return _purge_segment(store, name, open_segment(store, name, entry.size), keep, check, done)
-    if kind is None:
+    log = LOG.fullmatch(name)
+    if log is None:
         return []
-    hold = store.try_lock(path_of(name)) if may_be_finished(kind, entry, time.time()) else None
+    hold = store.try_lock(path_of(name)) if may_be_finished(log, entry, time.time()) else None
     if hold is None:
         if store.exists(path_of(name)):
             done.held.append(name)
@@ -375,13 +347,8 @@ def _purge_segment(
     done.kept += n_kept
     if n_kept == segment.n_records:
         return []
-    written = []
-    if n_kept:
-        check()
-        written.append(segment_name(new_run(), 0))
-        write_segment(store, written[0], (record for record in segment.scan(store, _READ_BYTES) if keep(record)))
-    _delete(store, name, segment.n_records - n_kept, check, done)
-    return written
+    kept = (record for record in segment.scan(store, _READ_BYTES) if keep(record)) if n_kept else None
+    return _replace(store, name, kept, segment.n_records - n_kept, check, done)
 
 
 def _purge_log(
@@ -396,23 +363,31 @@ def _purge_log(
     n_dropped = 0
     for record in scan_log(store, name):
         if keep(record):
-            known = records.get(record.key)
-            records[record.key] = record if known is None else min(known, record)
+            keep_first(records, record)
         else:
             n_dropped += 1
     done.kept += len(records)
+    kept = (records[key] for key in sorted(records)) if records else None
+    return _replace(store, name, kept, n_dropped, check, done)
+
+
+def _replace(
+    store: Store,
+    name: str,
+    kept: Iterable[Record] | None,
+    n_dropped: int,
+    check: Callable[[], None],
+    done: PurgeResult,
+) -> list[str]:
+    """Write the records to keep, then delete the file. Return the name of the segment that was written, if any."""
     written = []
-    if records:
+    if kept is not None:
         check()
-        written.append(segment_name(new_run(), 0))
-        write_segment(store, written[0], (records[key] for key in sorted(records)))
-    _delete(store, name, n_dropped, check, done)
-    return written
-
-
-def _delete(store: Store, name: str, n_dropped: int, check: Callable[[], None], done: PurgeResult) -> None:
+        written.append(segment_name(new_run()))
+        write_segment(store, written[0], kept)
     check()
     store.delete(path_of(name))
     done.dropped += n_dropped
     done.files += 1
     logger.info("the ledger: %s is replaced, %d replies are dropped", name, n_dropped)
+    return written

@@ -13,6 +13,7 @@ from typing import Any
 from hirag_dist.errors import StoreError
 from hirag_dist.llm.reply_store.block_format import (
     Record,
+    keep_first,
     key_bytes,
     new_log,
     new_run,
@@ -119,8 +120,7 @@ class Ledger:
         if found is None:
             found = await asyncio.to_thread(self._view.find, packed, self._own_names())
         for record in own:
-            known = found.get(record.key)
-            found[record.key] = record if known is None else min(known, record)
+            keep_first(found, record)
         return {packed[key]: unpack_value(record.value) for key, record in found.items()}
 
     async def put(self, key: str, value: Mapping[str, Any], superseded: Collection[str] = ()) -> None:
@@ -174,8 +174,8 @@ class Ledger:
         await asyncio.to_thread(self._view.close)
 
     async def _settled(self) -> None:
-        while running := [task for task in self._tasks if not task.done()]:
-            await asyncio.wait(running)
+        while self._tasks:
+            await asyncio.wait(self._tasks)
 
     async def _open(self) -> None:
         if self._purge is None:
@@ -238,8 +238,7 @@ class Ledger:
             to.broken = True
         else:
             for record in records:
-                known = to.records.get(record.key)
-                to.records[record.key] = record if known is None else min(known, record)
+                keep_first(to.records, record)
             to.n_bytes += sum(len(record.value) for record in records)
         to.n_writes -= 1
         for group in groups:
@@ -294,6 +293,6 @@ class Ledger:
 
     def _sort(self, old: _OpenLog) -> None:
         if old.records:
-            write_segment(self._store, segment_name(new_run(), 0), (old.records[key] for key in sorted(old.records)))
+            write_segment(self._store, segment_name(new_run()), (old.records[key] for key in sorted(old.records)))
         for file in sorted(old.files | {path_of(old.name)}):
             self._store.delete(file)

@@ -19,15 +19,16 @@ from typing import NamedTuple
 
 from hirag_dist.errors import StoreError
 from hirag_dist.llm.reply_store.block_format import (
+    LOG,
     MAGIC,
     PREFIX,
+    SEGMENT,
     Block,
     DamagedBlock,
     Record,
     head_bytes,
-    log_name,
+    keep_first,
     path_of,
-    run_of,
     unpack_head,
 )
 from hirag_dist.llm.reply_store.segment import FilterBank, Segment, open_segment
@@ -109,7 +110,8 @@ class LedgerReader:
                 block = self._cache.get(place.name)
                 if block is None:
                     return None
-                _keep(found, block.find(key))
+                if record := block.find(key):
+                    keep_first(found, record)
         return found
 
     def find(self, keys: Collection[bytes], own: Collection[str] = ()) -> dict[bytes, Record]:
@@ -135,11 +137,10 @@ class LedgerReader:
         segments: dict[str, Segment] = {}
         logs: dict[str, LogIndex] = {}
         for name, entry in entries.items():
-            kind = log_name(name)
             try:
-                if run_of(name) is not None:
+                if SEGMENT.fullmatch(name):
                     segments[name] = self._files.segments.get(name) or open_segment(self._store, name, entry.size)
-                elif kind is not None and not (own and name.startswith(own)):
+                elif LOG.fullmatch(name) and not (own and name.startswith(own)):
                     logs[name] = self._files.logs.get(name) or LogIndex(name)
                     logs[name].advance(self._store, entry.size)
             except StoreError as error:
@@ -160,7 +161,8 @@ class LedgerReader:
         found: dict[bytes, Record] = {}
         for block, block_keys in self._read(wanted.values()):
             for key in block_keys:
-                _keep(found, block.find(key))
+                if record := block.find(key):
+                    keep_first(found, record)
         return found
 
     def _read(self, wanted: Collection[tuple[_Place, list[bytes]]]) -> Iterable[tuple[Block, list[bytes]]]:
@@ -194,13 +196,6 @@ class LedgerReader:
 
     def _or_gone(self, path: str, error: StoreError) -> Exception:
         return error if self._store.exists(path) else _Gone()
-
-
-def _keep(found: dict[bytes, Record], record: Record | None) -> None:
-    """Of several records of a key the first one counts, wherever it is found."""
-    if record is not None:
-        known = found.get(record.key)
-        found[record.key] = record if known is None else min(known, record)
 
 
 class _Cache:
@@ -282,7 +277,7 @@ class LogIndex:
             return Block.unpack(data)
         except DamagedBlock:
             logger.warning("%d bytes of %s/%s are damaged and are passed over", length, store.uri, self.path)
-            return Block.of([])
+            return Block(b"", b"")
 
     def _add(self, keys: Iterator[bytes], span: tuple[int, int]) -> None:
         number = len(self._spans)

@@ -20,19 +20,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.errors import StoreError
-from hirag_dist.llm.reply_store.block_format import ENTRY, Block, DamagedBlock, Record, pack_block
+from hirag_dist.llm.reply_store.block_format import ENTRY, KEY_BYTES, Block, DamagedBlock, Record, pack_block
 from hirag_dist.storage.layout import LEDGER
 from hirag_dist.storage.store import Store
 
 _BITS_A_KEY = 14
 _PROBES = np.arange(8, dtype=np.uint64)
 _HALVES = struct.Struct("<QQ")
-_KEY_BYTES = 20
 
 
 def make_filter(keys: bytes) -> NDArray[np.uint8]:
     """Return the filter of keys that stand one after another, 20 bytes each; its size in bits is 8 times its length."""
-    halves = np.frombuffer(keys, np.uint8).reshape(-1, _KEY_BYTES)[:, 4:].copy().view("<u8")
+    halves = np.frombuffer(keys, np.uint8).reshape(-1, KEY_BYTES)[:, 4:].copy().view("<u8")
     n_bytes = max(8, -(-len(halves) * _BITS_A_KEY // 8))
     bits = np.zeros(8 * n_bytes, np.bool_)
     for probe in _PROBES:
@@ -180,7 +179,7 @@ class SegmentWriter:
     @property
     def n_records(self) -> int:
         """Records added so far."""
-        return len(self._keys) // 20
+        return len(self._keys) // KEY_BYTES
 
     def add(self, record: Record) -> None:
         """Add a record, whose key is greater than the last one's."""

@@ -33,6 +33,7 @@ from hirag_dist.llm.rule_based.language import (
     WORD,
     clean,
     content_words,
+    is_alike,
     sentences,
     singular,
     stem,
@@ -42,10 +43,10 @@ from hirag_dist.llm.rule_based.language import (
 from hirag_dist.llm.rule_based.requests import (
     ParsedRequest,
     SummaryLine,
-    TypeWords,
     listed_types,
     safe,
     safe_name,
+    type_word,
     write_summaries,
 )
 
@@ -73,10 +74,10 @@ class _Member:
 
 def summarise(ask: ParsedRequest) -> str:
     """Return the reply to summarise."""
-    types = TypeWords(listed_types(ask.system))
+    types = listed_types(ask.system)
     members = [member for line in ask.between("members").split("\n") if (member := _member(line)) is not None]
     if not members:
-        return write_summaries([SummaryLine("unknown", types.word("concept"), "", [])], ask.form)
+        return write_summaries([SummaryLine("unknown", type_word("concept", types), "", [])], ask.form)
     taken = {name_key(member.name) for member in members}
     found: list[SummaryLine] = []
     for words, group in _themes(members):
@@ -84,7 +85,7 @@ def summarise(ask: ParsedRequest) -> str:
         name = _name(words, group, kind, taken)
         taken.add(name_key(name))
         numbers = sorted(member.number for member in group)
-        found.append(SummaryLine(name, types.word(kind), _description(name, group), numbers))
+        found.append(SummaryLine(name, type_word(kind, types), _description(name, group), numbers))
     return write_summaries(found, ask.form)
 
 
@@ -288,7 +289,7 @@ def reduce_answer(ask: ParsedRequest) -> str:
     lines: list[str] = []
     for _, text, refs in _POINT.findall(ask.between("context")):
         words = frozenset(content_words(text))
-        if len(lines) < _MAX_POINTS and not any(_is_alike(words, other) for other in said):
+        if len(lines) < _MAX_POINTS and not any(is_alike(words, other, _ALIKE) for other in said):
             said.append(words)
             lines.append(f"{text.strip()} {refs}")
     return " ".join(lines) or NOT_KNOWN
@@ -408,9 +409,5 @@ def _chosen(found: Sequence[_Sentence], rarity: Mapping[str, float]) -> list[_Se
             break
         chosen.append(one)
         held |= one.hits
-        left = [other for other in left if other is not one and not _is_alike(bags[other], bags[one])]
+        left = [other for other in left if other is not one and not is_alike(bags[other], bags[one], _ALIKE)]
     return chosen
-
-
-def _is_alike(one: frozenset[str], other: frozenset[str]) -> bool:
-    return len(one & other) >= _ALIKE * max(min(len(one), len(other)), 1)

@@ -12,7 +12,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from hirag_dist.core.entities.association import associations
 from hirag_dist.core.prompts.records import EntityRecord, ExtractionReply, RelationRecord
@@ -39,7 +39,7 @@ from hirag_dist.llm.rule_based.language import (
     word_list,
 )
 from hirag_dist.llm.rule_based.names import Spelling, bare, find_names
-from hirag_dist.llm.rule_based.requests import TypeWords, safe, safe_name
+from hirag_dist.llm.rule_based.requests import safe, safe_name, type_word
 from hirag_dist.types import FoundName
 
 _MAX_WORDS = 3
@@ -76,16 +76,6 @@ class _Word(NamedTuple):
     last: bool = False
 
 
-class _Grammar(Protocol):
-    def read(self, word: str, at: int) -> _Word | None:
-        """Return a word of a sentence as a part of a phrase; None where it breaks one."""
-        ...
-
-    def score(self, phrase: Phrase, count: int, own: float) -> float:
-        """Return how well a phrase stands out; 0 where it is none. `own`: occurrences outside longer phrases."""
-        ...
-
-
 def find_phrases(lines: Sequence[Sequence[str]], spelling: Spelling | None) -> list[FoundName]:
     """Return the noun phrases of a text.
 
@@ -93,7 +83,7 @@ def find_phrases(lines: Sequence[Sequence[str]], spelling: Spelling | None) -> l
         lines: the words of each sentence.
         spelling: of a text in English; None in another language.
     """
-    grammar: _Grammar = _Counted(lines) if spelling is None else _English(spelling)
+    grammar = _Counted(lines) if spelling is None else _English(spelling)
     places: dict[Phrase, list[tuple[int, int]]] = {}
     shown: dict[Phrase, Counter[str]] = {}
     for number, words in enumerate(lines):
@@ -120,11 +110,11 @@ def find_phrases(lines: Sequence[Sequence[str]], spelling: Spelling | None) -> l
     return found
 
 
-def _runs(words: Sequence[str], grammar: _Grammar) -> Iterable[tuple[int, list[_Word]]]:
+def _runs(words: Sequence[str], grammar: _English | _Counted) -> Iterable[tuple[int, list[_Word]]]:
     """Yield (place, words) of each unbroken run of words that can form a phrase."""
     run: list[_Word] = []
     for at, text in enumerate([*words, "."]):
-        word = grammar.read(text, at)
+        word = grammar.read(text)
         if word is not None:
             run.append(word)
         if run and (word is None or word.last):
@@ -146,10 +136,13 @@ def _parts(key: Phrase) -> Iterable[Phrase]:
 
 
 class _English:
+    """Phrases by word classes."""
+
     def __init__(self, spelling: Spelling) -> None:
         self._spelling = spelling
 
-    def read(self, word: str, at: int) -> _Word | None:
+    def read(self, word: str) -> _Word | None:
+        """Return a word of a sentence as a part of a phrase; None where it breaks one."""
         shown = bare(word)
         low = shown.lower()
         if not low.replace("-", "").replace("'", "").isalpha() or len(word) < 3 or low in STRUCTURE:
@@ -163,6 +156,7 @@ class _English:
         return _Word(key, key, kind == NOUN, last=shown != word)
 
     def score(self, phrase: Phrase, count: int, own: float) -> float:
+        """Return how well a phrase stands out; 0 where it is none. `own`: occurrences outside longer phrases."""
         first, last = phrase[0], phrase[-1]
         if len(phrase) == 1:
             ordinary = is_everyday(last) or len(last) < 4
@@ -181,12 +175,14 @@ class _English:
 
 
 class _Counted:
+    """Phrases of any language with spaces, by counts alone."""
+
     def __init__(self, lines: Sequence[Sequence[str]]) -> None:
         counts = Counter(word.lower() for words in lines for word in words if word[0].isalpha())
         self._stems = _stems(counts)
         self._common = _function_words(counts)
 
-    def read(self, word: str, at: int) -> _Word | None:
+    def read(self, word: str) -> _Word | None:
         low = word.lower()
         if not word[0].isalpha() or low in self._common:
             return None
@@ -203,13 +199,12 @@ def _function_words(counts: Counter[str]) -> frozenset[str]:
         word
         for word, count in counts.items()
         if not _HANGUL.match(word)
-        and (_length(word) <= _shortest(word) or (_length(word) <= _MAX_FUNCTION and count >= frequent))
+        # Writing without vowels has shorter words.
+        and (
+            _length(word) <= (_SHORT if word.lower() != word.upper() else _SHORT_CASELESS)
+            or (_length(word) <= _MAX_FUNCTION and count >= frequent)
+        )
     )
-
-
-def _shortest(word: str) -> int:
-    """Return the letters up to which a word is a function word; writing without vowels has shorter words."""
-    return _SHORT if word.lower() != word.upper() else _SHORT_CASELESS
 
 
 def _length(word: str) -> int:
@@ -365,20 +360,18 @@ _DEFINES = re.compile(
 )
 
 
-def about(name: str, numbers: Sequence[int], lines: Sequence[str]) -> str:
+def described(one: FoundName, lines: Sequence[str]) -> str:
     """Return the sentence, or two short ones, that tell most about a name, from those that hold it."""
-    numbers = sorted(set(numbers))[:8]
-    short = name.rpartition(" ")[2].lower()
+    numbers = sorted({number for number, _ in one.places})[:8]
+    short = one.name.rpartition(" ")[2].lower()
     ranked = sorted(numbers, key=lambda number: (-_worth(lines[number], short), number))
     if not ranked:
         return ""
-    chosen = [ranked[0]]
-    if (
-        len(ranked) > 1
-        and len(lines[ranked[0]]) + len(lines[ranked[1]]) < _LONG
-        and lines[ranked[0]] != lines[ranked[1]]
-    ):
-        chosen = sorted(ranked[:2])
+    chosen = ranked[:1]
+    if len(ranked) > 1:
+        first, second = lines[ranked[0]], lines[ranked[1]]
+        if first != second and len(first) + len(second) < _LONG:
+            chosen = sorted(ranked[:2])
     text = " ".join(lines[number].lstrip("# ") for number in chosen)
     return safe(text if len(text) <= _LONG else _window(text, [short]), _LONG)
 
@@ -440,9 +433,8 @@ def extract_records(text: str, types: Sequence[str]) -> ExtractionReply:
         types: types that a name may have.
     """
     lines = split_sentences(text)
-    words = TypeWords(types)
     names = best_names(lines)
-    entities = [EntityRecord(one.name, words.word(one.type).lower(), described(one, lines)) for one in names]
+    entities = [EntityRecord(one.name, type_word(one.type, types).lower(), described(one, lines)) for one in names]
     return ExtractionReply(tuple(entities), tuple(related(names, lines)))
 
 
@@ -455,11 +447,6 @@ def best_names(lines: Sequence[str]) -> list[FoundName]:
     else:
         wanted = sum(line.count(" ") + 1 for line in lines) // _WORDS_PER_NAME
     return find_entities(lines)[: min(max(wanted, _MIN_NAMES), _MAX_NAMES)]
-
-
-def described(one: FoundName, lines: Sequence[str]) -> str:
-    """Return the sentences that tell most about a name."""
-    return about(one.name, [place for place, _ in one.places], lines)
 
 
 def related(names: Sequence[FoundName], lines: Sequence[str]) -> list[RelationRecord]:

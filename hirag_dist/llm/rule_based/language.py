@@ -211,6 +211,11 @@ def content_words(text: str) -> list[str]:
     return words
 
 
+def is_alike(one: frozenset[str], other: frozenset[str], share: float) -> bool:
+    """Return whether two sets of words have that share of the smaller one's words in common."""
+    return len(one & other) >= share * max(min(len(one), len(other)), 1)
+
+
 GAP = "…"  # stands where something unreadable was taken out; no name or phrase runs across it
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\ufffd\ud800-\udfff]")

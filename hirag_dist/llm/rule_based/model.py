@@ -17,17 +17,17 @@ from hirag_dist.core.text.normalize import is_name, name_key, shorten
 from hirag_dist.errors import RequestRejected
 from hirag_dist.llm.rule_based.answers import answer, map_answer, reduce_answer, short_answer, summarise
 from hirag_dist.llm.rule_based.finder import best_names, described, find_entities, related
-from hirag_dist.llm.rule_based.language import UNSPACED, content_words, sentences, split_sentences
+from hirag_dist.llm.rule_based.language import UNSPACED, content_words, is_alike, sentences, split_sentences
 from hirag_dist.llm.rule_based.requests import (
     EntityLine,
     ParsedRequest,
     RelationLine,
-    TypeWords,
     asked,
     each_unit,
     listed_types,
     safe,
     safe_name,
+    type_word,
     write,
 )
 from hirag_dist.types import ChatReply, ChatRequest, FoundName, Message, RateLimits
@@ -142,8 +142,8 @@ def extract(ask: ParsedRequest) -> str:
     if ask.task == "extract-relations":
         return _listed_relations(ask, lines)
     found = best_names(lines)
-    words = TypeWords(listed_types(ask.system))
-    entities = [EntityLine(one.name, words.word(one.type), described(one, lines)) for one in found]
+    types = listed_types(ask.system)
+    entities = [EntityLine(one.name, type_word(one.type, types), described(one, lines)) for one in found]
     if ask.task == "extract-entities":
         return write(entities, None, ask.form)
     number_of = {one.name: number for number, one in enumerate(found, start=1)}
@@ -182,23 +182,18 @@ def _placed(names: Sequence[str], lines: Sequence[str]) -> list[FoundName]:
 
 def meta_types(ask: ParsedRequest) -> str:
     """Return the reply to meta-types: one a line, the most frequent first."""
-    counts = _counts(ask)
-    ranked = sorted(counts, key=lambda kind: (-counts[kind], kind))[:_MAX_META_TYPES]
-    return "\n".join(dict.fromkeys([*ranked, *_ALWAYS]))
-
-
-def _counts(ask: ParsedRequest) -> Counter[str]:
-    """Return how often the excerpts name each kind."""
     counts: Counter[str] = Counter()
     for piece in ask.body.split("<excerpt>")[1:]:
         lines = split_sentences(piece.partition("</excerpt>")[0])
         counts.update(found.type for found in find_entities(lines))
-    return counts
+    ranked = sorted(counts, key=lambda kind: (-counts[kind], kind))[:_MAX_META_TYPES]
+    return "\n".join(dict.fromkeys([*ranked, *_ALWAYS]))
 
 
 _MAX_WORDS = re.compile(r"at most\s+(\d+)\s+words|(\d+)\s+words")
 _MAX_PIECES = 40  # maximum pieces of a description
 _DEFAULT_WORDS = 120
+_ALIKE = 0.75  # share of the shorter piece's words
 _ENTITY = re.compile(r"^\d+\. (.*?) \(([^()]{0,80})\)(?:: (.*))?$")
 
 
@@ -220,9 +215,10 @@ def central(pieces: Sequence[str], n_words: int) -> list[str]:
     chosen: list[int] = []
     left = n_words
     for place in sorted(range(len(pieces)), key=lambda place: (-worth[place], place))[:200]:
-        if any(_near(bags[place], bags[other]) for other in chosen):
+        if any(is_alike(bags[place], bags[other], _ALIKE) for other in chosen):
             continue
-        size = words_in(pieces[place])
+        # Two characters of an unspaced script count as a word.
+        size = pieces[place].count(" ") + 1 + len(UNSPACED.findall(pieces[place])) // 2
         if size > left:
             continue
         chosen.append(place)
@@ -230,23 +226,9 @@ def central(pieces: Sequence[str], n_words: int) -> list[str]:
         if len(chosen) == _MAX_PIECES:
             break
     if not chosen and pieces:
-        return [_cut(pieces[0], n_words)]
+        first = pieces[0]
+        return [shorten(first, 2 * n_words) if UNSPACED.search(first) else " ".join(first.split(" ")[:n_words])]
     return [pieces[place] for place in chosen]
-
-
-def words_in(text: str) -> int:
-    """Return the length of a text in words; two characters of an unspaced script count as one."""
-    return text.count(" ") + 1 + len(UNSPACED.findall(text)) // 2
-
-
-def _near(one: frozenset[str], other: frozenset[str]) -> bool:
-    return len(one & other) >= 0.75 * max(min(len(one), len(other)), 1)
-
-
-def _cut(text: str, n_words: int) -> str:
-    if UNSPACED.search(text):
-        return shorten(text, 2 * n_words)
-    return " ".join(text.split(" ")[:n_words])
 
 
 def same_entity(ask: ParsedRequest) -> str:
@@ -312,12 +294,10 @@ class ExtractiveModel:
     the quality that a language model would give. Tasks that need judgement (judge, claims, questions) it refuses.
     """
 
+    name = "extractive"
     rate_limits: RateLimits | None = None
 
-    name = "extractive"
-
     def __init__(self, count_tokens: Callable[[str], int]) -> None:
-        """Take how tokens are counted."""
         self._count_tokens = count_tokens
 
     async def complete(self, request: ChatRequest) -> ChatReply:

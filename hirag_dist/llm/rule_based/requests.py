@@ -122,25 +122,18 @@ def listed_types(system: str) -> list[str]:
     return [kind for kind in types if kind] or list(DEFAULT_TYPES)
 
 
-class TypeWords:
-    """The words that a prompt has for the built-in kinds.
+def type_word(kind: str, types: Sequence[str]) -> str:
+    """Return the word that a prompt has for a built-in kind, of the types that it lists.
 
-    Args:
-        types: Types that the prompt lists.
+    It is the kind itself, one that means the same or nearly, or the last of the list.
     """
-
-    def __init__(self, types: Sequence[str]) -> None:
-        self._types = list(types)
-
-    def word(self, kind: str) -> str:
-        """Return the listed type for a kind: its own, one that means the same or nearly, or the last of the list."""
-        canonical = next((each for each, words in _SAME.items() if kind.lower() in words.split()), "concept")
-        near = {"technology": "product", "product": "technology"}.get(canonical, canonical)
-        for same in (kind.lower(), *(_SAME[each] for each in (canonical, near, "concept"))):
-            for name in self._types:
-                if name.lower() in same.split():
-                    return name
-        return self._types[-1]
+    canonical = next((each for each, words in _SAME.items() if kind.lower() in words.split()), "concept")
+    near = {"technology": "product", "product": "technology"}.get(canonical, canonical)
+    for same in (kind.lower(), *(_SAME[each] for each in (canonical, near, "concept"))):
+        for name in types:
+            if name.lower() in same.split():
+                return name
+    return types[-1]
 
 
 def safe(text: str, n_chars: int = 260) -> str:

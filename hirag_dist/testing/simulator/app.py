@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import hashlib
 import itertools
 import logging
+import math
 import signal
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
-from types import TracebackType
 from typing import Any
 
 from aiohttp import web
@@ -22,15 +23,14 @@ from hirag_dist.llm.endpoints.hashing import HashingEmbedder
 from hirag_dist.llm.rule_based import reply_to
 from hirag_dist.protocols import Embedder
 from hirag_dist.testing.simulator.openai_schema import (
-    AnsweredEmbedding,
-    AnsweredPrompt,
     Answers,
     ApiError,
+    ChatCall,
+    EmbeddingCall,
     Reply,
     Structured,
     chat_body,
     chat_events,
-    digest,
     dump,
     server_error,
 )
@@ -46,9 +46,7 @@ from hirag_dist.testing.simulator.options import (
     SimulatedLimits,
     SimulatorOptions,
     damaged,
-    failure,
     plan_of,
-    retry_headers,
     truncated,
 )
 
@@ -56,7 +54,9 @@ logger = logging.getLogger(__name__)
 CHAT, EMBEDDINGS = "/v1/chat/completions", "/v1/embeddings"
 MODELS = ("extractive", "hashing")
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_BAD_GATEWAY = (
+    b"<html><head><title>502 Bad Gateway</title></head><body><center><h1>502 Bad Gateway</h1></center></body></html>"
+)
 _MAX_BODY_BYTES = 64 * 1024 * 1024
 _DRAIN_S = 2.0
 _LOOK_S = 0.05  # how often a call that hangs looks whether its caller is still there
@@ -149,7 +149,9 @@ class Endpoint:
         self._stopping.set()
 
     @web.middleware
-    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def _guard(
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
         """Turn errors into the API's, and count them."""
         try:
             return await handler(request)
@@ -193,8 +195,8 @@ class Endpoint:
         started = time.monotonic()
         counts = self._counts[request.path]
         raw = await request.read()
-        key = digest(raw)
-        asked = self._answers.embedding(raw) if request.path == EMBEDDINGS else self._answers.prompt(raw)
+        key = hashlib.sha256(raw).digest()[:16]
+        asked = self._answers.embedding_call(raw) if request.path == EMBEDDINGS else self._answers.chat_call(raw)
         denied = self._gate.enter(asked.input_tokens)
         if denied is not None:
             return self._refused(counts, denied)
@@ -228,17 +230,20 @@ class Endpoint:
         return response
 
     @staticmethod
-    def _kinds(asked: AnsweredPrompt | AnsweredEmbedding) -> frozenset[str]:
+    def _kinds(asked: ChatCall | EmbeddingCall) -> frozenset[str]:
         """Return the faults that a call can get."""
-        if isinstance(asked, AnsweredEmbedding):
+        if isinstance(asked, EmbeddingCall):
             return EMBEDDING_FAULTS
         # a foreign schema is a caller's probe of the endpoint's capabilities: it is asked once, and a damaged
         # reply would change how everything after it is asked
-        return CHAT_FAULTS if asked.call.schema is None else CHAT_FAULTS - {MALFORMED, TRUNCATE}
+        return CHAT_FAULTS if asked.schema is None else CHAT_FAULTS - {MALFORMED, TRUNCATE}
 
     def _refused(self, counts: CallCounts, denied: LimitExceeded) -> web.Response:
         counts.rate_limited += 1
-        headers = self._gate.headers() | (retry_headers(denied) if self.options.limit_headers else {})
+        headers = self._gate.headers()
+        if denied.wait_s is not None and self.options.limit_headers:
+            headers["Retry-After"] = str(math.ceil(denied.wait_s))
+            headers["retry-after-ms"] = str(math.ceil(denied.wait_s * 1000))
         error = ApiError(429, denied.message, "rate_limit_exceeded", kind=denied.kind)
         return json_response(error.body, 429, headers)
 
@@ -252,9 +257,9 @@ class Endpoint:
             counts.in_flight -= 1
             self._gate.leave()
 
-    async def _made(self, asked: AnsweredPrompt | AnsweredEmbedding, plan: FaultPlan) -> CompletedCall:
+    async def _made(self, asked: ChatCall | EmbeddingCall, plan: FaultPlan) -> CompletedCall:
         """Return the reply, disturbed as planned."""
-        if isinstance(asked, AnsweredEmbedding):
+        if isinstance(asked, EmbeddingCall):
             return CompletedCall((await self._answers.embed(asked),), asked.input_tokens)
         reply = self._answers.answer(asked)
         if plan.fault == TRUNCATE:
@@ -262,12 +267,11 @@ class Endpoint:
         elif plan.fault == MALFORMED:
             reply = self._answers.resized(damaged(reply, plan.form, plan.share))
         named = (f"chatcmpl-{self.options.seed}-{next(self._ids)}", int(time.time()))
-        call = asked.call
-        if call.stream:
-            parts = tuple(chat_events(call.model, reply, *named, call.stream_usage))
+        if asked.stream:
+            parts = tuple(chat_events(asked.model, reply, *named, asked.stream_usage))
         else:
-            parts = (dump(chat_body(call.model, reply, *named)),)
-        return CompletedCall(parts, reply.input_tokens, reply.output_tokens, call.stream)
+            parts = (dump(chat_body(asked.model, reply, *named)),)
+        return CompletedCall(parts, reply.input_tokens, reply.output_tokens, asked.stream)
 
     async def _hang(self, request: web.Request) -> web.StreamResponse:
         """Say nothing until the caller hangs up or the endpoint stops."""
@@ -281,15 +285,22 @@ class Endpoint:
         return web.Response()
 
     def _failed(self, counts: CallCounts, plan: FaultPlan) -> web.Response:
-        failed = failure(plan.form, plan.share)
-        status = failed.error.status
+        """Fail as a server does: with an error object, or with a gateway's page; half of the busy ones ask to wait."""
         counts.errors += 1
         headers = self._gate.headers()
-        if failed.retry_after_s is not None and self.options.limit_headers:
-            headers["Retry-After"] = str(failed.retry_after_s)
-        if failed.page is not None:
-            return web.Response(body=failed.page, status=status, headers=headers, content_type="text/html")
-        return json_response(failed.error.body, status, headers)
+        busy = "The engine is currently overloaded, please try again later."
+        errors = (
+            server_error(),
+            ApiError(502, "Bad Gateway", kind="server_error"),
+            ApiError(503, busy, kind="server_error"),
+            ApiError(529, "Overloaded", kind="overloaded_error"),
+        )
+        error = errors[int(plan.form * len(errors))]
+        if error.status == 502:
+            return web.Response(body=_BAD_GATEWAY, status=502, headers=headers, content_type="text/html")
+        if error.status in (503, 529) and plan.share < 0.5 and self.options.limit_headers:
+            headers["Retry-After"] = "1"
+        return json_response(error.body, error.status, headers)
 
 
 def json_response(body: object, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
@@ -357,9 +368,7 @@ class Simulator:
         self.base_url = f"http://{shown}:{bound[1]}/v1"
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -18,6 +17,8 @@ from hirag_dist.errors import RequestRejected
 from hirag_dist.protocols import Embedder
 from hirag_dist.types import ChatReply, FloatMatrix, Message
 
+_MESSAGE_TOKENS, _REPLY_TOKENS = 4, 3  # what OpenAI's chat template adds to a message, and to a call
+_KNOWN = 2048  # instructions come again with every call, a unit's text with its gleaning and its retries
 _ROLE_OF = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 _PIECE_CHARS = 24
 REFUSAL = "refusal"
@@ -45,9 +46,14 @@ def server_error() -> ApiError:
     return ApiError(500, "The server had an error while processing your request.", kind="server_error")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ChatCall:
-    """A checked chat request. `form` names a schema of this package; `schema` is a foreign one."""
+    """A checked chat request, its size, and its reply where it was asked before.
+
+    Attributes:
+        form: name of a schema of this package.
+        schema: a foreign schema.
+    """
 
     model: str
     messages: tuple[Message, ...]
@@ -55,15 +61,19 @@ class ChatCall:
     schema: Mapping[str, Any] | None
     stream: bool
     stream_usage: bool
+    input_tokens: int
+    reply: ChatReply | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class EmbeddingCall:
-    """A checked embedding request."""
+    """A checked embedding request, its size, and the reply's body where it was asked before."""
 
     model: str
     texts: tuple[str, ...]
     as_base64: bool
+    input_tokens: int
+    body: bytes | None = None
 
 
 class _Body(BaseModel):
@@ -124,8 +134,8 @@ def _checked(kind: type[B], raw: bytes) -> B:
         raise ApiError(400, f"Invalid '{param}': {first['msg']}", "invalid_value", param) from error
 
 
-def read_chat(raw: bytes) -> ChatCall:
-    """Return a chat request. Raises ApiError 400 that names the field at fault."""
+def read_chat(raw: bytes, count: Callable[[str], int]) -> ChatCall:
+    """Return a chat request, its tokens counted. Raises ApiError 400 that names the field at fault."""
     body = _checked(_ChatBody, raw)
     asked = body.response_format or _Format()
     form, schema = None, None
@@ -134,26 +144,28 @@ def read_chat(raw: bytes) -> ChatCall:
         if described is None or (described.name not in FORMATS and described.schema_ is None):
             raise ApiError(400, "Missing 'response_format.json_schema.schema'.", "invalid_value", "response_format")
         form, schema = (described.name, None) if described.name in FORMATS else (None, described.schema_)
+    messages = tuple(
+        Message(
+            _ROLE_OF[each.role],
+            each.content if isinstance(each.content, str) else "".join(part.text for part in each.content),
+        )
+        for each in body.messages
+    )
     return ChatCall(
         model=body.model,
-        messages=tuple(
-            Message(
-                _ROLE_OF[each.role],
-                each.content if isinstance(each.content, str) else "".join(part.text for part in each.content),
-            )
-            for each in body.messages
-        ),
+        messages=messages,
         form=form,
         schema=schema,
         stream=bool(body.stream),
         stream_usage=body.stream_options is not None and body.stream_options.include_usage,
+        input_tokens=sum(count(each.content) + _MESSAGE_TOKENS for each in messages) + _REPLY_TOKENS,
     )
 
 
-def read_embedding(raw: bytes) -> EmbeddingCall:
-    """Return an embedding request. Raises ApiError 400 that names the field at fault."""
+def read_embedding(raw: bytes, count: Callable[[str], int]) -> EmbeddingCall:
+    """Return an embedding request, its tokens counted. Raises ApiError 400 that names the field at fault."""
     body = _checked(_EmbeddingBody, raw)
-    return EmbeddingCall(body.model, tuple(body.input), body.encoding_format == "base64")
+    return EmbeddingCall(body.model, tuple(body.input), body.encoding_format == "base64", sum(map(count, body.input)))
 
 
 def chat_body(model: str, reply: ChatReply, reply_id: str, created: int) -> dict[str, Any]:
@@ -192,7 +204,7 @@ def chat_events(model: str, reply: ChatReply, reply_id: str, created: int, with_
     yield b"data: [DONE]\n\n"
 
 
-def embedding_body(call: EmbeddingCall, vectors: FloatMatrix, n_tokens: int) -> dict[str, Any]:
+def embedding_body(call: EmbeddingCall, vectors: FloatMatrix) -> dict[str, Any]:
     """Return the body of an embedding reply."""
     rows: Sequence[Any] = vectors.tolist()
     if call.as_base64:
@@ -201,7 +213,7 @@ def embedding_body(call: EmbeddingCall, vectors: FloatMatrix, n_tokens: int) -> 
         "object": "list",
         "data": [{"object": "embedding", "index": index, "embedding": row} for index, row in enumerate(rows)],
         "model": call.model,
-        "usage": {"prompt_tokens": n_tokens, "total_tokens": n_tokens},
+        "usage": {"prompt_tokens": call.input_tokens, "total_tokens": call.input_tokens},
     }
 
 
@@ -244,30 +256,11 @@ def _usage(reply: ChatReply) -> dict[str, Any]:
 Reply = Callable[[Sequence[Message], str | None], str]
 Structured = Callable[[Sequence[Message], Mapping[str, Any]], str]
 
-_MESSAGE_TOKENS, _REPLY_TOKENS = 4, 3  # what OpenAI's chat template adds to a message, and to a call
-_KNOWN = 2048  # instructions come again with every call, a unit's text with its gleaning and its retries
-
-
-@dataclass(slots=True)
-class AnsweredPrompt:
-    """A chat request read, its size, and its reply where it was asked before."""
-
-    call: ChatCall
-    input_tokens: int
-    reply: ChatReply | None = None
-
-
-@dataclass(slots=True)
-class AnsweredEmbedding:
-    """An embedding request: its cost, and the reply's body where it was asked before."""
-
-    call: EmbeddingCall
-    input_tokens: int
-    body: bytes | None = None
-
 
 class Answers:
     """Answers from the messages alone: the same request has the same reply.
+
+    `chat_call` and `embedding_call` return the request in a body, and raise ApiError 400.
 
     Args:
         reply: messages and form → the reply's text.
@@ -276,54 +269,33 @@ class Answers:
 
     def __init__(self, reply: Reply, embedder: Embedder, structured: Structured | None = None) -> None:
         self._reply = reply
-        self._structured = structured or _smallest
+        self._structured = structured
         self._embedder = embedder
         self._count = lru_cache(4 * _KNOWN)(counter("o200k_base"))
-        self.prompt = lru_cache(_KNOWN)(self._prompt)
-        self.embedding = lru_cache(_KNOWN)(self._embedding)
+        self.chat_call = lru_cache(_KNOWN)(partial(read_chat, count=self._count))
+        self.embedding_call = lru_cache(_KNOWN)(partial(read_embedding, count=self._count))
 
-    def _prompt(self, raw: bytes) -> AnsweredPrompt:
-        """Return the chat request in a body. Raises ApiError 400."""
-        call = read_chat(raw)
-        n_tokens = sum(self._count(each.content) + _MESSAGE_TOKENS for each in call.messages)
-        return AnsweredPrompt(call, n_tokens + _REPLY_TOKENS)
-
-    def answer(self, prompt: AnsweredPrompt) -> ChatReply:
+    def answer(self, call: ChatCall) -> ChatReply:
         """Return the reply. Raises ApiError 400 for what the model cannot do."""
-        if prompt.reply is None:
-            reply = ChatReply(self._text(prompt.call), model=prompt.call.model, input_tokens=prompt.input_tokens)
-            prompt.reply = self.resized(reply)
-        return prompt.reply
+        if call.reply is None:
+            try:
+                if call.schema is None:
+                    text = self._reply(call.messages, call.form)
+                elif self._structured is None:
+                    text = dump(instance_of(call.schema)).decode()
+                else:
+                    text = self._structured(call.messages, call.schema)
+            except RequestRejected as error:
+                raise ApiError(400, str(error), "model_cannot") from error
+            call.reply = self.resized(ChatReply(text, model=call.model, input_tokens=call.input_tokens))
+        return call.reply
 
     def resized(self, reply: ChatReply) -> ChatReply:
         """Return a reply with the tokens of its text."""
         return replace(reply, output_tokens=self._count(reply.text))
 
-    def _embedding(self, raw: bytes) -> AnsweredEmbedding:
-        """Return the embedding request in a body. Raises ApiError 400."""
-        call = read_embedding(raw)
-        return AnsweredEmbedding(call, sum(map(self._count, call.texts)))
-
-    async def embed(self, asked: AnsweredEmbedding) -> bytes:
+    async def embed(self, call: EmbeddingCall) -> bytes:
         """Return the body of the reply."""
-        if asked.body is None:
-            vectors = await self._embedder.embed(asked.call.texts)
-            asked.body = dump(embedding_body(asked.call, vectors, asked.input_tokens))
-        return asked.body
-
-    def _text(self, call: ChatCall) -> str:
-        try:
-            if call.schema is not None:
-                return self._structured(call.messages, call.schema)
-            return self._reply(call.messages, call.form)
-        except RequestRejected as error:
-            raise ApiError(400, str(error), "model_cannot") from error
-
-
-def _smallest(messages: Sequence[Message], schema: Mapping[str, Any]) -> str:
-    return dump(instance_of(schema)).decode()
-
-
-def digest(raw: bytes) -> bytes:
-    """Return the 16-byte hash by which a request is remembered."""
-    return hashlib.sha256(raw).digest()[:16]
+        if call.body is None:
+            call.body = dump(embedding_body(call, await self._embedder.embed(call.texts)))
+        return call.body

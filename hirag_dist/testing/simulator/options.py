@@ -6,13 +6,12 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 from hirag_dist.core.prompts.templates import BAR, DONE, FIELD
 from hirag_dist.core.text.normalize import one_line, shorten
 from hirag_dist.errors import ConfigError
-from hirag_dist.testing.simulator.openai_schema import ApiError, server_error
 from hirag_dist.types import ChatReply
 
 FAULT_RATES = ("fail_rate", "hang_rate", "malformed_rate", "truncate_rate")  # exclude each other
@@ -177,16 +176,6 @@ class SimulatedLimits:
         return found
 
 
-def retry_headers(denied: LimitExceeded) -> dict[str, str]:
-    """Return Retry-After in whole seconds, rounded up, and in milliseconds."""
-    if denied.wait_s is None:
-        return {}
-    return {
-        "Retry-After": str(math.ceil(denied.wait_s)),
-        "retry-after-ms": str(math.ceil(denied.wait_s * 1000)),
-    }
-
-
 FAIL, HANG, MALFORMED, TRUNCATE = "fail", "hang", "malformed", "truncate"
 CHAT_FAULTS = frozenset({FAIL, HANG, MALFORMED, TRUNCATE})
 EMBEDDING_FAULTS = frozenset({FAIL, HANG})
@@ -209,7 +198,7 @@ class FaultPlan:
     share: float = 0.0
 
 
-def plan_of(options: SimulatorOptions, request: str, attempt: int, kinds: Collection[str] = CHAT_FAULTS) -> FaultPlan:
+def plan_of(options: SimulatorOptions, request: str, attempt: int, kinds: Collection[str]) -> FaultPlan:
     """Return how a call goes.
 
     Args:
@@ -221,11 +210,16 @@ def plan_of(options: SimulatorOptions, request: str, attempt: int, kinds: Collec
     if options.jitter:
         share = options.jitter * (2.0 * draw(options.seed, request, attempt, "latency") - 1.0)
     delay_s = options.latency_ms / 1000.0 * (1.0 + share)
-    fault = _fault(options, request, attempt)
-    if fault is None or fault not in kinds:
-        return FaultPlan(delay_s)
-    form, place = (draw(options.seed, request, attempt, name) for name in ("form", "share"))
-    return FaultPlan(delay_s, fault, form, place)
+    drawn, edge = draw(options.seed, request, attempt, "fault"), 0.0  # one draw, so that each has exactly its share
+    for name in FAULT_RATES:
+        edge += getattr(options, name)
+        if drawn < edge:
+            fault = name.removesuffix("_rate")
+            if fault in kinds:
+                form, place = (draw(options.seed, request, attempt, name) for name in ("form", "share"))
+                return FaultPlan(delay_s, fault, form, place)
+            break
+    return FaultPlan(delay_s)
 
 
 def draw(seed: int, request: str, attempt: int, name: str) -> float:
@@ -234,57 +228,12 @@ def draw(seed: int, request: str, attempt: int, name: str) -> float:
     return int.from_bytes(digest[:7], "big") / 2**56
 
 
-def _fault(options: SimulatorOptions, request: str, attempt: int) -> str | None:
-    """One draw for all kinds, so that each has exactly its share."""
-    edges = 0.0
-    drawn: float | None = None
-    for name in FAULT_RATES:
-        rate: float = getattr(options, name)
-        if rate:
-            drawn = draw(options.seed, request, attempt, "fault") if drawn is None else drawn
-            edges += rate
-            if drawn < edges:
-                return name.removesuffix("_rate")
-    return None
-
-
 _MARKUP = re.compile(r"<\|[^>]*>|[{}\[\]<>|`#\"]+")
-_RETRY_AFTER_S = 1
-_BAD_GATEWAY = (
-    b"<html><head><title>502 Bad Gateway</title></head><body><center><h1>502 Bad Gateway</h1></center></body></html>"
-)
 _REFUSALS = (
     "I'm sorry, but I can't help with that.",
     "I cannot assist with this request.",
     "As an AI language model, I am not able to process this text.",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class InjectedFailure:
-    """A 5xx: an error object, or a gateway's page."""
-
-    error: ApiError
-    retry_after_s: int | None = None
-    page: bytes | None = None
-
-
-def failure(form: float, share: float) -> InjectedFailure:
-    """Return one of the ways that a server fails.
-
-    Args:
-        form: [0, 1), chooses between 500, 502, 503 and 529.
-        share: [0, 1), below a half an overloaded server says when to come back.
-    """
-    wait_s = _RETRY_AFTER_S if share < 0.5 else None
-    busy = "The engine is currently overloaded, please try again later."
-    kinds = (
-        InjectedFailure(server_error()),
-        InjectedFailure(ApiError(502, "Bad Gateway", kind="server_error"), page=_BAD_GATEWAY),
-        InjectedFailure(ApiError(503, busy, kind="server_error"), wait_s),
-        InjectedFailure(ApiError(529, "Overloaded", kind="overloaded_error"), wait_s),
-    )
-    return kinds[int(form * len(kinds))]
 
 
 def truncated(reply: ChatReply, share: float) -> ChatReply:
@@ -297,21 +246,17 @@ def damaged(reply: ChatReply, form: float, share: float) -> ChatReply:
     """Return a reply that is in no requested form; its finish_reason is "stop", or "refusal".
 
     Args:
-        form: [0, 1), chooses among the damages that the reply's form allows; see `damages`.
+        form: [0, 1), chooses among the damages that the reply's form allows: a plain text has none that it could miss.
         share: [0, 1), chooses the wording or the place.
     """
-    ways = damages(reply.text)
-    text = tuple(ways.values())[int(form * len(ways))](reply.text, share)
-    refused = text in _REFUSALS and _is_json(reply.text)
-    return replace(reply, text=text, finish_reason="refusal" if refused else "stop")
-
-
-def damages(text: str) -> Mapping[str, Callable[[str, float], str]]:
-    """Return the possible damages of a reply's text, by name. A plain text has no form that could be missed."""
-    anywhere = {"thinking": _thinking, "empty": _empty, "refusal": _refusal}
-    if _is_json(text):
-        return {"prose": _prose, "broken": _broken_json, **anywhere}
-    return {"prose": _prose, "delimiters": _delimiters, **anywhere} if text.endswith(DONE) else anywhere
+    ways: list[Callable[[str, float], str]] = [_thinking, _empty, _refusal]
+    is_json = _is_json(reply.text)
+    if is_json:
+        ways = [_prose, _broken_json, *ways]
+    elif reply.text.endswith(DONE):
+        ways = [_prose, _delimiters, *ways]
+    text = ways[int(form * len(ways))](reply.text, share)
+    return replace(reply, text=text, finish_reason="refusal" if is_json and text in _REFUSALS else "stop")
 
 
 def _is_json(text: str) -> bool:

@@ -45,7 +45,6 @@ async def test_finds_by_role_unit_and_round(tmp_path: Path) -> None:
     assert (await model.complete(about("u1", round=1))).text == "b"
     assert (await model.complete(about("u2"))).text == "c"
     assert (await model.complete(about("u1", "report"))).text == "d"
-    assert model.counts == {"recorded": 4, "fallback": 0}
     assert len(model) == 4
 
 
@@ -68,13 +67,12 @@ async def test_what_is_missing_is_refused_with_its_name(tmp_path: Path) -> None:
         [piece async for piece in model.stream(asking())]
 
 
-async def test_what_is_missing_goes_to_the_fallback_and_is_counted_apart(tmp_path: Path) -> None:
+async def test_what_is_missing_goes_to_the_fallback(tmp_path: Path) -> None:
     fallback = ScriptedModel(lambda request: "made up", name="other")
     model = RecordedModel(write(tmp_path / "r.jsonl", own("a")), fallback)
     assert (await model.complete(asking())).model == "other"
     assert [piece async for piece in model.stream(asking())] == ["made up", ChatReply("made up", model="other")]
     assert (await model.complete(about("u1"))).text == "a"
-    assert model.counts == {"recorded": 1, "fallback": 2}
     assert len(fallback.requests) == 2
 
 
