@@ -213,7 +213,8 @@ def remove(
         raise ConfigError("--input and --snapshot-only are about a search: give --verify with them")
     if verify_only and source:
         raise ConfigError("--verify is about documents that are gone, which no --source finds: name their ids")
-    selection = _selection(ids or [], source or [], input_file)
+    named = dict.fromkeys([*(ids or []), *_ids_of(input_file)])
+    selection = DocumentSelection(tuple(named), tuple(source or []))
     if verify_only:
         verify(index, options.load(), selection.ids, input or (), snapshot_only=snapshot_only, json=options.json)
         return
@@ -260,10 +261,6 @@ def _finish(report: dict[str, Any], json: bool, complete: bool = True) -> None:
         _show_forgotten(report["forgotten"])
     if not complete:
         raise typer.Exit(3)
-
-
-def _selection(ids: list[str], sources: list[str], input_file: Path | None) -> DocumentSelection:
-    return DocumentSelection(tuple(dict.fromkeys([*ids, *_ids_of(input_file)])), tuple(sources))
 
 
 def _ids_of(file: Path | None) -> list[str]:
