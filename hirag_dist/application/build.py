@@ -277,10 +277,7 @@ def execute_build(
         _compact_ledger(store, lock)
         probes, begun = UsageMeter(), datetime.now(UTC)
         try:
-            models = _resolve(config, store, options, probes)
-            config, models = _cut_to_windows(
-                config, store, prompts, models, from_nothing=options.rebuild or options.fresh
-            )
+            config, models = _resolve(config, store, prompts, options, probes)
         except BaseException as error:
             with suppress(StoreError, IndexBusy):  # the error of the models is the one to raise
                 note_not_begun(store, action, arguments, config, options.limits, probes, error, begun, lock.fenced)
@@ -296,13 +293,7 @@ def execute_build(
         executor = make_executor(config, store, options.max_usd, options.max_tokens, models.kernels, emit, traceparent)
         try:
             runner = StageRunner(
-                store,
-                executor,
-                (),
-                config.max_reject_ratio,
-                options.fresh,
-                action == "retry",
-                lock.fenced,
+                store, executor, (), config.max_reject_ratio, options.fresh, action == "retry", lock.fenced
             )
             context = BuildContext(runner, config, prompts, models)
             base_id = None if options.rebuild or options.fresh else base_id
@@ -330,24 +321,18 @@ def execute_build(
             runner.listeners = (*listeners, record)
             runner.record_usage("probes", probes)
             with record.closed():
-                result = _repairing(runner, lambda: work(build))
+                result = None
+                while (
+                    result is None
+                ):  # finished stages are reused, replies are in the ledger: only damage is made again
+                    try:
+                        result = work(build)
+                    except WorkFileDamaged as error:
+                        runner.repair(error)
                 record.close_published(result.manifest.snapshot_id)
         finally:
             executor.close()
-    repaired = tuple(runner.repaired)
-    return index_result(store, result, runner.bill.sent, time.perf_counter() - started, repaired)
-
-
-def _repairing(runner: StageRunner, work: Callable[[], BuildResult]) -> BuildResult:
-    """Return the result of the pipeline, which begins again where a file of the work folder turns out damaged.
-
-    Finished stages are reused, and replies are in the ledger: only what was damaged is made again.
-    """
-    while True:
-        try:
-            return work()
-        except WorkFileDamaged as error:
-            runner.repair(error)
+    return _index_result(store, result, runner, time.perf_counter() - started)
 
 
 def _existing(index_uri: str) -> Store:
@@ -362,9 +347,7 @@ def _existing(index_uri: str) -> Store:
     return store
 
 
-def index_result(
-    store: Store, result: BuildResult, sent: UsageMeter, seconds: float, repaired: tuple[str, ...] = ()
-) -> IndexResult:
+def _index_result(store: Store, result: BuildResult, runner: StageRunner, seconds: float) -> IndexResult:
     """Return the outcome of a build whose snapshot is published."""
     snapshot = open_snapshot(store, result.manifest.snapshot_id)
     usage = usage_rows(snapshot.table("usage"))
@@ -382,34 +365,33 @@ def index_result(
         communities_by_level=snapshot.info().communities_by_level,
         usage=tuple(usage),
         tokens_per_corpus_token=tokens_per_corpus_token(snapshot, usage),
-        sent=sent,
+        sent=runner.bill.sent,
         seconds=seconds,
         update=result.update,
         rebuilt_because=result.rebuilt_because,
         up_to_date=result.up_to_date,
         fallback=result.fallback,
-        repaired=repaired,
+        repaired=tuple(runner.repaired),
         letter_groups=tuple(groups),
         unread_files=result.unread_files,
     )
 
 
-def _resolve(config: Config, store: Store, options: BuildOptions, probes: UsageMeter) -> ResolvedModels:
-    """Return the capabilities of the models; `probes` counts the calls."""
-    kernels = None if options.fresh and config.kernels == "gpu" else _previous_kernels(config, store)
-    return resolve(config, Ledger(store), kernels, options.max_usd, options.max_tokens, probes)
-
-
-def _cut_to_windows(
-    config: Config, store: Store, prompts: Prompts, models: ResolvedModels, *, from_nothing: bool
+def _resolve(
+    config: Config, store: Store, prompts: Prompts, options: BuildOptions, probes: UsageMeter
 ) -> tuple[Config, ResolvedModels]:
-    """Return the configuration with no size larger than the models' windows allow, and the models with these.
+    """Return the configuration with no size larger than the models' windows allow, and the capabilities of the models.
 
-    The servers are asked after the probes: some load a model with its first call, and tell its window then.
+    The servers are asked for windows after the probes: some load a model with its first call, and tell its window then.
+
+    Args:
+        probes: counts the calls.
     """
+    kernels = None if options.fresh and config.kernels == "gpu" else _previous_kernels(config, store)
+    models = resolve(config, Ledger(store), kernels, options.max_usd, options.max_tokens, probes)
     asked = asyncio.run(with_windows(config, BUILD_ROLES))
     now = role_windows(asked, BUILD_ROLES)
-    windows = now if from_nothing else index_windows(config, asked, store)
+    windows = now if options.rebuild or options.fresh else index_windows(config, asked, store)
     fitted = fit_to_windows(asked, windows, prompts)
     if cuts := size_changes(asked, fitted):
         logger.info("sizes in tokens, cut to the models' context windows: %s", "; ".join(cuts))

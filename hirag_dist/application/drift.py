@@ -79,11 +79,13 @@ def measure_drift(snapshot: Snapshot) -> DriftReport:
         )
     entities = snapshot.table("entities", ["entity_id", "layer"])
     clusters = snapshot.table("clusters", ["cluster_id", "layer", "entity_id", "best"])
-    layers = tuple(
-        _layer_drift(shadow, snapshot, layer, entities, clusters) for layer in _clustered_layers(snapshot, clusters)
-    )
+    summarised = [
+        row["layer"] for row in snapshot.table("layers", ["layer", "n_summaries"]).to_pylist() if row["n_summaries"]
+    ]
+    clustered = sorted({*summarised, *pc.unique(clusters["layer"]).to_pylist()})  # or with summaries above them
+    layers = tuple(_layer_drift(shadow, snapshot, layer, entities, clusters) for layer in clustered)
     communities = None
-    if _has_imported_communities(snapshot):
+    if "imported" in pc.unique(snapshot.table("reports", ["origin"])["origin"]).to_pylist():
         notes.append("The communities were imported and are kept as they are, so they have no shadow.")
     elif snapshot.manifest.counts.get("communities"):
         communities = _community_drift(shadow, snapshot, entities)
@@ -148,14 +150,6 @@ def _section(recorded: Mapping[str, Any], section: type[SectionT]) -> SectionT:
     return section.model_validate({key: value for key, value in recorded.items() if key in section.model_fields})
 
 
-def _clustered_layers(snapshot: Snapshot, clusters: pa.Table) -> list[int]:
-    """Return the layers that have clusters, or summaries above them."""
-    layers = snapshot.table("layers", ["layer", "n_summaries"]).to_pylist()
-    return sorted(
-        {row["layer"] for row in layers if row["n_summaries"]} | set(pc.unique(clusters["layer"]).to_pylist())
-    )
-
-
 def _layer_drift(shadow: _Shadow, snapshot: Snapshot, layer: int, entities: pa.Table, clusters: pa.Table) -> LayerDrift:
     rows = np.flatnonzero(entities["layer"].to_numpy() == layer)
     first, last = int(rows[0]), int(rows[-1]) + 1  # entities are sorted by layer
@@ -195,10 +189,6 @@ def _scores(shadow: _Shadow, vectors: FloatMatrix) -> FloatMatrix:
         dims = n_axes(vectors.shape[1], config.reduce_dims, len(vectors))
         vectors = shadow.kernels.umap(vectors, dims, shadow.seed)
     return reduced(vectors, config.reduce_dims, full_rows(shadow.settings.shard_rows), shadow.kernels)
-
-
-def _has_imported_communities(snapshot: Snapshot) -> bool:
-    return "imported" in pc.unique(snapshot.table("reports", ["origin"])["origin"]).to_pylist()
 
 
 def _community_drift(shadow: _Shadow, snapshot: Snapshot, entities: pa.Table) -> CommunityDrift:
