@@ -354,9 +354,10 @@ def _own(
     traces.values.discard("")
     if current is not None and current in snapshots:
         served = snapshots[current]
-        for chunk in served.table("chunks", ["chunk_id", "document_id"]).to_pylist():
-            if chunk["document_id"] not in removed:
-                keys.discard(text_key(chunk["chunk_id"]))
+        chunks = served.table("chunks", ["chunk_id", "document_id"])
+        for own, document in zip(chunks["chunk_id"].to_pylist(), chunks["document_id"].to_pylist(), strict=True):
+            if document not in removed:
+                keys.discard(text_key(own))
         joints = Joints(traces.passages)
         for text in _remaining_texts(served, removed):
             traces.passages.discard_within(text)

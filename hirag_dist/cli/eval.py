@@ -36,7 +36,7 @@ from hirag_dist.evaluation.kinds.claims import count_claims
 from hirag_dist.evaluation.kinds.coverage import evaluate_coverage
 from hirag_dist.evaluation.kinds.judge import AnswerMaterial, JudgingOptions, criteria_of, judge_answers, require_llm
 from hirag_dist.evaluation.kinds.qa import DEFINITIONS, REFUSALS, ScoringRules, evaluate_answers, score_recorded
-from hirag_dist.evaluation.kinds.questions import GenerationOptions, describe_corpus, make_questions, question_findings
+from hirag_dist.evaluation.kinds.questions import GenerationOptions, describe_corpus, make_questions
 from hirag_dist.evaluation.kinds.retrieval import evaluate_retrieval
 from hirag_dist.evaluation.questions import QuestionFields, Questions, read_questions
 from hirag_dist.evaluation.report import write_report
@@ -351,7 +351,7 @@ def questions(
         if about is None and session.snapshot is not None:
             about = describe_corpus(session.snapshot, session.count_tokens)
         assert about is not None
-        return question_findings(session, await make_questions(session, about, wanted), about)
+        return await make_questions(session, about, wanted)
 
     evaluate(options.session("questions", index), loaded, work, options.json)
 

@@ -135,10 +135,8 @@ def decode_bytes(data: bytes, declared: str | None = None, named: str | None = N
         text = _strict(data, codec)
     if text is not None:
         return text
-    return _decode_lines(data) if named is None else _decode_named(data, named)
-
-
-def _decode_named(data: bytes, named: str) -> str:
+    if named is None:
+        return _decode_lines(data)
     try:
         return data.decode(ascii_codec(named) or named)
     except UnicodeDecodeError as error:

@@ -78,7 +78,10 @@ def _read(source: SourceFile, options: ReadOptions) -> Iterator[Mapping[str, obj
         elif source.format == "jsonl":
             yield from map(_object, json_values(text_lines(stream, max_bytes), max_bytes))
         elif source.format in ("csv", "tsv"):
-            yield from _delimited(stream, max_bytes, "\t" if source.format == "tsv" else None)
+            delimiter = "\t" if source.format == "tsv" else ""
+            lines = text_lines(stream, max_bytes)
+            for fields in read_table(lines, max_bytes, lambda header: delimiter or max(DELIMITERS, key=header.count)):
+                yield fields if isinstance(fields, str) else {name: cell or None for name, cell in fields.items()}
         else:
             yield FileReason(f"{source.format} has no records; give .jsonl, .json, .csv, .tsv or .parquet")
 
@@ -115,14 +118,6 @@ def _object(value: object) -> Mapping[str, object] | str:
     if isinstance(value, ValueError):
         return str(value)
     return value if isinstance(value, dict) else f"the record is {kind_of(value)}, not an object"
-
-
-def _delimited(
-    stream: io.BufferedReader, max_bytes: int, delimiter: str | None
-) -> Iterator[Mapping[str, object] | str]:
-    lines = text_lines(stream, max_bytes)
-    for fields in read_table(lines, max_bytes, lambda header: delimiter or max(DELIMITERS, key=header.count)):
-        yield fields if isinstance(fields, str) else {name: cell or None for name, cell in fields.items()}
 
 
 DELIMITERS = (",", ";", "\t", "|")
@@ -207,7 +202,8 @@ def _bad_header(header: list[str], maker: DocumentBuilder) -> str | None:
     options = maker.options
     if find_field(header, options.text_field, TEXT_FIELDS) is None:
         reason = missing_text(header, options.text_field)
-        return f"{reason}; {_NO_HEADER}" if _is_data(header) else reason
+        filled = [cell for cell in header if cell]
+        return f"{reason}; {_NO_HEADER}" if filled and all(map(_DATUM.fullmatch, filled)) else reason
     if options.label_field is not None and find_field(header, options.label_field, LABEL_FIELDS) is None:
         return f"no column {options.label_field!r} with the labels"
     return None
@@ -225,12 +221,6 @@ _DATUM = re.compile(
     r"|.*\s.*[.!?…。！？][\"'”’»)]*",  # a sentence
     re.IGNORECASE | re.DOTALL,
 )
-
-
-def _is_data(cells: list[str]) -> bool:
-    """Return whether every cell that is not empty holds a number, a date, a sentence or the like, and there is one."""
-    filled = [cell for cell in cells if cell]
-    return bool(filled) and all(_DATUM.fullmatch(cell) for cell in filled)
 
 
 def _delimiter_of(header: str, maker: DocumentBuilder) -> str:
@@ -356,7 +346,11 @@ def read_json(text: str, maker: DocumentBuilder) -> Iterator[Document | Unreadab
 def _from_object(value: dict[str, object], maker: DocumentBuilder) -> Iterator[Document | Unreadable]:
     options = maker.options
     text_field = find_field(value, options.text_field, TEXT_FIELDS)
-    lists = [key for key, items in value.items() if _is_list_of_records(items)]
+    lists = [
+        key
+        for key, items in value.items()
+        if isinstance(items, list) and any(isinstance(item, (str, dict)) for item in items)
+    ]
     named = [key for key in lists if key.lower() in _LIST_FIELDS]
     if text_field is not None and text_field not in lists:
         yield maker.from_fields(value, 0, default_title=maker.stem)
@@ -389,10 +383,6 @@ def _from_value(value: object, record: int, maker: DocumentBuilder, key: str | N
     return maker.unreadable(record, f"the record is {kind_of(value)}, not an object or a string")
 
 
-def _is_list_of_records(value: object) -> bool:
-    return isinstance(value, list) and any(isinstance(item, (str, dict)) for item in value)
-
-
 def _is_map(value: dict[str, object]) -> bool:
     """Tell a map from id to text or object: all its values are of one of the two kinds."""
     return bool(value) and (
@@ -418,14 +408,12 @@ def parse_json(text: str, max_bytes: int) -> object:
     if values * _VALUE_BYTES + text.count("{") * _OBJECT_BYTES > _MEMORY_FACTOR * max_bytes:
         raise ValueError(f"it holds too many values, about {values}: split it, or raise the limits of `reading`")
     try:
-        return json.loads(text, strict=False, parse_int=_integer)
+        # as a string where Python refuses to convert so many digits
+        return json.loads(
+            text, strict=False, parse_int=lambda digits: int(digits) if len(digits) < _INT_DIGITS else digits
+        )
     except json.JSONDecodeError as error:
         line = f"line {error.lineno}, " if error.lineno > 1 else ""
         raise ValueError(f"{error.msg} ({line}column {error.colno})") from error
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
-
-
-def _integer(digits: str) -> int | str:
-    """Return an integer; as a string where Python refuses to convert so many digits."""
-    return int(digits) if len(digits) < _INT_DIGITS else digits

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import combinations, product
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -24,7 +24,7 @@ from hirag_dist.core.prompts.templates import CRITERIA
 from hirag_dist.core.text.normalize import count_noun, one_line
 from hirag_dist.errors import ConfigError, InputError
 from hirag_dist.evaluation.answer_collections import AnswerCollections, add_made, add_recorded
-from hirag_dist.evaluation.board import Board, all_pairs, holm, p_text, wilcoxon
+from hirag_dist.evaluation.board import Board, holm, p_text, wilcoxon
 from hirag_dist.evaluation.questions import Questions
 from hirag_dist.evaluation.session import Session
 from hirag_dist.evaluation.work_units import Findings, WorkUnit
@@ -183,7 +183,9 @@ def pairs_of(sets: AnswerCollections, against: str | None) -> list[Pair]:
             f"there are answers of {methods[0] if methods else 'no method'} only; give those of two methods at least: "
             "--answers twice, or --index with two --modes"
         )
-    pairs = all_pairs(methods) if against is None else [(each, against) for each in methods if each != against]
+    pairs = (
+        list(combinations(methods, 2)) if against is None else [(each, against) for each in methods if each != against]
+    )
     if not any(sets.questions_of(*pair) for pair in pairs):
         raise InputError("no two methods answered the same question: the ids of their questions have nothing in common")
     return pairs
