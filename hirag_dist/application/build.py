@@ -222,7 +222,6 @@ def run_import(
     Args:
         graph: content of `folder`; its communities and reports are kept if it has any.
         folder: working folder of the other tool, for the build record.
-        index_uri, listeners: see `run_build`.
 
     Raises:
         HiragError: see `run_build`.
@@ -321,18 +320,23 @@ def execute_build(
             runner.listeners = (*listeners, record)
             runner.record_usage("probes", probes)
             with record.closed():
-                result = None
-                while (
-                    result is None
-                ):  # finished stages are reused, replies are in the ledger: only damage is made again
-                    try:
-                        result = work(build)
-                    except WorkFileDamaged as error:
-                        runner.repair(error)
+                result = _repairing(runner, lambda: work(build))
                 record.close_published(result.manifest.snapshot_id)
         finally:
             executor.close()
     return _index_result(store, result, runner, time.perf_counter() - started)
+
+
+def _repairing(runner: StageRunner, work: Callable[[], BuildResult]) -> BuildResult:
+    """Return the result of the pipeline, which begins again where a file of the work folder turns out damaged.
+
+    Finished stages are reused, and replies are in the ledger: only what was damaged is made again.
+    """
+    while True:
+        try:
+            return work()
+        except WorkFileDamaged as error:
+            runner.repair(error)
 
 
 def _existing(index_uri: str) -> Store:

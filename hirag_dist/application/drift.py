@@ -27,6 +27,7 @@ from hirag_dist.core.drift import (
     MIN_SIZE,
     CommunityDrift,
     DriftReport,
+    Groups,
     GroupSizes,
     LayerDrift,
     PartitionDrift,
@@ -157,7 +158,6 @@ def _layer_drift(shadow: _Shadow, snapshot: Snapshot, layer: int, entities: pa.T
     logger.info("layer %d: shadow clusters of %d entities", layer, last - first)
     made = soft_clusters(_scores(shadow, vectors), shadow.settings, shadow.kernels)
     made_labels = _labels(made.clusters[made.best], made.rows[made.best], len(vectors))
-    made_groups = groups_of(made.clusters, made.rows)
 
     ids = entities["entity_id"].slice(first, last - first)
     own = clusters.filter(pc.equal(clusters["layer"], layer))
@@ -166,17 +166,12 @@ def _layer_drift(shadow: _Shadow, snapshot: Snapshot, layer: int, entities: pa.T
     members = rows_of(own["entity_id"], ids)
     best = own["best"].combine_chunks().to_numpy(zero_copy_only=False)
     labels = _labels(groups[best], members[best], len(vectors))
-    kept_groups = groups_of(groups, members)
-    max_size = shadow.clustering.max_size
+    made_groups = groups_of(made.clusters, made.rows)
     return LayerDrift(
         layer=layer,
         entities=len(vectors),
         orphans=int(np.sum(np.bincount(members, minlength=len(vectors)) == 0)),
-        clusters=PartitionDrift(
-            _sizes(kept_groups.sizes, max_size),
-            _sizes(made.sizes, max_size),
-            weighted_jaccard(kept_groups, made_groups),
-        ),
+        clusters=_partition_drift(groups_of(groups, members), made_groups, shadow.clustering.max_size),
         compactness=compactness(vectors, labels),
         shadow_compactness=compactness(vectors, made_labels),
     )
@@ -209,8 +204,8 @@ def _community_drift(shadow: _Shadow, snapshot: Snapshot, entities: pa.Table) ->
     return CommunityDrift(
         entities=graph.n_nodes,
         orphans=int(np.sum(top < 0)),
-        top=_partition_drift(top, levels[0], config.max_size),
-        leaves=_partition_drift(leaves, _deepest(levels), config.max_size),
+        top=_partition_drift(groups_of_labels(top), groups_of_labels(levels[0]), config.max_size),
+        leaves=_partition_drift(groups_of_labels(leaves), groups_of_labels(_deepest(levels)), config.max_size),
         modularity=modularity(graph, top, config.resolution),
         shadow_modularity=modularity(graph, levels[0], config.resolution),
     )
@@ -227,13 +222,9 @@ def _deepest(levels: list[IntVector]) -> IntVector:
     return labels
 
 
-def _partition_drift(labels: IntVector, shadow_labels: IntVector, max_size: int) -> PartitionDrift:
-    groups, shadow_groups = groups_of_labels(labels), groups_of_labels(shadow_labels)
-    return PartitionDrift(
-        _sizes(groups.sizes, max_size),
-        _sizes(shadow_groups.sizes, max_size),
-        weighted_jaccard(groups, shadow_groups),
-    )
+def _partition_drift(groups: Groups, shadow_groups: Groups, max_size: int) -> PartitionDrift:
+    own, shadow = _sizes(groups.sizes, max_size), _sizes(shadow_groups.sizes, max_size)
+    return PartitionDrift(own, shadow, weighted_jaccard(groups, shadow_groups))
 
 
 def _labels(groups: IntVector, rows: IntVector, n_rows: int) -> IntVector:
@@ -245,6 +236,5 @@ def _labels(groups: IntVector, rows: IntVector, n_rows: int) -> IntVector:
 
 def _sizes(sizes: IntVector, max_size: int) -> GroupSizes:
     """Return the numbers of groups by size; a number without a member is no group."""
-    return GroupSizes(
-        int(np.sum(sizes > 0)), int(np.sum((sizes > 0) & (sizes < MIN_SIZE))), int(np.sum(sizes > max_size))
-    )
+    n_small = np.sum((sizes > 0) & (sizes < MIN_SIZE))
+    return GroupSizes(int(np.sum(sizes > 0)), int(n_small), int(np.sum(sizes > max_size)))

@@ -249,7 +249,6 @@ def forget(
     Args:
         lock: held by the caller.
         older_than_s: seconds since a snapshot stopped being current before it is removed.
-        clock: seconds since the epoch.
     """
     current = open_snapshot(store, served(store))
     pending, removed = _begin(store, lock, current, document_ids)

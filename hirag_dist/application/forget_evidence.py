@@ -147,10 +147,6 @@ def select_documents(index_uri: str, selection: DocumentSelection, allow_absent:
 def read_given(config: Config, store: Store, inputs: Sequence[str]) -> tuple[pa.Table, pa.Table]:
     """Return DOCUMENTS and CHUNKS of files, with the ids that a build gives them.
 
-    Args:
-        config: decides how files are read and chunked.
-        inputs: files, folders, globs and object-store URIs.
-
     Raises:
         InputError: there is nothing to read.
     """

@@ -288,7 +288,6 @@ def verify_removed(
         config: of the last build; Milvus and caches are found by it, and replies by what was asked.
         snapshot_only: search the current snapshot alone, which is what a removal without forgetting promises.
         without: snapshots that are left out, since they are known to hold the documents.
-        with_collections: look for collections in Milvus too.
 
     Raises:
         ConfigError: this is not the configuration of the last build.
@@ -391,11 +390,7 @@ def _of_caches(
 
 
 def find_collections(store: Store, vectors: VectorsConfig, stale: Sequence[str]) -> tuple[list[Finding], list[str]]:
-    """Return collections and rows in Milvus of snapshots that are stale or gone, and problems of reaching it.
-
-    Args:
-        stale: snapshots that hold removed documents.
-    """
+    """Return collections and rows in Milvus of snapshots that are stale or gone, and problems of reaching it."""
     findings: list[Finding] = []
     problems: list[str] = []
     finished = finished_snapshots(store)

@@ -44,7 +44,6 @@ def run_retry(
 
     Args:
         config: the configuration of that build; the fields of records are taken from the record of it.
-        index_uri, options, listeners: see `application.build.run_build`.
 
     Raises:
         SnapshotNotFound: there is no record of a build.
@@ -194,9 +193,6 @@ class DropResult:
 
 def run_drop(index_uri: str, selection: LetterSelection, wait_s: float = 0.0) -> DropResult:
     """Accept the loss of dead letters of the last build, under the build lock; no model is called.
-
-    Args:
-        wait_s: how long to wait for another build of the index to end.
 
     Raises:
         SnapshotNotFound: there is no build.

@@ -57,7 +57,6 @@ def replay_keys(config: Config, store: Store, models: ResolvedModels, chunks: pa
 
     Args:
         config: of the build that asked for the replies.
-        store: the index, whose ledger is read.
         models: as that build resolved them.
         chunks: CHUNKS.
 

@@ -114,7 +114,6 @@ def bill_table(usage: Sequence[Mapping[str, Any]], title: str = "", width: int |
 
     Args:
         usage: rows of USAGE.
-        width: characters there are; None for the terminal's.
     """
     numbers = ("calls", "ledger_hits", "input_tokens", "cached_tokens", "output_tokens", "rate_limited", "rejected")
     rows = [

@@ -40,8 +40,6 @@ class ProgressBars:
         """Prepare.
 
         Args:
-            wanted: False shows nothing.
-            clock: seconds.
             phases: in order; none to make each stage a phase.
         """
         self._wanted = wanted

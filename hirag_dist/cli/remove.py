@@ -122,12 +122,7 @@ def _prune_report(store: Store, plan: GcPlan, dropped: list[str], dry_run: bool)
 
 
 def _kept_line(store: Store, kept: Sequence[str], keep: int, older_than: str) -> str:
-    """Return how many snapshots stay, and why, as a sentence.
-
-    Args:
-        kept: ids.
-        keep, older_than: as the options of `prune`.
-    """
+    """Return how many snapshots stay, and why, as a sentence."""
     current, pending = served(store), pending_forget(store)
     in_use = {(last_build(store) or {}).get("snapshot")} - {current}
     to_forget = set() if pending is None or pending.verified else set(pending.snapshots) - in_use - {current}
@@ -321,9 +316,7 @@ def verify(
     """Search everything in an index for what derives from removed documents, and print it. Makes no call.
 
     Args:
-        ids: Ids of the documents, or the source ids of their owner.
         input: Files with the texts of documents that no snapshot has any more.
-        snapshot_only: Search the current snapshot alone, as `remove` promises.
 
     Raises:
         InputError: No document is named.

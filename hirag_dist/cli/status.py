@@ -81,10 +81,7 @@ def show_documents(snapshot: Snapshot, sources: Sequence[str], json: bool) -> No
             each.n_entities,
             each.n_relations,
             each.n_dead_letters,
-            ", ".join(
-                f"{name}: {', '.join(map(str, value)) if isinstance(value, list) else value}"
-                for name, value in each.metadata.items()
-            ),
+            ", ".join(f"{name}: {_shown(value)}" for name, value in each.metadata.items()),
         )[: len(columns)]
         for each in found[:_SHOWN]
     ]
@@ -93,6 +90,11 @@ def show_documents(snapshot: Snapshot, sources: Sequence[str], json: bool) -> No
         out.print(f"and {len(found) - _SHOWN:,} more; --source GLOB selects, --json lists all.")
     if snapshot.manifest.missing_reports:
         out.print(missing_line(snapshot.manifest.missing_reports))
+
+
+def _shown(value: object) -> str:
+    """Return a value of metadata for a person."""
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 _SHOWN_CHARS = 80  # of the reply of a dead letter

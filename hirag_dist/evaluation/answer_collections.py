@@ -41,16 +41,6 @@ class AnswerCollections:
     copies: int = 0
     in_part: dict[str, int] = field(default_factory=dict)
 
-    @property
-    def methods(self) -> list[str]:
-        """Their names, in order."""
-        return list(self.answers)
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """Number of answers of each method."""
-        return {method: len(answers) for method, answers in self.answers.items()}
-
     def questions_of(self, *methods: str) -> list[str]:
         """Return the ids of the questions that all of the methods answered, in the order of the questions."""
         return [own_id for own_id in self.texts if all(own_id in self.answers[method] for method in methods)]

@@ -241,7 +241,6 @@ def comparison(title: str, results: Mapping[str, Any], form: str = ".3f", drawn:
     """Return the sections of a comparison: bars and a table of the means, differences, and means by type.
 
     Args:
-        results: As of `Board.results`.
         drawn: Measures that are drawn and shown by type; empty for all.
     """
     names = list(drawn) or list(results["measures"])

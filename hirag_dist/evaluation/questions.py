@@ -112,7 +112,6 @@ def read_questions(path: str, fields: QuestionFields | None = None, limit: int |
 
     Args:
         path: a file, or a glob or folder of several.
-        limit: the first so many questions only.
 
     Raises:
         InputError: there is no such file, it holds no question, or a field that was named is in no record.

@@ -312,7 +312,6 @@ class Session:
         Args:
             step: names the units in journal, progress and bill; kinds that share a step's name and have equal units
                 in one folder share their outcomes.
-            units: taken as they are needed.
             work: gives a unit's value (JSON).
             at_once: units at a time; by default as many as the endpoints may have calls.
 

@@ -396,11 +396,7 @@ def _find_remote(name: str, *, is_listed: bool = True) -> list[SourceFile]:
 
 
 def _own_paths(files: Iterable[str]) -> set[str]:
-    """Return the paths of a listing that hold output of this package (`own_output`).
-
-    Args:
-        files: paths below INPUT.
-    """
+    """Return the paths of a listing that hold output of this package (`own_output`)."""
     held: dict[str, tuple[set[str], set[str]]] = {}  # folder → names of its folders and files
     for file in files:
         for path in _prefixes(file):

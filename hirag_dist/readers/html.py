@@ -86,7 +86,6 @@ def parse_page(data: bytes, max_tree_bytes: int, encoding: str | None = None) ->
     """Return the text of a page, or the reason why it has none.
 
     Args:
-        data: the file.
         max_tree_bytes: limit of the memory of the parsed page.
         encoding: that the user names; as `named` of `decode_text`.
 

@@ -49,7 +49,6 @@ class LimitedProcess:
         """Describe a process; it is not started yet.
 
         Args:
-            program: file of Python code.
             what: Name of what one request reads, for messages.
         """
         self._program = program
@@ -64,8 +63,6 @@ class LimitedProcess:
 
         Args:
             request: JSON values for the program.
-            data: the file.
-            options: Limits of memory, time and text.
 
         Raises:
             FileRefused: the file is damaged or passes a limit.

@@ -47,9 +47,6 @@ def missing_packages(sources: Iterable[SourceFile]) -> str:
 def read_office(form: str, data: bytes, maker: DocumentBuilder) -> list[Document | Unreadable]:
     """Return a file as one document, or the reason why there is none, and the chapters of a book that are lost.
 
-    Args:
-        form: docx, pptx, xlsx or epub.
-
     Raises:
         FileRefused: it has no text, or passes a limit.
         OSError: the process that reads such files cannot be started.

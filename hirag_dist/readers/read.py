@@ -133,10 +133,6 @@ def read_source(source: SourceFile, options: ReadOptions) -> Found:
     does not lose the others; where the rest of a file is lost (damaged compression, a connection that
     breaks), the last one says so. A file yields at least one of either, but for a page that this package wrote,
     which is left out. A file that begins as a PDF is read as one, whatever its name.
-
-    Args:
-        source: from `find_inputs`.
-        options: which fields to take.
     """
     stem, extension, _ = split_name(source.uri)
     maker = DocumentBuilder(public_uri(source.uri), stem, options, source.name)
@@ -211,8 +207,9 @@ def _read_form(form: str, content: io.BufferedReader | bytes, maker: DocumentBui
         stream = cast(io.BufferedReader, file)
         yield from _BY_LINE[form](text_lines(stream, options.max_document_bytes, options.encoding), maker)
     else:
-        data = content if isinstance(content, bytes) else read_all(content, options.max_file_bytes)
-        yield from _WHOLE[form](data, maker)
+        yield from _WHOLE[form](
+            content if isinstance(content, bytes) else read_all(content, options.max_file_bytes), maker
+        )
 
 
 def _text(data: bytes, maker: DocumentBuilder) -> str:

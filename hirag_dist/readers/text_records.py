@@ -44,10 +44,6 @@ def read_rows(source: SourceFile, options: ReadOptions | None = None) -> Iterato
 
     JSON holds a list of objects, one object with such a list under a key, or a map from id to object (which then has
     the id in its field `id`, where it has none of its own). What fails is an `Unreadable`, not an exception.
-
-    Args:
-        source: from `find_inputs`.
-        options: limits; None for the defaults.
     """
     record = 0
     try:
@@ -133,8 +129,6 @@ def read_delimited(
     Quoting is as in RFC 4180; a quote that is never closed costs the row it is in, not the rest of the file.
 
     Args:
-        lines: without their ends.
-        maker: Maker of the file's documents.
         delimiter: one character; None takes the one of `, ; tab |` under which the header has a text field,
             else the most frequent in it.
     """
@@ -164,7 +158,6 @@ def read_table(
     csv's limit on the size of a field, one number for the process, is raised and stays so.
 
     Args:
-        lines: without their ends.
         max_row_bytes: limit of a row, which may go on over several lines.
         delimiter_of: header → one character.
         check_header: returns the reason why a header cannot be used; it is the only item then, as `FileReason`.
@@ -269,7 +262,6 @@ def split_rows(lines: Iterator[str], first: str, delimiter: str, max_row_bytes: 
     Args:
         lines: without their ends.
         first: a line before them.
-        delimiter: one character.
         max_row_bytes: limit of a row; a longer one is broken.
     """
     feed = _Feed(lines, [first], max_row_bytes)
@@ -408,12 +400,14 @@ def parse_json(text: str, max_bytes: int) -> object:
     if values * _VALUE_BYTES + text.count("{") * _OBJECT_BYTES > _MEMORY_FACTOR * max_bytes:
         raise ValueError(f"it holds too many values, about {values}: split it, or raise the limits of `reading`")
     try:
-        # as a string where Python refuses to convert so many digits
-        return json.loads(
-            text, strict=False, parse_int=lambda digits: int(digits) if len(digits) < _INT_DIGITS else digits
-        )
+        return json.loads(text, strict=False, parse_int=_integer)
     except json.JSONDecodeError as error:
         line = f"line {error.lineno}, " if error.lineno > 1 else ""
         raise ValueError(f"{error.msg} ({line}column {error.colno})") from error
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
+
+
+def _integer(digits: str) -> int | str:
+    """Return an integer; as a string where Python refuses to convert so many digits."""
+    return int(digits) if len(digits) < _INT_DIGITS else digits

@@ -137,7 +137,6 @@ def cluster_counts(claims: Sequence[str], thresholds: Sequence[float] = THRESHOL
 
     Args:
         claims: distinct claims of one answer; none make no cluster.
-        thresholds: distances 1 - ROUGE-L.
 
     >>> cluster_counts(["Ann owns a mill", "Ann owns a farm", "It rained"])
     [2, 2, 2, 2]
@@ -179,7 +178,7 @@ async def count_claims(session: Session, *, material: AnswerMaterial) -> Finding
         return found if isinstance(found, Rejected) else {"query_id": question, "method": method, "claims": found}
 
     places = {question: place for place, question in enumerate(sets.texts)}
-    board = Board([""] * len(places), sets.methods, MEASURES)
+    board = Board([""] * len(places), list(sets.answers), MEASURES)
     n_listed = 0
     async for outcome in await session.map("claims", _units(session, sets), ask):
         (method, question), claims = outcome.item, outcome.value["claims"]
@@ -195,8 +194,8 @@ def _units(session: Session, sets: AnswerCollections) -> Iterator[WorkUnit[tuple
     for question, text in sets.texts.items():
         for method, answers in sets.answers.items():
             if question in answers:
-                asked = {"id": question, "question": text, "method": method, "answer": answers[question], "asks": asks}
-                yield WorkUnit(f"{question} {method}", asked, (method, question))
+                decides = {"id": question, "question": text, "method": method, "answer": answers[question]}
+                yield WorkUnit(f"{question} {method}", decides | {"asks": asks}, (method, question))
 
 
 _RULE = (

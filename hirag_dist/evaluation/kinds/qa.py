@@ -140,7 +140,6 @@ def score_answer(answer: str, gold: Sequence[str], definition: ScoreDefinition =
 
     Args:
         gold: answers that are each right; a question's answer and its aliases.
-        definition: one of `DEFINITIONS`.
 
     Raises:
         ValueError: no gold answer.
@@ -266,7 +265,7 @@ async def score_recorded(session: Session, questions: Questions, path: str, rule
     session.refuse_records("questions", questions.unreadable)
     sets = AnswerCollections()
     session.refuse_records("answers", add_recorded(sets, [(None, path)], questions.items))
-    scored = ScoredAnswers(questions.items, sets.methods, rules)
+    scored = ScoredAnswers(questions.items, list(sets.answers), rules)
     with Store(session.order.out).create(_FILE) as file:
         for system, by_question in sets.answers.items():
             for place, question in enumerate(questions.items):

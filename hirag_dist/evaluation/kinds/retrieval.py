@@ -182,7 +182,6 @@ def measured(value: Value, ks: Sequence[int]) -> dict[str, float | None]:
 
     Args:
         value: `ranks`, the place of each gold id among the sources or None; `ms` by part; `context_tokens`.
-        ks: Numbers of sources that count.
     """
     ranks = value["ranks"]
     shares = {k: sum(rank is not None and rank <= k for rank in ranks) / len(ranks) for k in ks}
@@ -199,7 +198,6 @@ def findings(board: Board, ks: Sequence[int], n_chunks: int, counts: Mapping[str
 
     Args:
         ks: Numbers of sources that count, rising.
-        n_asked: Questions with gold evidence.
     """
     times = {
         system: {

@@ -36,7 +36,6 @@ def open_archive(data: bytes, max_bytes: int) -> zipfile.ZipFile:
     """Return the archive of a file.
 
     Args:
-        data: the file.
         max_bytes: limit of all that it holds, unpacked.
 
     Raises:

@@ -32,8 +32,6 @@ def read_mail(
     """Return the text of a mail, and its attachments: `name`, and `data` in base64.
 
     Args:
-        data: the file.
-        max_chars: limit of the text.
         max_tree_bytes: limit of the memory of a parsed page of HTML.
         encoding: that the user names, for texts that declare none.
 

@@ -80,9 +80,7 @@ class PlacedText:
         """Add a table, whose first row is its header. The header of a long table is repeated.
 
         Args:
-            rows: cells.
             numbers: of the rows in their sheet, each of which then gets a place.
-            section: the sheet.
 
         Raises:
             TextTooLong: the text passes the limit.
