@@ -222,7 +222,6 @@ def run_import(
     Args:
         graph: content of `folder`; its communities and reports are kept if it has any.
         folder: working folder of the other tool, for the build record.
-        index_uri, listeners: see `run_build`.
 
     Raises:
         HiragError: see `run_build`.
@@ -277,10 +276,7 @@ def execute_build(
         _compact_ledger(store, lock)
         probes, begun = UsageMeter(), datetime.now(UTC)
         try:
-            models = _resolve(config, store, options, probes)
-            config, models = _cut_to_windows(
-                config, store, prompts, models, from_nothing=options.rebuild or options.fresh
-            )
+            config, models = _resolve(config, store, prompts, options, probes)
         except BaseException as error:
             with suppress(StoreError, IndexBusy):  # the error of the models is the one to raise
                 note_not_begun(store, action, arguments, config, options.limits, probes, error, begun, lock.fenced)
@@ -296,13 +292,7 @@ def execute_build(
         executor = make_executor(config, store, options.max_usd, options.max_tokens, models.kernels, emit, traceparent)
         try:
             runner = StageRunner(
-                store,
-                executor,
-                (),
-                config.max_reject_ratio,
-                options.fresh,
-                action == "retry",
-                lock.fenced,
+                store, executor, (), config.max_reject_ratio, options.fresh, action == "retry", lock.fenced
             )
             context = BuildContext(runner, config, prompts, models)
             base_id = None if options.rebuild or options.fresh else base_id
@@ -334,8 +324,7 @@ def execute_build(
                 record.close_published(result.manifest.snapshot_id)
         finally:
             executor.close()
-    repaired = tuple(runner.repaired)
-    return index_result(store, result, runner.bill.sent, time.perf_counter() - started, repaired)
+    return _index_result(store, result, runner, time.perf_counter() - started)
 
 
 def _repairing(runner: StageRunner, work: Callable[[], BuildResult]) -> BuildResult:
@@ -362,9 +351,7 @@ def _existing(index_uri: str) -> Store:
     return store
 
 
-def index_result(
-    store: Store, result: BuildResult, sent: UsageMeter, seconds: float, repaired: tuple[str, ...] = ()
-) -> IndexResult:
+def _index_result(store: Store, result: BuildResult, runner: StageRunner, seconds: float) -> IndexResult:
     """Return the outcome of a build whose snapshot is published."""
     snapshot = open_snapshot(store, result.manifest.snapshot_id)
     usage = usage_rows(snapshot.table("usage"))
@@ -382,34 +369,33 @@ def index_result(
         communities_by_level=snapshot.info().communities_by_level,
         usage=tuple(usage),
         tokens_per_corpus_token=tokens_per_corpus_token(snapshot, usage),
-        sent=sent,
+        sent=runner.bill.sent,
         seconds=seconds,
         update=result.update,
         rebuilt_because=result.rebuilt_because,
         up_to_date=result.up_to_date,
         fallback=result.fallback,
-        repaired=repaired,
+        repaired=tuple(runner.repaired),
         letter_groups=tuple(groups),
         unread_files=result.unread_files,
     )
 
 
-def _resolve(config: Config, store: Store, options: BuildOptions, probes: UsageMeter) -> ResolvedModels:
-    """Return the capabilities of the models; `probes` counts the calls."""
-    kernels = None if options.fresh and config.kernels == "gpu" else _previous_kernels(config, store)
-    return resolve(config, Ledger(store), kernels, options.max_usd, options.max_tokens, probes)
-
-
-def _cut_to_windows(
-    config: Config, store: Store, prompts: Prompts, models: ResolvedModels, *, from_nothing: bool
+def _resolve(
+    config: Config, store: Store, prompts: Prompts, options: BuildOptions, probes: UsageMeter
 ) -> tuple[Config, ResolvedModels]:
-    """Return the configuration with no size larger than the models' windows allow, and the models with these.
+    """Return the configuration with no size larger than the models' windows allow, and the capabilities of the models.
 
-    The servers are asked after the probes: some load a model with its first call, and tell its window then.
+    The servers are asked for windows after the probes: some load a model with its first call, and tell its window then.
+
+    Args:
+        probes: counts the calls.
     """
+    kernels = None if options.fresh and config.kernels == "gpu" else _previous_kernels(config, store)
+    models = resolve(config, Ledger(store), kernels, options.max_usd, options.max_tokens, probes)
     asked = asyncio.run(with_windows(config, BUILD_ROLES))
     now = role_windows(asked, BUILD_ROLES)
-    windows = now if from_nothing else index_windows(config, asked, store)
+    windows = now if options.rebuild or options.fresh else index_windows(config, asked, store)
     fitted = fit_to_windows(asked, windows, prompts)
     if cuts := size_changes(asked, fitted):
         logger.info("sizes in tokens, cut to the models' context windows: %s", "; ".join(cuts))

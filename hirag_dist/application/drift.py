@@ -27,6 +27,7 @@ from hirag_dist.core.drift import (
     MIN_SIZE,
     CommunityDrift,
     DriftReport,
+    Groups,
     GroupSizes,
     LayerDrift,
     PartitionDrift,
@@ -79,11 +80,13 @@ def measure_drift(snapshot: Snapshot) -> DriftReport:
         )
     entities = snapshot.table("entities", ["entity_id", "layer"])
     clusters = snapshot.table("clusters", ["cluster_id", "layer", "entity_id", "best"])
-    layers = tuple(
-        _layer_drift(shadow, snapshot, layer, entities, clusters) for layer in _clustered_layers(snapshot, clusters)
-    )
+    summarised = [
+        row["layer"] for row in snapshot.table("layers", ["layer", "n_summaries"]).to_pylist() if row["n_summaries"]
+    ]
+    clustered = sorted({*summarised, *pc.unique(clusters["layer"]).to_pylist()})  # or with summaries above them
+    layers = tuple(_layer_drift(shadow, snapshot, layer, entities, clusters) for layer in clustered)
     communities = None
-    if _has_imported_communities(snapshot):
+    if "imported" in pc.unique(snapshot.table("reports", ["origin"])["origin"]).to_pylist():
         notes.append("The communities were imported and are kept as they are, so they have no shadow.")
     elif snapshot.manifest.counts.get("communities"):
         communities = _community_drift(shadow, snapshot, entities)
@@ -148,14 +151,6 @@ def _section(recorded: Mapping[str, Any], section: type[SectionT]) -> SectionT:
     return section.model_validate({key: value for key, value in recorded.items() if key in section.model_fields})
 
 
-def _clustered_layers(snapshot: Snapshot, clusters: pa.Table) -> list[int]:
-    """Return the layers that have clusters, or summaries above them."""
-    layers = snapshot.table("layers", ["layer", "n_summaries"]).to_pylist()
-    return sorted(
-        {row["layer"] for row in layers if row["n_summaries"]} | set(pc.unique(clusters["layer"]).to_pylist())
-    )
-
-
 def _layer_drift(shadow: _Shadow, snapshot: Snapshot, layer: int, entities: pa.Table, clusters: pa.Table) -> LayerDrift:
     rows = np.flatnonzero(entities["layer"].to_numpy() == layer)
     first, last = int(rows[0]), int(rows[-1]) + 1  # entities are sorted by layer
@@ -163,7 +158,6 @@ def _layer_drift(shadow: _Shadow, snapshot: Snapshot, layer: int, entities: pa.T
     logger.info("layer %d: shadow clusters of %d entities", layer, last - first)
     made = soft_clusters(_scores(shadow, vectors), shadow.settings, shadow.kernels)
     made_labels = _labels(made.clusters[made.best], made.rows[made.best], len(vectors))
-    made_groups = groups_of(made.clusters, made.rows)
 
     ids = entities["entity_id"].slice(first, last - first)
     own = clusters.filter(pc.equal(clusters["layer"], layer))
@@ -172,17 +166,12 @@ def _layer_drift(shadow: _Shadow, snapshot: Snapshot, layer: int, entities: pa.T
     members = rows_of(own["entity_id"], ids)
     best = own["best"].combine_chunks().to_numpy(zero_copy_only=False)
     labels = _labels(groups[best], members[best], len(vectors))
-    kept_groups = groups_of(groups, members)
-    max_size = shadow.clustering.max_size
+    made_groups = groups_of(made.clusters, made.rows)
     return LayerDrift(
         layer=layer,
         entities=len(vectors),
         orphans=int(np.sum(np.bincount(members, minlength=len(vectors)) == 0)),
-        clusters=PartitionDrift(
-            _sizes(kept_groups.sizes, max_size),
-            _sizes(made.sizes, max_size),
-            weighted_jaccard(kept_groups, made_groups),
-        ),
+        clusters=_partition_drift(groups_of(groups, members), made_groups, shadow.clustering.max_size),
         compactness=compactness(vectors, labels),
         shadow_compactness=compactness(vectors, made_labels),
     )
@@ -195,10 +184,6 @@ def _scores(shadow: _Shadow, vectors: FloatMatrix) -> FloatMatrix:
         dims = n_axes(vectors.shape[1], config.reduce_dims, len(vectors))
         vectors = shadow.kernels.umap(vectors, dims, shadow.seed)
     return reduced(vectors, config.reduce_dims, full_rows(shadow.settings.shard_rows), shadow.kernels)
-
-
-def _has_imported_communities(snapshot: Snapshot) -> bool:
-    return "imported" in pc.unique(snapshot.table("reports", ["origin"])["origin"]).to_pylist()
 
 
 def _community_drift(shadow: _Shadow, snapshot: Snapshot, entities: pa.Table) -> CommunityDrift:
@@ -219,8 +204,8 @@ def _community_drift(shadow: _Shadow, snapshot: Snapshot, entities: pa.Table) ->
     return CommunityDrift(
         entities=graph.n_nodes,
         orphans=int(np.sum(top < 0)),
-        top=_partition_drift(top, levels[0], config.max_size),
-        leaves=_partition_drift(leaves, _deepest(levels), config.max_size),
+        top=_partition_drift(groups_of_labels(top), groups_of_labels(levels[0]), config.max_size),
+        leaves=_partition_drift(groups_of_labels(leaves), groups_of_labels(_deepest(levels)), config.max_size),
         modularity=modularity(graph, top, config.resolution),
         shadow_modularity=modularity(graph, levels[0], config.resolution),
     )
@@ -237,13 +222,9 @@ def _deepest(levels: list[IntVector]) -> IntVector:
     return labels
 
 
-def _partition_drift(labels: IntVector, shadow_labels: IntVector, max_size: int) -> PartitionDrift:
-    groups, shadow_groups = groups_of_labels(labels), groups_of_labels(shadow_labels)
-    return PartitionDrift(
-        _sizes(groups.sizes, max_size),
-        _sizes(shadow_groups.sizes, max_size),
-        weighted_jaccard(groups, shadow_groups),
-    )
+def _partition_drift(groups: Groups, shadow_groups: Groups, max_size: int) -> PartitionDrift:
+    own, shadow = _sizes(groups.sizes, max_size), _sizes(shadow_groups.sizes, max_size)
+    return PartitionDrift(own, shadow, weighted_jaccard(groups, shadow_groups))
 
 
 def _labels(groups: IntVector, rows: IntVector, n_rows: int) -> IntVector:
@@ -255,6 +236,5 @@ def _labels(groups: IntVector, rows: IntVector, n_rows: int) -> IntVector:
 
 def _sizes(sizes: IntVector, max_size: int) -> GroupSizes:
     """Return the numbers of groups by size; a number without a member is no group."""
-    return GroupSizes(
-        int(np.sum(sizes > 0)), int(np.sum((sizes > 0) & (sizes < MIN_SIZE))), int(np.sum(sizes > max_size))
-    )
+    n_small = np.sum((sizes > 0) & (sizes < MIN_SIZE))
+    return GroupSizes(int(np.sum(sizes > 0)), int(n_small), int(np.sum(sizes > max_size)))

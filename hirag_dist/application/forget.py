@@ -249,7 +249,6 @@ def forget(
     Args:
         lock: held by the caller.
         older_than_s: seconds since a snapshot stopped being current before it is removed.
-        clock: seconds since the epoch.
     """
     current = open_snapshot(store, served(store))
     pending, removed = _begin(store, lock, current, document_ids)
@@ -264,7 +263,8 @@ def forget(
             problems.append(f"a process still writes to {logs} of the reply store; end it and run the command again")
         else:
             pending = replace(pending, replies_dropped=purged.dropped, replies_kept=purged.kept)
-            pending = _note(store, lock, pending)
+            with lock.fenced():
+                write_pending(store, pending)
     findings: tuple[Finding, ...] = ()
     if not pending.verified:
         clear_workspace(store, lock, removed)
@@ -278,7 +278,9 @@ def forget(
                 f"`hirag-dist refresh --set update.staleness=0 --index {store.uri}` writes them anew; then run this "
                 "command again"
             )
-        pending = _note(store, lock, replace(pending, verified=result.clean and not problems))
+        pending = replace(pending, verified=result.clean and not problems)
+        with lock.fenced():
+            write_pending(store, pending)
     collections: list[str] = []
     waiting = list(pending.snapshots)
     if pending.verified:
@@ -343,18 +345,12 @@ def _begin(
         for name in finished_snapshots(store)
         if name != own and (name in removed.snapshots or _derives(open_snapshot(store, name), removed))
     ]
+    chunks = removed.chunks["chunk_id"].to_pylist()
     with lock.fenced():
-        return note_forget(
-            store, {*removed.ids, *removed.unknown}, removed.chunks["chunk_id"].to_pylist(), snapshots
-        ), removed
+        return note_forget(store, {*removed.ids, *removed.unknown}, chunks, snapshots), removed
 
 
 def _derives(snapshot: Snapshot, removed: RemovedDocuments) -> bool:
     """Return whether summaries or reports of a snapshot derive from removed texts: former ones of changed documents."""
     note = snapshot.manifest.update
     return note is not None and any(not removed.text_keys.isdisjoint(keys) for keys in note.replaced.values())
-
-
-def _note(store: Store, lock: BuildLock, pending: PendingForget) -> PendingForget:
-    with lock.fenced():
-        return write_pending(store, pending)

@@ -69,18 +69,19 @@ def pending_forget(store: Store) -> PendingForget | None:
 
 
 def note_forget(
-    store: Store, documents: Iterable[str], chunks: Iterable[str] = (), snapshots: Iterable[str] = ()
+    store: Store, documents: Iterable[str], chunks: Iterable[str], snapshots: Iterable[str]
 ) -> PendingForget:
     """Put documents on the record, in addition to those that are there; what was done is to be done again for them.
 
     The caller holds the build lock.
     """
     before = pending_forget(store)
+    known = before or PendingForget((), (), (), datetime.now(UTC).isoformat(timespec="seconds"))
     new = PendingForget(
-        _joined(documents, () if before is None else before.documents),
-        _joined(chunks, () if before is None else before.chunks),
-        _joined(snapshots, () if before is None else before.snapshots),
-        datetime.now(UTC).isoformat(timespec="seconds") if before is None else before.since,
+        tuple(sorted({*known.documents, *documents})),
+        tuple(sorted({*known.chunks, *chunks})),
+        tuple(sorted({*known.snapshots, *snapshots})),
+        known.since,
     )
     if before is not None and (new.documents, new.chunks) == (before.documents, before.chunks):
         new = replace(before, snapshots=new.snapshots)
@@ -91,10 +92,6 @@ def write_pending(store: Store, pending: PendingForget) -> PendingForget:
     """Write the record; return it."""
     store.write_json(FORGET, asdict(pending))
     return pending
-
-
-def _joined(more: Iterable[str], known: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted({*known, *more}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,17 +147,11 @@ def select_documents(index_uri: str, selection: DocumentSelection, allow_absent:
 def read_given(config: Config, store: Store, inputs: Sequence[str]) -> tuple[pa.Table, pa.Table]:
     """Return DOCUMENTS and CHUNKS of files, with the ids that a build gives them.
 
-    Args:
-        config: decides how files are read and chunked.
-        inputs: files, folders, globs and object-store URIs.
-
     Raises:
         InputError: there is nothing to read.
     """
-    models = ResolvedModels({}, {}, "", 1, "")
-    with offline_context(
-        cut_as_index(config, store), models, ReadOnlyLedger(store), StoredVectors("", 1, None)
-    ) as context:
+    models, vectors = ResolvedModels({}, {}, "", 1, ""), StoredVectors("", 1, None)
+    with offline_context(cut_as_index(config, store), models, ReadOnlyLedger(store), vectors) as context:
         read = read_documents(context, inputs)
         return context.datasets.read(read.documents), context.datasets.read(read.chunks)
 
@@ -237,7 +228,9 @@ def find_removed(
     snapshots = {name: open_snapshot(store, name) for name in finished_snapshots(store)}
     current = current_id(store)
     wanted = set(ids) | (set() if given is None else set(given[0]["document_id"].to_pylist()))
-    documents = {name: _documents(snapshot) for name, snapshot in snapshots.items()}
+    documents: dict[str, list[dict[str, Any]]] = {
+        name: snapshot.table("documents", _DOCUMENT_COLUMNS).to_pylist() for name, snapshot in snapshots.items()
+    }
     if given is not None:
         documents[""] = given[0].select(_DOCUMENT_COLUMNS).to_pylist()
     removed, known = _versions(documents, wanted, documents.get(current or "", []))
@@ -263,10 +256,6 @@ def find_removed(
 def finished_snapshots(store: Store) -> list[str]:
     """Return the ids of the snapshots that have a manifest."""
     return [name for name in store.names("snapshots") if store.exists(f"{snapshot_path(name)}/{MANIFEST}")]
-
-
-def _documents(snapshot: Snapshot) -> list[dict[str, Any]]:
-    return list(snapshot.table("documents", _DOCUMENT_COLUMNS).to_pylist())
 
 
 def _versions(
@@ -361,7 +350,10 @@ def _own(
     traces.values.discard("")
     if current is not None and current in snapshots:
         served = snapshots[current]
-        keys -= _remaining_keys(served, removed)
+        chunks = served.table("chunks", ["chunk_id", "document_id"])
+        for own, document in zip(chunks["chunk_id"].to_pylist(), chunks["document_id"].to_pylist(), strict=True):
+            if document not in removed:
+                keys.discard(text_key(own))
         joints = Joints(traces.passages)
         for text in _remaining_texts(served, removed):
             traces.passages.discard_within(text)
@@ -405,12 +397,6 @@ class _OwnNames:
         self.passages.discard_within(text)
         for core in self._cores.within(text):
             self.passages.discard(self._names_of[core])
-
-
-def _remaining_keys(served: Snapshot, removed: frozenset[str]) -> set[int]:
-    chunks = served.table("chunks", ["chunk_id", "document_id"])
-    pairs = zip(chunks["chunk_id"].to_pylist(), chunks["document_id"].to_pylist(), strict=True)
-    return {text_key(own) for own, document in pairs if document not in removed}
 
 
 def _remaining_texts(served: Snapshot, removed: frozenset[str]) -> Iterator[str]:

@@ -30,22 +30,11 @@ from hirag_dist.composition.models import cut_as_index, settle_embedder
 from hirag_dist.config.model import Config, VectorsConfig
 from hirag_dist.core.prompts.templates import FIELD
 from hirag_dist.core.text.normalize import one_line, shorten
-from hirag_dist.core.text.terms import Passage
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.llm.reply_store import scan_records
 from hirag_dist.llm.reply_store.block_format import unpack_value
 from hirag_dist.retrieval.vector_index.milvus import MilvusCollections, lite_collections, server_collections
-from hirag_dist.storage.layout import (
-    BUILD,
-    BUILDS,
-    CACHE,
-    DROPS,
-    FORGET,
-    LEDGER,
-    LOCK,
-    MANIFEST,
-    snapshot_path,
-)
+from hirag_dist.storage.layout import BUILD, BUILDS, CACHE, DROPS, FORGET, LEDGER, LOCK, MANIFEST, snapshot_path
 from hirag_dist.storage.serving.mmap_files import map_array
 from hirag_dist.storage.snapshot.cache import cached_folders
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
@@ -118,7 +107,7 @@ class TraceSearch:
         found = self._removed.passages.within(text)
         if not found and with_names and self._names is not None:
             found = self._names.within(text)
-        return _shown(found)
+        return " ".join(min(found)) if found else None
 
     def leaves(self, value: Any, where: str, counter: FindingCounter, with_names: bool = True) -> None:
         """Count the traces in the strings of a JSON value, its keys too."""
@@ -194,14 +183,10 @@ def search_file(search: TraceSearch, store: Store, path: str, where: str, counte
             search.batch(table, where, counter)
     else:
         with_names = path.rpartition("/")[2] not in _RECORDS and not path.startswith(f"{BUILDS}/")
-        _search_text(search, store.read_bytes(path), where, counter, with_names)
-
-
-def _search_text(search: TraceSearch, data: bytes, where: str, counter: FindingCounter, with_names: bool) -> None:
-    text = data.decode("utf-8", "replace")
-    for part in (text,) if _json(text) is not None else text.splitlines():
-        value = _json(part)
-        search.leaves(part if value is None else value, where, counter, with_names)
+        text = store.read_bytes(path).decode("utf-8", "replace")
+        for part in (text,) if _json(text) is not None else text.splitlines():
+            value = _json(part)
+            search.leaves(part if value is None else value, where, counter, with_names)
 
 
 def reply_trace(search: TraceSearch, reply: str) -> str | None:
@@ -247,10 +232,6 @@ def _leaves(array: pa.Array, path: str) -> Iterator[tuple[str, pa.Array]]:
         yield path, array
 
 
-def _shown(found: set[Passage]) -> str | None:
-    return " ".join(min(found)) if found else None
-
-
 def temporary_files(store: Store, older_than_s: float, now: float) -> Iterator[str]:
     """Yield the temporary files that killed processes left in a local folder."""
     if store.local is not None:
@@ -289,14 +270,7 @@ class VerificationResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as JSON-ready values, the output of `hirag-dist remove --verify --json`."""
-        return {
-            "clean": self.clean,
-            "documents": list(self.documents),
-            "unknown": list(self.unknown),
-            "findings": [asdict(finding) for finding in self.findings],
-            "problems": list(self.problems),
-            "not_removed": list(self.not_removed),
-        }
+        return {"clean": self.clean} | asdict(self)
 
 
 def verify_removed(
@@ -314,7 +288,6 @@ def verify_removed(
         config: of the last build; Milvus and caches are found by it, and replies by what was asked.
         snapshot_only: search the current snapshot alone, which is what a removal without forgetting promises.
         without: snapshots that are left out, since they are known to hold the documents.
-        with_collections: look for collections in Milvus too.
 
     Raises:
         ConfigError: this is not the configuration of the last build.
@@ -364,7 +337,8 @@ def _of_ledger(search: TraceSearch, store: Store, config: Config, removed: Remov
         alone = config.model_copy(update={"resolution": config.resolution.model_copy(update={"enabled": False})})
         keys = replay_keys(alone, store, models, chunks)
         keys |= text_vector_keys(chunks["text"].to_pylist(), models.embedder, models.dim)
-        keys -= _shared_keys(store, models.embedder, models.dim)
+        if (current := current_id(store)) is not None:
+            keys -= snapshot_vector_keys(open_snapshot(store, current), models.embedder, models.dim)
     counter = FindingCounter("reply store")
     for record in scan_records(store):
         value = unpack_value(record.value)
@@ -377,12 +351,6 @@ def _of_ledger(search: TraceSearch, store: Store, config: Config, removed: Remov
         elif isinstance(value.get("text"), str) and (trace := reply_trace(search, value["text"])) is not None:
             counter.add("text of a reply", trace)
     return counter.findings()
-
-
-def _shared_keys(store: Store, embedder: str, dim: int) -> set[bytes]:
-    """Return the keys of the vectors of the current snapshot's texts."""
-    current = current_id(store)
-    return set() if current is None else snapshot_vector_keys(open_snapshot(store, current), embedder, dim)
 
 
 def _of_files(search: TraceSearch, store: Store, without: Sequence[str]) -> list[Finding]:
@@ -422,11 +390,7 @@ def _of_caches(
 
 
 def find_collections(store: Store, vectors: VectorsConfig, stale: Sequence[str]) -> tuple[list[Finding], list[str]]:
-    """Return collections and rows in Milvus of snapshots that are stale or gone, and problems of reaching it.
-
-    Args:
-        stale: snapshots that hold removed documents.
-    """
+    """Return collections and rows in Milvus of snapshots that are stale or gone, and problems of reaching it."""
     findings: list[Finding] = []
     problems: list[str] = []
     finished = finished_snapshots(store)

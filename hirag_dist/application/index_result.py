@@ -60,7 +60,6 @@ def letter_groups(
     """Return the groups of dead letters, the largest first.
 
     Args:
-        stages, reasons: stage and reason of each letter.
         usage: rows of USAGE of the build, for the endpoints that were asked.
     """
     groups = []
@@ -81,7 +80,6 @@ def letter_places(
     Args:
         record: record of the last build; the work folders that it names have the chunks of an unfinished one.
         snapshot_id: a snapshot that may have the chunks; None for none.
-        unit_ids: ids of the units of dead letters.
     """
     wanted = pa.array(sorted(set(unit_ids)), pa.string())
     chunks: dict[str, dict[str, Any]] = {}

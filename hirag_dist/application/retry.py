@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -21,7 +21,6 @@ from hirag_dist.composition.build_records import (
     repeated,
 )
 from hirag_dist.config.model import Config
-from hirag_dist.config.sections import ReadingConfig
 from hirag_dist.errors import ConfigError, InputError, SnapshotCorrupt, SnapshotError, SnapshotNotFound
 from hirag_dist.execution.stage_results import DroppedLetter, Drops, add_drops, load_drops
 from hirag_dist.indexing.base import differences, in_short
@@ -45,7 +44,6 @@ def run_retry(
 
     Args:
         config: the configuration of that build; the fields of records are taken from the record of it.
-        index_uri, options, listeners: see `application.build.run_build`.
 
     Raises:
         SnapshotNotFound: there is no record of a build.
@@ -59,7 +57,10 @@ def run_retry(
     repeats = repeated(record)
     arguments = _arguments(repeats["given"], store)
     check_inputs(arguments.inputs)
-    config = config.model_copy(update={"reading": _reading(arguments, config)})
+    # fields and encoding of that build, unless an encoding is named now; limits of now, which may be higher
+    reading: dict[str, Any] = {name: value for name, value in arguments.reading.items() if name.endswith("_field")}
+    reading["encoding"] = config.reading.encoding or arguments.reading.get("encoding")
+    config = config.model_copy(update={"reading": config.reading.model_copy(update=reading)})
     previous = record.get("decisive")  # empty if its models could not be probed: then there is nothing to differ from
 
     def work(build: Build) -> BuildResult:
@@ -95,16 +96,6 @@ def _is_complete(store: Store, snapshot_id: str) -> bool:
     except SnapshotError:
         return False
     return not counts["rejects"] and not counts.get(DROPPED)
-
-
-def _reading(arguments: BuildArguments, config: Config) -> ReadingConfig:
-    """Return the reading options of a retry: the fields of the last build, the limits of now, which may be higher.
-
-    The encoding is that of the last build too, unless one is named now.
-    """
-    fields = {name: value for name, value in arguments.reading.items() if name.endswith("_field")}
-    encoding = config.reading.encoding or arguments.reading.get("encoding")
-    return config.reading.model_copy(update={**fields, "encoding": encoding})
 
 
 def _present(store: Store, base_id: str | None) -> str | None:
@@ -203,11 +194,6 @@ class DropResult:
 def run_drop(index_uri: str, selection: LetterSelection, wait_s: float = 0.0) -> DropResult:
     """Accept the loss of dead letters of the last build, under the build lock; no model is called.
 
-    Args:
-        index_uri: folder or object-store URI of the index.
-        selection: the letters to drop.
-        wait_s: how long to wait for another build of the index to end.
-
     Raises:
         SnapshotNotFound: there is no build.
         IndexBusy: another build holds the index.
@@ -247,7 +233,9 @@ def drop_letters(store: Store, lock: BuildLock, selection: LetterSelection) -> D
     manifest, changed = _publish(store, lock, record)
     if not chosen and not changed:
         if still_open:
-            raise InputError(_no_match(_describe(selection), still_open, store.uri))
+            units = ", ".join(sorted(selection.units))
+            selected = f"unit {units}" if units else f"stage {selection.stage!r}"
+            raise InputError(_no_match(selected, still_open, store.uri))
         raise InputError(f"{store.uri} has no dead letters to drop")
     return DropResult(chosen, len(still_open) - len(chosen), manifest, current_id(store))
 
@@ -292,17 +280,11 @@ def _same_but_for_letters(store: Store, one: str, other: str) -> bool:
 
 def _agrees(snapshot: Snapshot, drops: Drops) -> bool:
     """Return whether a snapshot has as dropped what is dropped, and nothing else."""
-    still_open, gone = (_keys(snapshot, name) for name in _LETTERS)
-    return all(key in drops for key in gone) and not any(key in drops for key in still_open)
-
-
-def _keys(snapshot: Snapshot, name: str) -> Iterator[tuple[str, str]]:
-    letters = snapshot.table(name, ["stage", "unit_id"])
-    return zip(letters["stage"].to_pylist(), letters["unit_id"].to_pylist(), strict=True)
-
-
-def _describe(selection: LetterSelection) -> str:
-    return f"unit {', '.join(sorted(selection.units))}" if selection.units else f"stage {selection.stage!r}"
+    for name in _LETTERS:
+        letters = snapshot.table(name, ["stage", "unit_id"]).to_pylist()
+        if any(((row["stage"], row["unit_id"]) in drops) != (name == DROPPED) for row in letters):
+            return False
+    return True
 
 
 def _no_match(selected: str, still_open: list[dict[str, Any]], uri: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -42,7 +42,7 @@ from hirag_dist.llm.replay import ReadOnlyLedger, RecordingLedger, StoredVectors
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.reply_store.block_format import key_bytes
 from hirag_dist.llm.retry import RetriedCalls
-from hirag_dist.protocols import Embedder, PackingPool
+from hirag_dist.protocols import Embedder, Kernels, PackingPool
 from hirag_dist.schemas import CHUNKS
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.storage.store import Store
@@ -57,7 +57,6 @@ def replay_keys(config: Config, store: Store, models: ResolvedModels, chunks: pa
 
     Args:
         config: of the build that asked for the replies.
-        store: the index, whose ledger is read.
         models: as that build resolved them.
         chunks: CHUNKS.
 
@@ -86,11 +85,7 @@ def replay_keys(config: Config, store: Store, models: ResolvedModels, chunks: pa
 def offline_context(
     config: Config, models: ResolvedModels, ledger: ReadOnlyLedger, embedder: Embedder
 ) -> Iterator[BuildContext]:
-    """Lend a build in a temporary folder, in this process, that takes paid replies from a ledger and makes no call.
-
-    Args:
-        embedder: that its stages use.
-    """
+    """Lend a build in a temporary folder, in this process, that takes paid replies from a ledger and makes no call."""
     with tempfile.TemporaryDirectory(prefix="hirag-offline-") as folder:
         executor = InlineExecutor(lambda: _services(config, ledger, embedder))
         try:
@@ -100,21 +95,16 @@ def offline_context(
             executor.close()
 
 
-def entity_vector_keys(entities: pa.Table, embedder: str, dim: int) -> set[bytes]:
-    """Return the keys of the vectors of ENTITIES, of any layer, stored or not."""
-    return {key_bytes(vector_key(embedder, dim, text)) for text in entity_texts(entities)}
-
-
-def text_vector_keys(texts: list[str], embedder: str, dim: int) -> set[bytes]:
+def text_vector_keys(texts: Iterable[str], embedder: str, dim: int) -> set[bytes]:
     """Return the keys of the vectors of texts, stored or not."""
     return {key_bytes(vector_key(embedder, dim, text)) for text in texts}
 
 
 def snapshot_vector_keys(snapshot: Snapshot, embedder: str, dim: int) -> set[bytes]:
     """Return the keys of the vectors of a snapshot's chunks and entities, of all layers, stored or not."""
-    entities = snapshot.table("entities", ["name", "description"])
+    entities = entity_texts(snapshot.table("entities", ["name", "description"]))
     chunks = snapshot.table("chunks", ["text"])["text"].to_pylist()
-    return entity_vector_keys(entities, embedder, dim) | text_vector_keys(chunks, embedder, dim)
+    return text_vector_keys(entities, embedder, dim) | text_vector_keys(chunks, embedder, dim)
 
 
 def models_of_last_build(config: Config, store: Store) -> ResolvedModels:
@@ -141,7 +131,11 @@ def models_of_last_build(config: Config, store: Store) -> ResolvedModels:
         kernels=decisive.get("kernels", ""),
         windows=windows,
     )
-    runner = StageRunner(store, InlineExecutor(_no_services), (), 1.0)
+
+    def services() -> Services:
+        raise AssertionError("no stage is run")
+
+    runner = StageRunner(store, InlineExecutor(services), (), 1.0)
     context = BuildContext(runner, config, load_prompts(config.prompts), models)
     if changes := configuration_changes(decisive, Build(context).decisive()):
         raise ConfigError(
@@ -149,10 +143,6 @@ def models_of_last_build(config: Config, store: Store) -> ResolvedModels:
             "are found by it: give the --config and --set of that build"
         )
     return models
-
-
-def _no_services() -> Services:
-    raise AssertionError("no stage is run")
 
 
 def _services(config: Config, ledger: ReadOnlyLedger, embedder: Embedder) -> Services:
@@ -169,16 +159,7 @@ def _services(config: Config, ledger: ReadOnlyLedger, embedder: Embedder) -> Ser
     def bind(context: CallContext) -> tuple[PackingPool, Embedder]:
         return pool.with_context(context), embedder
 
-    return Services(
-        pool,
-        embedder,
-        _no_kernels,
-        encoding(config.tokenizer),
-        count,
-        close=close,
-        bind=bind,
-    )
+    def make_kernels(name: str) -> Kernels:
+        raise AssertionError(f"layer 0 needs no kernels, not {name}")
 
-
-def _no_kernels(name: str) -> Any:
-    raise AssertionError(f"layer 0 needs no kernels, not {name}")
+    return Services(pool, embedder, make_kernels, encoding(config.tokenizer), count, close=close, bind=bind)

@@ -88,7 +88,6 @@ def make_watch(
 
     Args:
         options: Options of each update; the spending limit holds for all updates together.
-        notify: see `Watch`.
     """
     check_prices(config, (*BUILD_ROLES, "embed"), options.max_usd)
     store, left = Store(index_uri), options.max_usd

@@ -6,17 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hirag_dist.cli._output import short, table
-from hirag_dist.core.text.normalize import count_noun
+from hirag_dist.core.text.normalize import count_noun, count_plural
 from hirag_dist.llm.usage import dollars, total_cost
 
 if TYPE_CHECKING:
     from hirag_dist.indexing.reembed import ReembeddingEstimate
-
-_KINDS = {
-    "descriptions": ("description", "descriptions"),
-    "summaries": ("summary", "summaries"),
-    "reports": ("report", "reports"),
-}
 
 
 def update_line(number: int, documents: Mapping[str, int], others: Sequence[str] = ()) -> str:
@@ -83,7 +77,7 @@ def debt_line(note: Mapping[str, Any]) -> str:
     open_parts = {kind: part for kind, part in note.get("debt", {}).items() if part["units"]}
     if not open_parts:
         return "Debt: none."
-    parts = [count_noun(part["units"], *_KINDS[kind]) for kind, part in open_parts.items()]
+    parts = [count_plural(part["units"], kind) for kind, part in open_parts.items()]
     units = " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
     verb = "is" if sum(part["units"] for part in open_parts.values()) == 1 else "are"
     tokens = short(sum(part["tokens"] for part in open_parts.values()))
@@ -120,7 +114,6 @@ def bill_table(usage: Sequence[Mapping[str, Any]], title: str = "", width: int |
 
     Args:
         usage: rows of USAGE.
-        width: characters there are; None for the terminal's.
     """
     numbers = ("calls", "ledger_hits", "input_tokens", "cached_tokens", "output_tokens", "rate_limited", "rejected")
     rows = [

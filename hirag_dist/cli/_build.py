@@ -10,7 +10,7 @@ import typer
 from hirag_dist.application.index_result import READING, IndexResult
 from hirag_dist.cli._bill import debt_line, missing_line, sent_line, update_lines
 from hirag_dist.cli._output import duration_text, emit, out, table
-from hirag_dist.core.text.normalize import count_noun, one_line
+from hirag_dist.core.text.normalize import count_noun, count_plural, one_line
 from hirag_dist.indexing.content_remarks import remark_lines
 from hirag_dist.llm.usage import dollars
 
@@ -142,16 +142,10 @@ def group_line(group: Mapping[str, Any]) -> str:
 
 
 def _counts_text(counts: Mapping[str, int], n_layers: int) -> str:
-    return ", ".join(
-        (
-            count_noun(counts["documents"], "document"),
-            count_noun(counts["chunks"], "chunk"),
-            f"{count_noun(counts['entities'], 'entity', 'entities')} in {count_noun(n_layers, 'layer')}",
-            count_noun(counts["relations"], "relation"),
-            count_noun(counts["communities"], "community", "communities"),
-            count_noun(counts["reports"], "report"),
-        )
-    )
+    names = ("documents", "chunks", "entities", "relations", "communities", "reports")
+    said = {name: count_plural(counts[name], name) for name in names}
+    said["entities"] += f" in {count_noun(n_layers, 'layer')}"
+    return ", ".join(said.values())
 
 
 def _without_entities_line(n_bare: int, n_documents: int, first: Sequence[str]) -> str:

@@ -219,7 +219,9 @@ def _run_app(app: typer.Typer, arguments: Sequence[str], termination: _Terminati
             return INTERRUPTED_CODE
         if os.environ.get("HIRAG_DEBUG"):
             raise
-        if package := _missing_package(error):
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing and not missing.startswith("hirag_dist"):
+            package = missing.partition(".")[0]
             emit_error(f"the package {package} is not installed, and this command needs it: pip install hirag-dist")
             return 1
         emit_error(f"internal error: {type(error).__name__}: {error}; run with --debug and report what it prints")
@@ -231,12 +233,6 @@ def _was_interrupted(error: BaseException | None) -> bool:
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
     return error is not None
-
-
-def _missing_package(error: Exception) -> str:
-    """Return the package of others that could not be imported; empty for another error."""
-    package = (error.name or "") if isinstance(error, ModuleNotFoundError) else ""
-    return "" if package.startswith("hirag_dist") else package.partition(".")[0]
 
 
 def _explain_usage(error: typer.TyperException) -> int:

@@ -43,10 +43,6 @@ HttpOption = Annotated[
     str | None,
     typer.Option("--http", metavar="HOST:PORT", help="Address to serve HTTP on; port 0 takes a free one."),
 ]
-ExecutorOption = Annotated[
-    str | None, typer.Option(help="Engine of the build: ray, inline (this process), or auto (by size).")
-]
-WorkersOption = Annotated[int | None, typer.Option(help="Number of Ray workers \\[default: one for each core].")]
 MaxUsdOption = Annotated[
     float | None, typer.Option(min=0, metavar="USD", help="Maximum US dollars that this run may spend.")
 ]
@@ -54,20 +50,8 @@ MaxTokensOption = Annotated[int | None, typer.Option(min=0, metavar="N", help="M
 WaitOption = Annotated[
     float, typer.Option(min=0, metavar="SECONDS", help="Seconds to wait while another build holds the index.")
 ]
-MakeCurrentOption = Annotated[
-    bool,
-    typer.Option("--make-current", help="Make the new snapshot current even if an older one was made current by hand."),
-]
-RequireCompleteOption = Annotated[
-    bool, typer.Option("--require-complete", help="Publish nothing while there are dead letters.")
-]
 TextFieldOption = Annotated[
     str | None, typer.Option(help="Name of the field with the text of JSON, CSV and Parquet records.")
-]
-TitleFieldOption = Annotated[str | None, typer.Option(help="Name of the field with the title of a record.")]
-LabelFieldOption = Annotated[str | None, typer.Option(help="Name of the field with the access labels of a record.")]
-IdFieldOption = Annotated[
-    str | None, typer.Option(help="Name of the field with your id of a record, for `eval` and `remove`.")
 ]
 EncodingOption = Annotated[
     str | None,
@@ -89,23 +73,6 @@ AsLabelOption = Annotated[
 ]
 SnapshotOption = Annotated[
     str | None, typer.Option("--snapshot", metavar="ID", help="Use this snapshot instead of the current one.")
-]
-
-TokenFileOption = Annotated[
-    str | None, typer.Option(metavar="FILE", help="File with the bearer token for the service.")
-]
-CaOption = Annotated[
-    str | None, typer.Option(metavar="PEM", help="PEM file with the authority that signed the service's certificate.")
-]
-CertOption = Annotated[
-    str | None, typer.Option(metavar="PEM", help="PEM file with a client certificate, if the service requires one.")
-]
-KeyOption = Annotated[str | None, typer.Option(metavar="PEM", help="PEM file with the private key of --cert.")]
-ServerNameOption = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Name in the service's certificate, if it is not the host.")
-]
-TlsOption = Annotated[
-    bool, typer.Option("--tls", help="Use TLS with the system's authorities; --ca and --cert imply it.")
 ]
 
 
@@ -130,11 +97,12 @@ class ConfigOptions:
 class ExecutorOptions(ConfigOptions):
     """Options of a command that may start workers."""
 
-    executor: ExecutorOption = None
-    workers: WorkersOption = None
+    executor: Annotated[
+        str | None, typer.Option(help="Engine of the build: ray, inline (this process), or auto (by size).")
+    ] = None
+    workers: Annotated[int | None, typer.Option(help="Number of Ray workers \\[default: one for each core].")] = None
 
     def load(self, overrides: Mapping[str, Any] | None = None) -> Config:
-        """Return the effective configuration, as `ConfigOptions.load`."""
         chosen = {"execution.executor": self.executor, "execution.workers": self.workers}
         return super().load(chosen | dict(overrides or {}))
 
@@ -145,9 +113,16 @@ class WriteOptions(ExecutorOptions):
 
     max_usd: MaxUsdOption = None
     max_tokens: MaxTokensOption = None
-    require_complete: RequireCompleteOption = False
+    require_complete: Annotated[
+        bool, typer.Option("--require-complete", help="Publish nothing while there are dead letters.")
+    ] = False
     wait: WaitOption = 0.0
-    make_current: MakeCurrentOption = False
+    make_current: Annotated[
+        bool,
+        typer.Option(
+            "--make-current", help="Make the new snapshot current even if an older one was made current by hand."
+        ),
+    ] = False
 
     @property
     def limits(self) -> dict[str, Any]:
@@ -166,9 +141,14 @@ class FieldOptions:
     """Options that name the fields of records in INPUT, and its encoding."""
 
     text_field: TextFieldOption = None
-    title_field: TitleFieldOption = None
-    label_field: LabelFieldOption = None
-    id_field: IdFieldOption = None
+    title_field: Annotated[str | None, typer.Option(help="Name of the field with the title of a record.")] = None
+    label_field: Annotated[
+        str | None,
+        typer.Option(help="Name of the field with the access labels of a record."),
+    ] = None
+    id_field: Annotated[
+        str | None, typer.Option(help="Name of the field with your id of a record, for `eval` and `remove`.")
+    ] = None
     encoding: EncodingOption = None
 
     @property
@@ -176,22 +156,28 @@ class FieldOptions:
         """The keys of the configuration that they set."""
         return {f"reading.{field.name}": getattr(self, field.name) for field in fields(self)}
 
-    @property
-    def given(self) -> dict[str, Any]:
-        """Value of each option by its name on the command line."""
-        return {f"--{field.name.replace('_', '-')}": getattr(self, field.name) for field in fields(self)}
-
 
 @dataclass(frozen=True)
 class ConnectionOptions:
     """Options of a connection to a running service."""
 
-    token_file: TokenFileOption = None
-    ca: CaOption = None
-    cert: CertOption = None
-    key: KeyOption = None
-    server_name: ServerNameOption = None
-    tls: TlsOption = False
+    token_file: Annotated[
+        str | None, typer.Option(metavar="FILE", help="File with the bearer token for the service.")
+    ] = None
+    ca: Annotated[
+        str | None,
+        typer.Option(metavar="PEM", help="PEM file with the authority that signed the service's certificate."),
+    ] = None
+    cert: Annotated[
+        str | None, typer.Option(metavar="PEM", help="PEM file with a client certificate, if the service requires one.")
+    ] = None
+    key: Annotated[str | None, typer.Option(metavar="PEM", help="PEM file with the private key of --cert.")] = None
+    server_name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Name in the service's certificate, if it is not the host.")
+    ] = None
+    tls: Annotated[
+        bool, typer.Option("--tls", help="Use TLS with the system's authorities; --ca and --cert imply it.")
+    ] = False
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -205,10 +191,10 @@ class ConnectionOptions:
             "tls": self.tls,
         }
 
-    @property
-    def given(self) -> dict[str, Any]:
-        """Value of each option by its name on the command line."""
-        return {f"--{field.name.replace('_', '-')}": getattr(self, field.name) for field in fields(self)}
+
+def by_option(group: FieldOptions | ConnectionOptions) -> dict[str, Any]:
+    """Return the values of a group of options by their names on the command line."""
+    return {f"--{field.name.replace('_', '-')}": getattr(group, field.name) for field in fields(group)}
 
 
 def refuse_idle(given: Mapping[str, Any], other: str, why: str) -> None:
@@ -220,6 +206,11 @@ def refuse_idle(given: Mapping[str, Any], other: str, why: str) -> None:
     idle = [name for name, value in given.items() if value]
     if idle:
         raise ConfigError(f"{', '.join(idle)} cannot go with {other}: {why}; leave them out")
+
+
+def label_reach(as_labels: list[str] | None) -> frozenset[str] | None:
+    """Return the labels that --as-label gives, an empty one being none; None where the option is not given."""
+    return None if as_labels is None else frozenset(filter(None, as_labels))
 
 
 def required_inputs(inputs: list[str] | None, reembed: bool) -> list[str]:

@@ -128,11 +128,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def conclude_reading(fallback: str) -> None:
-    """Exit with 3 if another snapshot was read in place of the current one; the log has said why.
-
-    Args:
-        fallback: `Snapshot.fallback` of the snapshot that was read.
-    """
+    """Exit with 3 if another snapshot was read in place of the current one (`Snapshot.fallback`)."""
     if fallback:
         raise typer.Exit(FALLBACK_CODE)
 
@@ -202,11 +198,8 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhdw])", re.ASCII)
 def seconds(duration: str, option: str) -> float:
     """Return a duration in seconds.
 
-    Args:
-        option: Option that the message of an error names.
-
     Raises:
-        ConfigError: the text is no duration.
+        ConfigError: the text is no duration; the message names the option.
 
     >>> seconds("90m", "--every"), seconds("1.5d", "--every")
     (5400.0, 129600.0)

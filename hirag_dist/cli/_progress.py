@@ -40,10 +40,9 @@ class ProgressBars:
         """Prepare.
 
         Args:
-            wanted: False shows nothing.
-            clock: seconds.
             phases: in order; none to make each stage a phase.
         """
+        self._wanted = wanted
         self._console = console
         self._clock = clock
         self._progress = BuildProgress(phases, clock)
@@ -70,8 +69,8 @@ class ProgressBars:
         if self._live is not None:
             self._live.stop()
         if phase is not None:
-            self._print_end(phase)
-        if kind is KeyboardInterrupt and (self._live is not None or self._prints_lines):
+            self._print(f"{phase.name}: {self._end_text(phase)}")
+        if kind is KeyboardInterrupt and self._wanted:
             self._console.print(kept_text(self._progress), markup=False)
 
     def __call__(self, event: object) -> None:
@@ -81,12 +80,14 @@ class ProgressBars:
         phase = self._progress.current
         if phase is not before:
             if before is not None:
-                self._print_end(before)
+                self._print(f"{before.name}: {self._end_text(before)}")
             if phase is not None:
                 self._print(f"{phase.name}: begun")
         match event:
             case ExecutorStarting():
-                self._say("starting Ray" if event.name == "ray" else f"starting {event.name}")
+                if self._wanted:
+                    name = "Ray" if event.name == "ray" else event.name
+                    self._console.print(f"starting {name}", markup=False)  # above the phases, or as a line
             case CallsProgress():
                 if self._clock() - self._printed_at >= LINE_INTERVAL_S and phase is not None:
                     text = unit_text(phase, self._progress.expected_calls)
@@ -117,19 +118,20 @@ class ProgressBars:
         if phase.begun_at is None:
             return ""
         if phase.ended_at is not None:
-            is_last = phase is self._progress.current
-            return end_text(phase, self._ending if is_last else "done")
+            return self._end_text(phase)
         parts = [unit_text(phase, self._progress.expected_calls), duration_text(self._clock() - phase.begun_at)]
         return ", ".join(part for part in parts if part)
 
-    def _print_end(self, phase: PhaseProgress) -> None:
-        is_last = phase is self._progress.current
-        self._print(f"{phase.name}: {end_text(phase, self._ending if is_last else 'done')}")
-
-    def _say(self, text: str) -> None:
-        """Print a line above the phases, or as a line."""
-        if self._live is not None or self._prints_lines:
-            self._console.print(text, markup=False)
+    def _end_text(self, phase: PhaseProgress) -> str:
+        """Return how a phase ended, its time and the calls of this run."""
+        ending = self._ending if phase is self._progress.current else "done"
+        begun, ended = phase.begun_at, phase.ended_at
+        if begun is None or ended is None:
+            return ending
+        if ending == "done" and not phase.is_new and phase.name != "publish":
+            return "kept from an earlier run"
+        in_time = f"{ending} in" if ending == "done" else f"{ending} after"
+        return ", ".join([f"{in_time} {duration_text(ended - begun)}", *spent_parts(phase.calls)])
 
     def _print(self, text: str) -> None:
         """Print a line where there is no terminal."""
@@ -177,23 +179,9 @@ def left_text(progress: BuildProgress) -> str:
     left = count_noun(rounded_calls(calls), "call")
     if seconds is None:
         return f"in all about {left} left; time unknown before the first reply"
-    about = "less than a minute" if seconds < 60 else f"about {duration_text(_rounded_s(seconds))}"
+    unit = 60 if seconds < 7200 else 600  # an estimate has no more digits
+    about = "less than a minute" if seconds < 60 else f"about {duration_text(unit * round(seconds / unit))}"
     return f"in all about {left} left, {about} at the present rate"
-
-
-def end_text(phase: PhaseProgress, ending: str) -> str:
-    """Return how a phase ended, its time and the calls of this run.
-
-    Args:
-        ending: done, stopped or interrupted.
-    """
-    begun, ended = phase.begun_at, phase.ended_at
-    if begun is None or ended is None:
-        return ending
-    if ending == "done" and not phase.is_new and phase.name != "publish":
-        return "kept from an earlier run"
-    in_time = f"{ending} in" if ending == "done" else f"{ending} after"
-    return ", ".join([f"{in_time} {duration_text(ended - begun)}", *spent_parts(phase.calls)])
 
 
 def kept_text(progress: BuildProgress) -> str:
@@ -220,9 +208,3 @@ def spent_parts(calls: CallTotals) -> list[str]:
     if calls.usd:  # 0 where the model is free or its price is not known
         parts.append(dollars(calls.usd))
     return parts
-
-
-def _rounded_s(seconds: float) -> float:
-    """Return a duration without more digits than an estimate has: whole minutes, from two hours on tens of minutes."""
-    unit = 60 if seconds < 7200 else 600
-    return unit * round(seconds / unit)

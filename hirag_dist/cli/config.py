@@ -52,7 +52,11 @@ def show(options: ConfigOptions) -> None:
     if options.json:
         emit({"config": values, "origins": dict(loaded.origins)})
         return
-    rows = [(key, _shown(value), _origin(key, loaded.origins)) for key, value in _flat(values)]
+    rows = []
+    for key, value in _flat(values):
+        origins = (origin for known, origin in loaded.origins.items() if f"{key}.".startswith(f"{known}."))
+        shown = value if isinstance(value, str) else jsonlib.dumps(value, ensure_ascii=False)
+        rows.append((key, shown, next(origins, "default")))
     out.print(table("", ["key", "value", "origin"], rows))
 
 
@@ -93,17 +97,6 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
         else:
             found.append((f"{prefix}{key}", value))
     return found
-
-
-def _origin(key: str, origins: Mapping[str, str]) -> str:
-    for known, origin in origins.items():
-        if key == known or key.startswith(f"{known}."):
-            return origin
-    return "default"
-
-
-def _shown(value: Any) -> str:
-    return value if isinstance(value, str) else jsonlib.dumps(value, ensure_ascii=False)
 
 
 config = typer.Typer(

@@ -92,7 +92,8 @@ def examine(config: Config, index: str | None) -> list[DoctorFinding]:
         findings.append(_check(f"reranker {reranker}", lambda: asyncio.run(_rerank(reranker, config))))
     if notice := lexical_embedding_notice(config):
         findings.append(DoctorFinding("embedder", "note", notice))
-    findings.append(_vectors(config))
+    by = "auto, " if config.vectors.backend == "auto" else ""
+    findings.append(DoctorFinding("vectors", "ok", f"{by}{config.vectors.chosen}"))
     if config.vectors.chosen == "milvus":
         findings.append(_check("Milvus", lambda: _milvus(config), "check vectors.uri and vectors.token"))
     findings.append(_disk(index or tempfile.gettempdir()))
@@ -106,13 +107,6 @@ def _check(subject: str, look: Callable[[], str], fix: str = "") -> DoctorFindin
         return DoctorFinding(subject, "ok", look())
     except HiragError as error:
         return DoctorFinding(subject, "fault", str(error), fix)
-
-
-def _vectors(config: Config) -> DoctorFinding:
-    """Return the backend that searches entity vectors."""
-    vectors = config.vectors
-    by = "auto, " if vectors.backend == "auto" else ""
-    return DoctorFinding("vectors", "ok", f"{by}{vectors.chosen}")
 
 
 def _version(name: str) -> DoctorFinding:
@@ -209,20 +203,15 @@ async def _chat(name: str, config: Config) -> str:
         structured = ""
         if isinstance(model, OpenAiChat):
             structured = f", structured outputs {'on' if await model.supports_forms() else 'off'}"
-        return (
-            f"{model.name} answered ({count_noun(reply.input_tokens, 'token')} in, {reply.output_tokens} "
-            f"out){structured}{await _window_and_speed(name, config, reply.output_tokens / max(seconds, 1e-9))}"
-        )
+        told = await _window_and_speed(name, config, reply.output_tokens / max(seconds, 1e-9))
+        tokens = f"{count_noun(reply.input_tokens, 'token')} in, {reply.output_tokens} out"
+        return f"{model.name} answered ({tokens}){structured}{told}"
     finally:
         await model.close()
 
 
 async def _window_and_speed(name: str, config: Config, tokens_per_s: float) -> str:
-    """Return what an endpoint tells of its window and its requests at a time, and the speed of one reply.
-
-    Args:
-        tokens_per_s: Tokens a second of one reply.
-    """
+    """Return what an endpoint tells of its window and its requests at a time, and the speed of one reply."""
     endpoint = await endpoint_with_window(name, config)
     if not endpoint.is_remote:
         return ""
@@ -246,15 +235,14 @@ async def _rerank(name: str, config: Config) -> str:
     question, texts = "which is a fruit?", ["an apple", "a spanner"]
     if (local := make_local_reranker(name, config)) is not None:
         scores = await local.scores(question, texts)
-        return f"{name}, relevance {scores[0]:.3g} and {scores[1]:.3g} of two texts, the first the relevant one"
-    reranker = make_reranker(name, config)
-    try:
-        scores = (await reranker.request(question, texts)).scores
-        return (
-            f"{reranker.name}, relevance {scores[0]:.3g} and {scores[1]:.3g} of two texts, the first the relevant one"
-        )
-    finally:
-        await reranker.close()
+    else:
+        reranker = make_reranker(name, config)
+        name = reranker.name
+        try:
+            scores = (await reranker.request(question, texts)).scores
+        finally:
+            await reranker.close()
+    return f"{name}, relevance {scores[0]:.3g} and {scores[1]:.3g} of two texts, the first the relevant one"
 
 
 def _milvus(config: Config) -> str:

@@ -36,7 +36,7 @@ from hirag_dist.evaluation.kinds.claims import count_claims
 from hirag_dist.evaluation.kinds.coverage import evaluate_coverage
 from hirag_dist.evaluation.kinds.judge import AnswerMaterial, JudgingOptions, criteria_of, judge_answers, require_llm
 from hirag_dist.evaluation.kinds.qa import DEFINITIONS, REFUSALS, ScoringRules, evaluate_answers, score_recorded
-from hirag_dist.evaluation.kinds.questions import GenerationOptions, describe_corpus, make_questions, question_findings
+from hirag_dist.evaluation.kinds.questions import GenerationOptions, describe_corpus, make_questions
 from hirag_dist.evaluation.kinds.retrieval import evaluate_retrieval
 from hirag_dist.evaluation.questions import QuestionFields, Questions, read_questions
 from hirag_dist.evaluation.report import write_report
@@ -84,9 +84,9 @@ class EvalOptions(ConfigOptions):
 
     def session(self, kind: str, index: str | None, variants: list[str] | None = None) -> SessionOptions:
         """Return the options of a run of a kind."""
-        settings = self.variants(variants)
-        limits = (self.max_usd, self.max_tokens)
-        return SessionOptions(kind, self.out, index, self.snapshot, settings, *limits, self.fresh)
+        return SessionOptions(
+            kind, self.out, index, self.snapshot, self.variants(variants), self.max_usd, self.max_tokens, self.fresh
+        )
 
     def variants(self, given: list[str] | None) -> dict[str, RetrievalConfig]:
         """Return the values of --variant: name → settings of retrieval.
@@ -116,10 +116,7 @@ class EvalOptions(ConfigOptions):
 class AnswerOptions(EvalOptions):
     """Options of the kinds in which a model judges answers."""
 
-    answers: Annotated[
-        list[str] | None,
-        typer.Option("--answers", "-a", metavar="[NAME=]FILE", help=_ANSWERS),
-    ] = None
+    answers: Annotated[list[str] | None, typer.Option("--answers", "-a", metavar="[NAME=]FILE", help=_ANSWERS)] = None
     questions: Annotated[str | None, _QUESTIONS] = None
     index: OptionalIndexOption = None
     modes: Annotated[str | None, _MODES] = None
@@ -174,27 +171,24 @@ def evaluate(
     Args:
         work: the kind: does its steps (`Session.map`) and gives what it found.
         json: print the report, as in `report.json`, instead of tables.
-        title: Title of what is printed; empty for the name of the kind.
+        title: of what is printed; empty for the name of the kind.
     """
-    report, findings = asyncio.run(_run(order, config, work, bars=not json))
+
+    async def run() -> tuple[dict[str, Any], Findings]:
+        started = time.perf_counter()
+        prompts = load_prompts(config.prompts)
+        with ProgressBars(not json, phases=()) as shown:
+            async with open_session(order, config, prompts, (shown,)) as session:
+                findings = await work(session)
+                return await write_report(session, findings, time.perf_counter() - started), findings
+
+    report, findings = asyncio.run(run())
     if json:
         emit(report | {"out": order.out})
     else:
         _show(order, report, findings, title)
     if not report["complete"]:
         raise typer.Exit(3)
-
-
-async def _run(
-    order: SessionOptions, config: Config, work: Callable[[Session], Awaitable[Findings]], bars: bool
-) -> tuple[dict[str, Any], Findings]:
-    started = time.perf_counter()
-    prompts = load_prompts(config.prompts)
-    with ProgressBars(bars, phases=()) as shown:
-        async with open_session(order, config, prompts, (shown,)) as session:
-            findings = await work(session)
-            report = await write_report(session, findings, time.perf_counter() - started)
-    return report, findings
 
 
 def _show(order: SessionOptions, report: Mapping[str, Any], findings: Findings, title: str) -> None:
@@ -243,16 +237,12 @@ def retrieval(
     loaded = options.load()
     fields = QuestionFields(question=question_field, id=question_id_field, type=type_field, gold=gold_field)
     asked = read_questions(questions, fields, limit)
-    numbers = _numbers(k)
-    work = partial(evaluate_retrieval, questions=asked, modes=comma_list(modes), ks=numbers)
-    evaluate(options.session("retrieval", index, variant), loaded, work, options.json, "Retrieval")
-
-
-def _numbers(text: str) -> list[int]:
     try:
-        return [int(item) for item in comma_list(text)]
+        ks = [int(item) for item in comma_list(k)]
     except ValueError:
-        raise ConfigError(f"--k takes whole numbers by commas, not {text!r}") from None
+        raise ConfigError(f"--k takes whole numbers by commas, not {k!r}") from None
+    work = partial(evaluate_retrieval, questions=asked, modes=comma_list(modes), ks=ks)
+    evaluate(options.session("retrieval", index, variant), loaded, work, options.json, "Retrieval")
 
 
 def qa(
@@ -361,7 +351,7 @@ def questions(
         if about is None and session.snapshot is not None:
             about = describe_corpus(session.snapshot, session.count_tokens)
         assert about is not None
-        return question_findings(session, await make_questions(session, about, wanted), about)
+        return await make_questions(session, about, wanted)
 
     evaluate(options.session("questions", index), loaded, work, options.json)
 

@@ -24,13 +24,13 @@ from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.storage.store import Store
 
-Form = Literal["auto", "graphml", "graphrag"]
-
 
 def export(
     index: IndexOption,
     to: Annotated[str, typer.Option("--to", metavar="PATH", help="A .graphml file, or a folder for Parquet tables.")],
-    form: Annotated[Form, typer.Option("--format", help="auto: by the extension of PATH.")] = "auto",
+    form: Annotated[
+        Literal["auto", "graphml", "graphrag"], typer.Option("--format", help="auto: by the extension of PATH.")
+    ] = "auto",
     snapshot: SnapshotOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -43,7 +43,11 @@ def export(
     if form == "auto" and not graphml and Path(to).suffix:
         raise ConfigError(f"{to}: use the extension .graphml, a folder, or --format")
     try:
-        written = _graphml(opened, to) if graphml else _parquet(opened, to)
+        if graphml:
+            tables = {name: opened.table(name) for name in ("entities", "relations", "communities", "claims")}
+            with replacing(Path(to)) as file, file.open("wb") as stream:
+                write_graphml(tables, stream)
+        written = [to] if graphml else _parquet(opened, to)
     except OSError as error:
         raise StoreError(f"cannot write {to}: {error.strerror or error}") from error
     if json:
@@ -51,13 +55,6 @@ def export(
     else:
         out.print(f"Wrote {', '.join(written)}")
     conclude_reading(opened.fallback)
-
-
-def _graphml(snapshot: Snapshot, to: str) -> list[str]:
-    tables = {name: snapshot.table(name) for name in ("entities", "relations", "communities", "claims")}
-    with replacing(Path(to)) as file, file.open("wb") as stream:
-        write_graphml(tables, stream)
-    return [to]
 
 
 def _parquet(snapshot: Snapshot, to: str) -> list[str]:
@@ -74,9 +71,6 @@ def _parquet(snapshot: Snapshot, to: str) -> list[str]:
     return written
 
 
-Communities = Literal["new", "keep"]
-
-
 def import_graph(
     folder: Annotated[
         str,
@@ -85,7 +79,7 @@ def import_graph(
     index: IndexOption,
     options: WriteOptions,
     communities: Annotated[
-        Communities,
+        Literal["new", "keep"],
         typer.Option(help="new: detect communities over all layers and write reports; keep: import both."),
     ] = "new",
 ) -> None:

@@ -39,6 +39,7 @@ from hirag_dist.cli._options import (
     ReembedOption,
     TextFieldOption,
     WriteOptions,
+    by_option,
     refuse_idle,
     required_inputs,
 )
@@ -242,7 +243,7 @@ def index(
     loaded = options.load(fields.keys)
     if reembed:
         refuse_idle({"--rebuild": rebuild, "--fresh": fresh}, "--reembed", "it makes nothing but vectors")
-        refuse_idle(fields.given, "--reembed", "no document is read")
+        refuse_idle(by_option(fields), "--reembed", "no document is read")
         if not options.json:
             err.print(reembedding_line(plan_reembedding(index, config=loaded)))
     with ProgressBars(not options.json, phases=() if reembed else PHASES) as bars:

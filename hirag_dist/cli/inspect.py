@@ -12,21 +12,13 @@ import typer
 from numpy.typing import NDArray
 
 from hirag_dist.application.drift import measure_drift, update_state
-from hirag_dist.cli._bill import (
-    BILL_SINCE_BUILT,
-    LAST_UPDATE,
-    bill_table,
-    clustered_line,
-    debt_line,
-    missing_line,
-    ratio_line,
-    update_line,
-)
+from hirag_dist.cli._bill import clustered_line, debt_line, missing_line, update_line
 from hirag_dist.cli._build import layer_table
 from hirag_dist.cli._options import IndexOption, JsonOption, SnapshotOption
 from hirag_dist.cli._output import conclude_reading, emit, out, replacing, table
+from hirag_dist.cli.status import show_bill
 from hirag_dist.compute.kernels import make_kernels, resolve_kernels
-from hirag_dist.core.drift import DriftReport, UpdateStaleness
+from hirag_dist.core.drift import UpdateStaleness
 from hirag_dist.core.graph.bfs import hop_distances
 from hirag_dist.core.graph.hierarchy_metrics import PathLengthSample
 from hirag_dist.core.text.normalize import count_noun, count_plural
@@ -145,24 +137,23 @@ def _show(snapshot: Snapshot, inspection: Inspection) -> None:
     if inspection.reports.missing:
         out.print(missing_line(inspection.reports.missing))
     if inspection.drift is not None:
-        _show_drift(inspection.drift)
+        if inspection.drift.update is not None:
+            out.print(_update_line(inspection.drift.update))
+            show_section(replace(update_section(inspection.drift.update), title="Texts that are due", note=""))
+        for section in drift_sections(inspection.drift):
+            show_section(section)
     elif inspection.update is not None:
         if line := clustered_line(snapshot.manifest.notes["update"]):
             out.print(line)
         out.print(_update_line(inspection.update))
-    usage, is_whole = known_bill(snapshot)
-    out.print(bill_table(usage, BILL_SINCE_BUILT if is_whole else LAST_UPDATE))
-    ratio = tokens_per_corpus_token(snapshot, usage)
-    if ratio is not None:
-        out.print(ratio_line(ratio))
+    show_bill(snapshot, json=False)
 
 
 def _paths_line(paths: PathLengthSample) -> str:
     if not paths.pairs:
         return "Path lengths: no two entities of layer 0 stand in different chunks."
-    how = (
-        "all" if paths.exact else f"a sample of {count_noun(paths.sources, 'entity', 'entities')} with every other one,"
-    )
+    sources = count_noun(paths.sources, "entity", "entities")
+    how = "all" if paths.exact else f"a sample of {sources} with every other one,"
     reached = (1 - missing / paths.pairs for missing in (paths.flat_unreachable, paths.unreachable))
     flat, whole = (f"{share:.1%}" for share in reached)
     said = (
@@ -175,18 +166,6 @@ def _paths_line(paths: PathLengthSample) -> str:
         f"{said}; mean hops {paths.flat_mean:.2f} in layer 0 and {paths.mean_of_flat:.2f} over all layers for the "
         f"pairs that layer 0 joins, {paths.mean:.2f} for all that have a path."
     )
-
-
-def _show_drift(report: DriftReport) -> None:
-    if report.update is not None:
-        _show_update(report.update)
-    for section in drift_sections(report):
-        show_section(section)
-
-
-def _show_update(state: UpdateStaleness) -> None:
-    out.print(_update_line(state))
-    show_section(replace(update_section(state), title="Texts that are due", note=""))
 
 
 def _update_line(state: UpdateStaleness) -> str:

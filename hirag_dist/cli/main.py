@@ -22,20 +22,16 @@ INTERRUPTED_MESSAGE = "interrupted; finished work is kept, run the same command 
 def main() -> None:
     """Run the command line and exit with its code."""
     exit_on_signals()
-    _announce(sys.argv[1:])
+    arguments = sys.argv[1:]
+    if arguments[:1] and arguments[0] in _BUILDS and not {"--json", "--help", "-h"} & set(arguments) and os.isatty(2):
+        os.write(2, f"hirag-dist {arguments[0]}: starting\n".encode())  # imports take seconds on a slow disk
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # Arrow's other allocators keep what was freed
     atexit.register(gc.freeze)  # last of all: else the interpreter's end collects what the libraries hold, for 0.4 s
     from hirag_dist.cli._command_line import run
 
-    code = run(sys.argv[1:])
+    code = run(arguments)
     exit_on_signals()
     sys.exit(code)
-
-
-def _announce(arguments: list[str]) -> None:
-    """Print a line on a terminal before the imports of a build, which take seconds on a slow disk."""
-    if arguments[:1] and arguments[0] in _BUILDS and not {"--json", "--help", "-h"} & set(arguments) and os.isatty(2):
-        os.write(2, f"hirag-dist {arguments[0]}: starting\n".encode())
 
 
 def exit_on_signals() -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.padding import Padding
@@ -24,6 +23,8 @@ from hirag_dist.cli._options import (
     OptionalIndexOption,
     ServerOption,
     SnapshotOption,
+    by_option,
+    label_reach,
     refuse_idle,
 )
 from hirag_dist.cli._output import conclude_reading, emit, err, out, table, told_when_late
@@ -63,9 +64,7 @@ def show_retrieval(retrieval: Retrieval, rows: int = 6) -> None:
         title = f"Bridge: shortest paths from each key entity to the next ({len(joined)} of {pairs} connected)"
         out.print(f"[bold]{title}[/bold]")
         names = {item.entity_id: item.name for item in retrieval.key_entities}
-        for path in retrieval.paths[
-            : max(rows // 2, 1)
-        ]:  # those between the entities that the question names are first
+        for path in retrieval.paths[: max(rows // 2, 1)]:  # those between entities that the question names are first
             ends = (names.get(own, own) for own in (path.source_id, path.target_id))
             shown_p = " → ".join(path.entity_names) if path.connected else f"{' and '.join(ends)}: no path"
             out.print(f"  {shown_p}", markup=False)
@@ -96,9 +95,8 @@ def show_retrieval(retrieval: Retrieval, rows: int = 6) -> None:
                 "that are dead letters.[/yellow]"
             )
     times = ", ".join(f"{part} {retrieval.timings_ms[part]:.1f}" for part in _PARTS if part in retrieval.timings_ms)
-    out.print(
-        f"[dim]ms: {times} · context of {count_noun(retrieval.context_tokens, 'token')}{_called(retrieval)}[/dim]"
-    )
+    called = " · no model was called" if retrieval.map_work is None else ""
+    out.print(f"[dim]ms: {times} · context of {count_noun(retrieval.context_tokens, 'token')}{called}[/dim]")
     if retrieval.note:
         said = "Note" if retrieval.context_refs else "Nothing was retrieved"
         out.print(f"[yellow]{said}: {retrieval.note}.[/yellow]")
@@ -138,10 +136,6 @@ def work_line(work: MapWork) -> str:
     )
     end = "" if work.points else ", so no call for the answer"
     return f"{calls}; {', '.join(kept)}{end}."
-
-
-def _called(retrieval: Retrieval) -> str:
-    return " · no model was called" if retrieval.map_work is None else ""
 
 
 def _where(source: SourceItem) -> str:
@@ -213,29 +207,6 @@ _MODES = (
     "printed before the first is sent; retrieval.map_reduce.max_calls limits it. Default: retrieval.mode."
 )
 
-_FilterOption = Annotated[
-    str,
-    typer.Option(
-        "--filter",
-        metavar="EXPRESSION",
-        help="Search only documents whose metadata meet it: 'year >= 2024 and not draft'.",
-    ),
-]
-_AsOfOption = Annotated[
-    str,
-    typer.Option("--as-of", metavar="DATE", help="Search only documents that are not later, by metadata.as_of_field."),
-]
-_DeadlineOption = Annotated[
-    float | None, typer.Option(metavar="SECONDS", help="Time limit; the result so far is shown when it passes.")
-]
-_IndexNameOption = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Index of the service, where it has several (--server only).")
-]
-
-
-def _reach(as_labels: list[str] | None) -> frozenset[str] | None:
-    return None if as_labels is None else frozenset(filter(None, as_labels))
-
 
 def query(
     question: Annotated[str, typer.Argument(help="The question.")],
@@ -252,22 +223,37 @@ def query(
     top_m: Annotated[int | None, typer.Option(help="Number of key entities of each community (Eq. 14).")] = None,
     labels: LabelOption = None,
     as_labels: AsLabelOption = None,
-    filter_: _FilterOption = "",
-    as_of: _AsOfOption = "",
+    filter_: Annotated[
+        str,
+        typer.Option(
+            "--filter",
+            metavar="EXPRESSION",
+            help="Search only documents whose metadata meet it: 'year >= 2024 and not draft'.",
+        ),
+    ] = "",
+    as_of: Annotated[
+        str,
+        typer.Option(metavar="DATE", help="Search only documents that are not later, by metadata.as_of_field."),
+    ] = "",
     max_usd: MaxUsdOption = None,
     max_tokens: MaxTokensOption = None,
     stream: Annotated[bool, typer.Option("--stream", help="Print the answer while it is generated.")] = False,
-    deadline: _DeadlineOption = None,
-    index_name: _IndexNameOption = None,
+    deadline: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Time limit; the result so far is shown when it passes.")
+    ] = None,
+    index_name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Index of the service, where it has several (--server only).")
+    ] = None,
     snapshot: SnapshotOption = None,
 ) -> None:
     """Ask a question of an index or of a running service."""
     _check(index, server, as_labels, deadline)
-    scope: ScopeOptions = {"labels": tuple(labels or ()), "filter": filter_, "as_of": as_of, "reach": _reach(as_labels)}
+    reach = label_reach(as_labels)
+    scope: ScopeOptions = {"labels": tuple(labels or ()), "filter": filter_, "as_of": as_of, "reach": reach}
     asked = Query(question, mode, top_n=top_n, top_m=top_m, community_level=community_level, **scope)
     limits = {"--max-usd": max_usd, "--max-tokens": max_tokens}
     sent, fallback = None, ""  # not known of a service
-    say = _write if stream and not options.json else _swallow
+    pieces = stream and not options.json
     if server is not None:
         here = {"--config": options.config, "--set": options.settings, "--snapshot": snapshot} | limits
         refuse_idle(here, "--server", "the service has a configuration and a snapshot of its own")
@@ -275,9 +261,9 @@ def query(
         from hirag_dist.client import HiragClient
 
         with HiragClient(server, index=index_name or "", **connection.arguments) as client, _named_by_options(deadline):
-            result = _ask(client, asked, context_only, say, deadline)
+            result = _ask(client, asked, context_only, pieces, deadline)
     else:
-        refuse_idle({"--index-name": index_name} | connection.given, "--index", "they are for a connection")
+        refuse_idle({"--index-name": index_name} | by_option(connection), "--index", "they are for a connection")
         from hirag_dist.api.index import open_index
 
         loaded = _for_one_question(options.load())
@@ -286,13 +272,14 @@ def query(
         with opening as opened:
             try:
                 with _named_by_options(deadline):
-                    result = _ask(opened, asked, context_only, say, deadline)
+                    result = _ask(opened, asked, context_only, pieces, deadline)
             finally:
                 sent, fallback = opened.usage, opened.info.fallback
                 if sent["calls"] and (sent["usd"] != 0 or asked.mode in MAP_REDUCE):
                     err.print(f"[dim]This question {sent_line(sent)}.[/dim]")
     if options.json:
-        emit(_as_json(result, sent, fallback))
+        of_answer = {"sent": sent} if isinstance(result, Answer) else {}
+        emit(asdict(result) | of_answer | {"fallback": fallback or None})
     else:
         _show(result, streamed=stream)
     if isinstance(result, Answer) and result.shortfall:
@@ -309,11 +296,6 @@ def _check(index: str | None, server: str | None, as_labels: list[str] | None, d
         raise ConfigError("--as-label is for --index: a service decides itself what its callers may see")
     if deadline is not None and not 0 < deadline < float("inf"):
         raise ConfigError(f"--deadline must be a number of seconds above 0, got {deadline:g}")
-
-
-def _as_json(result: Retrieval | Answer, sent: dict[str, Any] | None, fallback: str) -> dict[str, Any]:
-    of_answer = {"sent": sent} if isinstance(result, Answer) else {}
-    return asdict(result) | of_answer | {"fallback": fallback or None}
 
 
 def _for_one_question(config: Config) -> Config:
@@ -343,24 +325,24 @@ def _named_by_options(deadline_s: float | None) -> Iterator[None]:
 
 
 def _ask(
-    target: Index | HiragClient, asked: Query, context_only: bool, say: Callable[[str], None], deadline_s: float | None
+    target: Index | HiragClient, asked: Query, context_only: bool, pieces: bool, deadline_s: float | None
 ) -> Retrieval | Answer:
-    """Return the retrieval or the answer of an open index or a service; pieces of the answer go to `say`."""
+    """Return the retrieval or the answer of an open index or a service, after the number of calls of a map-reduce.
+
+    Args:
+        pieces: whether the answer is printed as it comes.
+    """
     if context_only:
         return target.retrieve(asked, timeout_s=deadline_s)
     last: Retrieval | str | Answer = ""
     for last in target.answer_stream(asked, timeout_s=deadline_s):
-        _tell(last, say)
+        if isinstance(last, str):
+            if pieces:
+                print(last, end="", flush=True)
+        elif isinstance(last, Retrieval) and last.map_work is not None and not last.map_work.calls:
+            err.print(plan_line(last.mode, last.map_work), style="dim", markup=False)
     assert isinstance(last, Answer)
     return last
-
-
-def _tell(part: Retrieval | str | Answer, say: Callable[[str], None]) -> None:
-    """Print a piece of an answer; before a map-reduce, its number of calls."""
-    if isinstance(part, str):
-        say(part)
-    elif isinstance(part, Retrieval) and part.map_work is not None and not part.map_work.calls:
-        err.print(plan_line(part.mode, part.map_work), style="dim", markup=False)
 
 
 def _show(result: Retrieval | Answer, *, streamed: bool) -> None:
@@ -372,13 +354,3 @@ def _show(result: Retrieval | Answer, *, streamed: bool) -> None:
         print()
     show_retrieval(result.retrieval)
     show_answer(result)
-
-
-def _write(piece: str) -> None:
-    """Print a piece of the answer at once."""
-    sys.stdout.write(piece)
-    sys.stdout.flush()
-
-
-def _swallow(piece: str) -> None:
-    """Keep the pieces for the answer at the end."""

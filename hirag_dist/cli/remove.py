@@ -122,12 +122,7 @@ def _prune_report(store: Store, plan: GcPlan, dropped: list[str], dry_run: bool)
 
 
 def _kept_line(store: Store, kept: Sequence[str], keep: int, older_than: str) -> str:
-    """Return how many snapshots stay, and why, as a sentence.
-
-    Args:
-        kept: ids.
-        keep, older_than: as the options of `prune`.
-    """
+    """Return how many snapshots stay, and why, as a sentence."""
     current, pending = served(store), pending_forget(store)
     in_use = {(last_build(store) or {}).get("snapshot")} - {current}
     to_forget = set() if pending is None or pending.verified else set(pending.snapshots) - in_use - {current}
@@ -213,7 +208,8 @@ def remove(
         raise ConfigError("--input and --snapshot-only are about a search: give --verify with them")
     if verify_only and source:
         raise ConfigError("--verify is about documents that are gone, which no --source finds: name their ids")
-    selection = _selection(ids or [], source or [], input_file)
+    named = dict.fromkeys([*(ids or []), *_ids_of(input_file)])
+    selection = DocumentSelection(tuple(named), tuple(source or []))
     if verify_only:
         verify(index, options.load(), selection.ids, input or (), snapshot_only=snapshot_only, json=options.json)
         return
@@ -260,10 +256,6 @@ def _finish(report: dict[str, Any], json: bool, complete: bool = True) -> None:
         _show_forgotten(report["forgotten"])
     if not complete:
         raise typer.Exit(3)
-
-
-def _selection(ids: list[str], sources: list[str], input_file: Path | None) -> DocumentSelection:
-    return DocumentSelection(tuple(dict.fromkeys([*ids, *_ids_of(input_file)])), tuple(sources))
 
 
 def _ids_of(file: Path | None) -> list[str]:
@@ -324,9 +316,7 @@ def verify(
     """Search everything in an index for what derives from removed documents, and print it. Makes no call.
 
     Args:
-        ids: Ids of the documents, or the source ids of their owner.
         input: Files with the texts of documents that no snapshot has any more.
-        snapshot_only: Search the current snapshot alone, as `remove` promises.
 
     Raises:
         InputError: No document is named.

@@ -29,7 +29,9 @@ from hirag_dist.cli._options import (
     ServerOption,
     SetOption,
     SnapshotOption,
+    by_option,
     configuration,
+    label_reach,
     refuse_idle,
 )
 from hirag_dist.cli._output import emit, err, told_when_late
@@ -86,18 +88,14 @@ def _serve(
 
         def announce(address: str, url: str | None = None) -> None:
             is_open()
-            _announce(address, url, page=service.http_page)
+            err.print(f'Serving on {address}. Ask it: hirag-dist query --server {address} "…". Ctrl-C stops it.')
+            if url is not None and service.http_page:
+                err.print(f"Browser page: {url}")
+            if url is not None:
+                err.print(f"OpenAI-compatible API: {url}v1. Description of all HTTP APIs: {url}openapi.json")
 
         if not serving.serve(loaded, index or "", announce, verify=check_files):
             raise typer.Exit(1)
-
-
-def _announce(address: str, url: str | None = None, *, page: bool = True) -> None:
-    err.print(f'Serving on {address}. Ask it: hirag-dist query --server {address} "…". Ctrl-C stops it.')
-    if url is not None and page:
-        err.print(f"Browser page: {url}")
-    if url is not None:
-        err.print(f"OpenAI-compatible API: {url}v1. Description of all HTTP APIs: {url}openapi.json")
 
 
 def _token(
@@ -166,23 +164,15 @@ def simulate(
     options = dict(locals())  # the parameters have the names of the fields of SimulatorOptions
     from hirag_dist.testing.simulator import SimulatorOptions, run_simulator
 
-    emit(asyncio.run(run_simulator(SimulatorOptions(**options), _announce_model)))
+    def announce(base_url: str) -> None:
+        told = "(any API key, any model name). Ctrl-C stops it and prints its counts."
+        err.print(f"Simulating a model at {base_url} {told}")
 
-
-def _announce_model(base_url: str) -> None:
-    err.print(f"Simulating a model at {base_url} (any API key, any model name). Ctrl-C stops it and prints its counts.")
+    emit(asyncio.run(run_simulator(SimulatorOptions(**options), announce)))
 
 
 _OPEN_S = 5.0  # for an index to open before clients are served; an error in this time ends the command
 TOKEN = "HIRAG_TOKEN"  # environment variable with the token of a server over stdio
-_HttpNameOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--http-name", metavar="NAME", help="Host name, or HOST:PORT, by which clients reach --http (repeatable)."
-    ),
-]
-_TlsCertOption = Annotated[str | None, typer.Option(metavar="PEM", help="Certificate chain of --http.")]
-_TlsKeyOption = Annotated[str | None, typer.Option(metavar="PEM", help="Key of --tls-cert.")]
 
 
 def mcp(
@@ -190,9 +180,14 @@ def mcp(
     index: OptionalIndexOption = None,
     server: ServerOption = None,
     http: HttpOption = None,
-    http_names: _HttpNameOption = None,
-    tls_cert: _TlsCertOption = None,
-    tls_key: _TlsKeyOption = None,
+    http_names: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--http-name", metavar="NAME", help="Host name, or HOST:PORT, by which clients reach --http (repeatable)."
+        ),
+    ] = None,
+    tls_cert: Annotated[str | None, typer.Option(metavar="PEM", help="Certificate chain of --http.")] = None,
+    tls_key: Annotated[str | None, typer.Option(metavar="PEM", help="Key of --tls-cert.")] = None,
     labels: LabelOption = None,
     as_labels: AsLabelOption = None,
     timeout: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="Time limit of a call.")] = 60.0,
@@ -212,13 +207,12 @@ def mcp(
     if (index is None) == (server is None):
         raise ConfigError("give either --index URI or --server HOST:PORT")
     if server is None:
-        refuse_idle(connection.given, "--index", "they are for a connection")
+        refuse_idle(by_option(connection), "--index", "they are for a connection")
     else:
         here = {"--config": config, "--set": settings, "--snapshot": snapshot, "--max-usd": max_usd}
         here |= {"--max-tokens": max_tokens, "--as-label": as_labels}
-        refuse_idle(
-            here, "--server", "the service has a configuration of its own, and decides what its callers may see"
-        )
+        why = "the service has a configuration of its own, and decides what its callers may see"
+        refuse_idle(here, "--server", why)
     if http is None:
         of_http = {"--http-name": http_names, "--tls-cert": tls_cert, "--tls-key": tls_key}
         refuse_idle(of_http, "stdio", "they are for --http")
@@ -242,9 +236,8 @@ def mcp(
                 backend = await _service(server, connection.arguments | {"token": token}, options)
             else:
                 loaded = configuration(config, settings).config
-                reach = None if as_labels is None else frozenset(filter(None, as_labels))
                 limits = {"snapshot": snapshot, "max_usd": max_usd, "max_tokens": max_tokens}
-                backend = await _index(str(index), loaded, limits, reach)
+                backend = await _index(str(index), loaded, limits, label_reach(as_labels))
             stack.push_async_callback(backend.close)
             made = make_server(backend, serving)
             if options is None:

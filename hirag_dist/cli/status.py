@@ -43,7 +43,7 @@ from hirag_dist.indexing.update_summary import known_bill
 from hirag_dist.llm.usage import dollars, total_cost, usage_rows
 from hirag_dist.schemas import REJECTS
 from hirag_dist.storage.layout import ALIASES, MANIFEST
-from hirag_dist.storage.snapshot.documents import IndexedDocument, list_documents
+from hirag_dist.storage.snapshot.documents import list_documents
 from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.snapshot.manifest import parse_manifest
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, no_index
@@ -74,7 +74,7 @@ def show_documents(snapshot: Snapshot, sources: Sequence[str], json: bool) -> No
     rows = [
         (
             each.document_id,
-            _path(each),
+            record_name(each.uri, each.record),
             each.title,
             each.n_chunks,
             each.n_tokens,
@@ -90,11 +90,6 @@ def show_documents(snapshot: Snapshot, sources: Sequence[str], json: bool) -> No
         out.print(f"and {len(found) - _SHOWN:,} more; --source GLOB selects, --json lists all.")
     if snapshot.manifest.missing_reports:
         out.print(missing_line(snapshot.manifest.missing_reports))
-
-
-def _path(document: IndexedDocument) -> str:
-    """Return the path of a document, with the number of its record in a file of many."""
-    return record_name(document.uri, document.record)
 
 
 def _shown(value: object) -> str:
@@ -134,7 +129,11 @@ def status(
     if source and not documents:
         raise ConfigError("--source selects documents: give --documents with it")
     if cost and build is not None and current is None and snapshot is None:
-        _show_bill_so_far(build, json)
+        usage = build_usage(build)
+        if json:
+            emit({"snapshot": None, "usage": usage, "tokens_per_corpus_token": None})
+        else:
+            out.print(bill_table(usage, BILL_SO_FAR))
         return
     if documents or cost:
         opened = open_current(store, snapshot)
@@ -213,15 +212,6 @@ def show_bill(snapshot: Snapshot, json: bool) -> None:
     out.print(bill_table(usage, BILL_SINCE_BUILT if is_whole else LAST_UPDATE))
     if ratio is not None:
         out.print(ratio_line(ratio))
-
-
-def _show_bill_so_far(build: Mapping[str, Any], json: bool) -> None:
-    """Print what the replies of an unfinished first build have cost."""
-    usage = build_usage(build)
-    if json:
-        emit({"snapshot": None, "usage": usage, "tokens_per_corpus_token": None})
-    else:
-        out.print(bill_table(usage, BILL_SO_FAR))
 
 
 def _snapshots(store: Store) -> list[dict[str, Any]]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import PurePath
 from typing import Any, Final
 
 from hirag_dist.errors import InputError
-from hirag_dist.evaluation.questions import Question, strings, take_records
+from hirag_dist.evaluation.questions import Question, rows_of, strings
 from hirag_dist.evaluation.session import Session
-from hirag_dist.evaluation.work_units import SystemUnderTest, Trial, WorkUnit, trials
+from hirag_dist.evaluation.work_units import SystemUnderTest, Trial, trial_units
 from hirag_dist.readers import Unreadable, clean_text
 from hirag_dist.readers.document_builder import find_field
 from hirag_dist.types import Query
@@ -41,16 +40,6 @@ class AnswerCollections:
     texts: dict[str, str] = field(default_factory=dict)
     copies: int = 0
     in_part: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def methods(self) -> list[str]:
-        """Their names, in order."""
-        return list(self.answers)
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """Number of answers of each method."""
-        return {method: len(answers) for method, answers in self.answers.items()}
 
     def questions_of(self, *methods: str) -> list[str]:
         """Return the ids of the questions that all of the methods answered, in the order of the questions."""
@@ -90,9 +79,19 @@ def add_recorded(
     unreadable: list[Unreadable] = []
     for name, path in sources:
         file_method = name or PurePath(path).name.split(".")[0]
-        unreadable += take_records(
-            [path], "answer", partial(_add, sets, file_method=file_method, named=name is not None, known=known)
-        )
+        refused: list[Unreadable] = []
+        n_taken = 0
+        for row in rows_of(path):
+            if isinstance(row, Unreadable):
+                refused.append(row)
+            elif reason := _add(sets, row.fields, file_method=file_method, named=name is not None, known=known):
+                refused.append(Unreadable(path, row.record, reason))
+            else:
+                n_taken += 1
+        if not n_taken:
+            last = f": {refused[-1].reason}" if refused else ""
+            raise InputError(f"{path} holds no answer that can be used{last}")
+        unreadable += refused
     return unreadable
 
 
@@ -142,10 +141,9 @@ async def add_made(
     snapshot_id = session.engine().info.snapshot_id
     asks = session.asks("answer", *_PROMPTS)
 
-    def units() -> Iterator[WorkUnit[Trial]]:
-        for trial in trials(questions, systems):
-            decides = {"question": trial.question.text, "system": trial.system.decides, "asks": asks}
-            yield WorkUnit(trial.name, {"snapshot": snapshot_id, **decides}, trial)
+    def decides(trial: Trial) -> dict[str, Any]:
+        asked = {"question": trial.question.text, "system": trial.system.decides, "asks": asks}
+        return {"snapshot": snapshot_id, **asked}
 
     async def answer(trial: Trial) -> dict[str, Any]:
         found = await session.engine(trial.system).answer(Query(trial.question.text, trial.system.mode))
@@ -158,7 +156,7 @@ async def add_made(
 
     for system in systems:
         sets.answers[system.name] = {}
-    async for outcome in await session.map(STEP, units(), answer):
+    async for outcome in await session.map(STEP, trial_units(questions, systems, decides), answer):
         question, system = outcome.item.question, outcome.item.system
         sets.answers[system.name][question.id] = outcome.value["answer"]
         if outcome.value["failed_parts"]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,8 +24,7 @@ def bootstrap_means(values: ArrayLike, *, n_resamples: int = 10_000, seed: int =
 
     Args:
         values: (n_rows, n_columns); NaN where a column has no value for a row, which then counts for nothing.
-        n_resamples: Number of draws.
-        seed: Seed of the draws; equal input gives equal intervals.
+        seed: of the draws; equal input gives equal intervals.
 
     Returns:
         (n_columns,) intervals; all NaN for a column without a value. Of one row the interval is the mean itself: it
@@ -152,24 +150,20 @@ class Board:
         """Return the comparison as JSON: `measures`, `systems`, `differences`, and the same of each type `by_type`.
 
         Args:
-            measures: Names of the measures that are compared.
             pairs: Systems to compare two by two; by default every other one with the first, and with naive retrieval.
         """
         whole = np.ones(len(self._types), bool)
         kinds = sorted({kind for kind in self._types.tolist() if kind})
         groups = {kind: self._types == kind for kind in kinds} if 1 < len(set(self._types)) <= _MAX_TYPES else {}
-        chosen = self._default_pairs() if pairs is None else pairs
+        chosen = list(pairs or ())
+        if pairs is None:
+            for other in dict.fromkeys([*(name for name in self.systems if name == _BASELINE), *self.systems[:1]]):
+                chosen += [(one, other) for one in self.systems if one != other and (other, one) not in chosen]
         return {
             "measures": list(measures),
             **self._group(measures, chosen, whole),
             "by_type": {kind: self._group(measures, chosen, rows) for kind, rows in groups.items()},
         }
-
-    def _default_pairs(self) -> list[tuple[str, str]]:
-        found: list[tuple[str, str]] = []
-        for other in dict.fromkeys([*(name for name in self.systems if name == _BASELINE), *self.systems[:1]]):
-            found += [(one, other) for one in self.systems if one != other and (other, one) not in found]
-        return found
 
     def _group(self, measures: Sequence[str], pairs: Pairs, rows: Rows) -> dict[str, Any]:
         cells = [(system, name) for system in self.systems for name in measures]
@@ -211,11 +205,6 @@ class Board:
             }
 
 
-def all_pairs(systems: Sequence[str]) -> list[tuple[str, str]]:
-    """Return each two of the systems."""
-    return list(combinations(systems, 2))
-
-
 def _columns(vectors: Any) -> FloatVector:
     return np.stack(list(vectors), axis=1)
 
@@ -252,7 +241,6 @@ def comparison(title: str, results: Mapping[str, Any], form: str = ".3f", drawn:
     """Return the sections of a comparison: bars and a table of the means, differences, and means by type.
 
     Args:
-        results: As of `Board.results`.
         drawn: Measures that are drawn and shown by type; empty for all.
     """
     names = list(drawn) or list(results["measures"])
@@ -263,16 +251,14 @@ def comparison(title: str, results: Mapping[str, Any], form: str = ".3f", drawn:
         for system, means in found["systems"].items()
     ]
     whole = 1.0 if all(found[name].high <= 1 for found in results["systems"].values() for name in names) else None
-    return [
+    sections: list[Section] = [
         Bars(title, series, "", form, whole),
         mean_table(f"{title}, means", results, form),
         *difference_table(results, f"+{form}"),
-        *(
-            [Table("By type of question", ["type", "system", "questions", *names], by_type, form=form)]
-            if by_type
-            else []
-        ),
     ]
+    if by_type:
+        sections.append(Table("By type of question", ["type", "system", "questions", *names], by_type, form=form))
+    return sections
 
 
 def p_text(p: float | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -112,7 +112,6 @@ def read_questions(path: str, fields: QuestionFields | None = None, limit: int |
 
     Args:
         path: a file, or a glob or folder of several.
-        limit: the first so many questions only.
 
     Raises:
         InputError: there is no such file, it holds no question, or a field that was named is in no record.
@@ -153,33 +152,6 @@ def rows_of(path: str) -> Iterator[Row | Unreadable]:
     """
     for source in find_inputs([path]):
         yield from read_rows(source)
-
-
-def take_records(paths: Sequence[str], noun: str, take: Callable[[Mapping[str, Any]], str]) -> list[Unreadable]:
-    """Pass the fields of each record of some files to a function, and return the records that cannot be used.
-
-    Args:
-        paths: files, globs or folders.
-        noun: the content of a record, for the error.
-        take: returns the reason why a record cannot be used, or an empty text.
-
-    Raises:
-        InputError: a file is not there, or holds no record that can be used.
-    """
-    unreadable: list[Unreadable] = []
-    for path in paths:
-        n_taken = 0
-        for row in rows_of(path):
-            if isinstance(row, Unreadable):
-                unreadable.append(row)
-            elif reason := take(row.fields):
-                unreadable.append(Unreadable(path, row.record, reason))
-            else:
-                n_taken += 1
-        if not n_taken:
-            last = f": {unreadable[-1].reason}" if unreadable else ""
-            raise InputError(f"{path} holds no {noun} that can be used{last}")
-    return unreadable
 
 
 def strings(value: object) -> tuple[str, ...]:

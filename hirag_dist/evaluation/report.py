@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -12,7 +11,7 @@ from typing import Any
 from hirag_dist._version import __version__
 from hirag_dist.core.text.normalize import count_plural
 from hirag_dist.evaluation.session import Session
-from hirag_dist.evaluation.work_units import Findings, Outcomes
+from hirag_dist.evaluation.work_units import Findings, Outcomes, json_line
 from hirag_dist.html import Section, Table, render_template
 from hirag_dist.llm.usage import dollars, total_cost
 from hirag_dist.storage.store import Store
@@ -98,10 +97,10 @@ async def _write_outcomes(store: Store, outcomes: Outcomes[Any]) -> None:
                 "seconds": round(outcome.seconds, 4),
                 "usage": outcome.usage.rows(),
             }
-            file.write((json.dumps(line, ensure_ascii=False) + "\n").encode("utf-8", "replace"))
+            file.write(json_line(line))
         for letter in outcomes.letters:
             said = {"id": letter.id, "dead_letter": letter.reason, "attempts": letter.attempts}
-            file.write((json.dumps(said, ensure_ascii=False) + "\n").encode("utf-8", "replace"))
+            file.write(json_line(said))
 
 
 def render_page(report: Mapping[str, Any], sections: Sequence[Section]) -> str:

@@ -118,7 +118,6 @@ class KeptAnswers:
     def __init__(self, pool: UnitPool) -> None:
         self.ask = pool.ask
         self.model_name = pool.model_name
-        self._pool: UnitPool = pool
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[str | ChatReply]:
         """Yield the whole text, and then the reply.
@@ -126,7 +125,7 @@ class KeptAnswers:
         Raises:
             RequestRejected: no attempt gave a reply that can be used.
         """
-        found = await self._pool.ask(request, parse_text)
+        found = await self.ask(request, parse_text)
         if isinstance(found, Rejected):
             raise RequestRejected(found.reason)
         yield found
@@ -279,37 +278,29 @@ class Session:
         Raises:
             ConfigError: the evaluation has no index.
         """
+        config, snapshot = self.config, self.require_snapshot()
         if not self._engines:
-            self._engines[self.config.retrieval] = self._opened_engine(self.require_snapshot())
-        settings = self.config.retrieval if system is None else system.retrieval
+            resources = EngineResources(
+                snapshot,
+                make_vector_index(config, snapshot),
+                UnitEmbedder(self._embedder),
+                KeptAnswers(self.pool),
+                self.prompts,
+                self.count_tokens,
+                config.service.access_rule,
+                config.tokenizer,
+                source_url=config.retrieval.source_url,
+                answer_window=role_windows(config, ("answer",)).get("answer"),
+            )
+            self._engines[config.retrieval] = QueryEngine(resources, config.retrieval)
+        settings = config.retrieval if system is None else system.retrieval
         if settings not in self._engines:
-            self._engines[settings] = self._engines[self.config.retrieval].with_settings(settings)
+            self._engines[settings] = self._engines[config.retrieval].with_settings(settings)
         return self._engines[settings]
 
-    def _opened_engine(self, snapshot: Snapshot) -> QueryEngine:
-        config = self.config
-        resources = EngineResources(
-            snapshot,
-            make_vector_index(config, snapshot),
-            UnitEmbedder(self._embedder),
-            KeptAnswers(self.pool),
-            self.prompts,
-            self.count_tokens,
-            config.service.access_rule,
-            config.tokenizer,
-            source_url=config.retrieval.source_url,
-            answer_window=role_windows(config, ("answer",)).get("answer"),
-        )
-        return QueryEngine(resources, config.retrieval)
-
-    def refuse(self, step: str, own_id: str, reason: str) -> None:
-        """Count something that could not even become a unit, such as a record of a file without a question."""
-        self.letters.append(EvaluationLetter(step, own_id, reason))
-
     def refuse_records(self, step: str, unreadable: Iterable[Unreadable]) -> None:
-        """Count records of files, and whole files, that cannot be read."""
-        for each in unreadable:
-            self.refuse(step, each.name, each.reason)
+        """Count records of files, and whole files, that cannot be read, and so could not even become units."""
+        self.letters += [EvaluationLetter(step, each.name, each.reason) for each in unreadable]
 
     async def map(
         self, step: str, units: Iterable[WorkUnit[T]], work: Work[T], *, at_once: int | None = None
@@ -323,7 +314,6 @@ class Session:
         Args:
             step: names the units in journal, progress and bill; kinds that share a step's name and have equal units
                 in one folder share their outcomes.
-            units: taken as they are needed.
             work: gives a unit's value (JSON).
             at_once: units at a time; by default as many as the endpoints may have calls.
 

@@ -61,18 +61,6 @@ class Trial:
     question: Question
     system: SystemUnderTest
 
-    @property
-    def name(self) -> str:
-        """The name of its unit."""
-        return f"{self.question.id} {self.system.name}"
-
-
-def trials(questions: Iterable[Question], systems: Sequence[SystemUnderTest]) -> Iterator[Trial]:
-    """Yield every question with every system, question by question."""
-    for place, question in enumerate(questions):
-        for system in systems:
-            yield Trial(place, question, system)
-
 
 T = TypeVar("T")
 Value = dict[str, Any]
@@ -93,6 +81,20 @@ class WorkUnit(Generic[T]):
     id: str
     decides: Any
     item: T
+
+
+def trial_units(
+    questions: Iterable[Question], systems: Sequence[SystemUnderTest], decides: Callable[[Trial], Any]
+) -> Iterator[WorkUnit[Trial]]:
+    """Yield a unit for every question with every system, question by question.
+
+    Args:
+        decides: returns what decides the outcome of a unit (`WorkUnit.decides`).
+    """
+    for place, question in enumerate(questions):
+        for system in systems:
+            trial = Trial(place, question, system)
+            yield WorkUnit(f"{question.id} {system.name}", decides(trial), trial)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +169,11 @@ class Outcomes(Generic[T]):
                 if record is not None:
                     usage = UsageMeter.from_rows(record["usage"])
                     yield Outcome(entry.id, entry.item, record["value"], usage, float(record["seconds"]))
+
+
+def json_line(value: Mapping[str, Any]) -> bytes:
+    """Return a line of JSON in UTF-8."""
+    return (json.dumps(value, ensure_ascii=False) + "\n").encode("utf-8", "replace")
 
 
 def unit_key(step: str, decides: Any) -> str:

@@ -71,14 +71,13 @@ class _Entry:
 
 def local_roots(paths: Iterable[str]) -> list[LocalRoot]:
     """Return the folders that paths and globs find files in; none for a path of a file."""
-    roots = []
-    for path in paths:
-        if os.path.isdir(path):
-            roots.append(LocalRoot(os.path.realpath(path), hidden=False))
-        elif not os.path.exists(path):
-            base, pattern = _split_glob(path)
-            roots.append(LocalRoot(os.path.realpath(base or "."), matches_hidden(pattern)))
-    return roots
+    return [_root_of(path) for path in paths if os.path.isdir(path) or not os.path.exists(path)]
+
+
+def _root_of(path: str) -> LocalRoot:
+    """Return the folder that a path of a folder, or a glob, finds files in."""
+    base, pattern = (path, "") if os.path.isdir(path) else _split_glob(path)
+    return LocalRoot(os.path.realpath(base or "."), matches_hidden(pattern))
 
 
 def find_local(path: str, roots: Sequence[LocalRoot] | None) -> list[SourceFile]:
@@ -88,11 +87,14 @@ def find_local(path: str, roots: Sequence[LocalRoot] | None) -> list[SourceFile]
         roots: folders that links may lead to; None for any.
 
     Raises:
-        InputError: it does not exist, cannot be listed, or is no file; a glob matches nothing.
+        InputError: it does not exist, cannot be listed, or is no file; a glob matches nothing; a folder holds no file
+            of a supported type.
     """
     if os.path.isdir(path):
-        root = LocalRoot(os.path.realpath(path), hidden=False)
-        return [_file(path, entry, named=False) for entry in _walk(path, root, roots)]
+        files = [_file(path, entry, named=False) for entry in _walk(path, _root_of(path), roots)]
+        names = set(os.listdir(path))
+        folders = {name for name in names if os.path.isdir(os.path.join(path, name))}
+        return _of_folder(path, files, is_index=bool(own_output(folders, names - folders, is_input=True)))
     if os.path.exists(path):
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise InputError(f"{_shown(path)} is no file that can be read: name files, folders or globs")
@@ -100,11 +102,10 @@ def find_local(path: str, roots: Sequence[LocalRoot] | None) -> list[SourceFile]
     base, pattern = _split_glob(path)
     if not pattern:
         raise _absent(path)
-    root = LocalRoot(os.path.realpath(base or "."), matches_hidden(pattern))
     matches = re.compile(glob_to_regex(pattern)).fullmatch
     files = [
         _file(base, entry, named=is_named(pattern, entry.path))
-        for entry in _walk(base or ".", root, roots)
+        for entry in _walk(base or ".", _root_of(path), roots)
         if matches(entry.path) or (entry.is_folder and may_match_below(pattern, entry.path))
     ]
     if not files:
@@ -300,7 +301,7 @@ def find_inputs(inputs: Sequence[str], *, follow_links: bool = False) -> list[So
     roots = None if follow_links else local_roots(local.values())
     found: dict[str, SourceFile] = {}
     for name in inputs:
-        for file in _local(local[name], roots) if name in local else _find_remote(name):
+        for file in find_local(local[name], roots) if name in local else _find_remote(name):
             found.setdefault(file.uri, file)
     return [found[uri] for uri in sorted(found)]
 
@@ -331,23 +332,12 @@ def _local_path(name: str) -> str:
     return unquote(urlsplit(name).path, errors="surrogateescape") if is_uri(name) else os.path.expanduser(name)
 
 
-def _local(path: str, roots: Sequence[LocalRoot] | None) -> list[SourceFile]:
-    files = find_local(path, roots)
-    if not os.path.isdir(path):
-        return files
-    names = set(os.listdir(path))
-    folders = {name for name in names if os.path.isdir(os.path.join(path, name))}
-    return _of_folder(path, files, is_index=bool(own_output(folders, names - folders, is_input=True)))
-
-
 def _of_folder(folder: str, files: list[SourceFile], *, is_index: bool) -> list[SourceFile]:
     if all(file.format == "unsupported" and not file.refusal for file in files):
         kinds = sorted({split_name(file.uri)[1] for file in files})
         if is_index and not kinds:
-            raise InputError(
-                f"{folder} is the folder of an index and holds no document: give documents as INPUT, and the index by "
-                "--index"
-            )
+            why = f"{folder} is the folder of an index and holds no document"
+            raise InputError(f"{why}: give documents as INPUT, and the index by --index")
         there = f"nothing but {', '.join(kinds)}" if kinds else "no file"
         raise InputError(f"{folder} holds {there}; what can be read is {_SUPPORTED}")
     return files
@@ -406,11 +396,7 @@ def _find_remote(name: str, *, is_listed: bool = True) -> list[SourceFile]:
 
 
 def _own_paths(files: Iterable[str]) -> set[str]:
-    """Return the paths of a listing that hold output of this package (`own_output`).
-
-    Args:
-        files: paths below INPUT.
-    """
+    """Return the paths of a listing that hold output of this package (`own_output`)."""
     held: dict[str, tuple[set[str], set[str]]] = {}  # folder → names of its folders and files
     for file in files:
         for path in _prefixes(file):

@@ -84,16 +84,20 @@ class DocumentBuilder:
             return self.unreadable(record, "the text is empty")
         limit = self.options.max_document_bytes
         if len(text) > limit or (len(text) > limit // 4 and len(text.encode()) > limit):
-            reason = f"the text is longer than {limit} bytes: split it"
-            return self.unreadable(record, reason)
+            return self.unreadable(record, f"the text is longer than {limit} bytes: split it")
         if labels is UNSAID and self.options.label_field is not None:
-            return self.unreadable(record, missing_labels(self.options.label_field))
+            missing = f"no field {self.options.label_field!r} with the labels"
+            return self.unreadable(record, f"{missing}; what has none to give can be a record of JSONL that has it")
         try:
             names = () if labels is UNSAID else _labels(labels)
         except ValueError as error:
             return self.unreadable(record, str(error))
         title = _title(title) or _title(default_title) or self.stem
-        own_places = tuple(places) if text == given else _cleaned_places(given, places)
+        own_places = tuple(places)
+        if text != given:
+            at = cleaned_offsets(given)
+            moved = (replace(place, start=at(place.start), end=at(place.end)) for place in own_places)
+            own_places = tuple(place for place in moved if place.start < place.end)
         values, faults = collect_values(self.options.metadata, properties or {}, self.path)
         reasons = tuple(map(_one_line, faults))
         return Document(self.uri, title, text, names, record, _source_id(source_id), own_places, values, reasons)
@@ -146,18 +150,6 @@ class DocumentBuilder:
         return words or f"{self.stem}#{record}"
 
 
-def _cleaned_places(text: str, places: Iterable[TextPlace]) -> tuple[TextPlace, ...]:
-    """Return places of a text as places of the cleaned text."""
-    at = cleaned_offsets(text)
-    moved = (replace(place, start=at(place.start), end=at(place.end)) for place in places)
-    return tuple(place for place in moved if place.start < place.end)
-
-
-def missing_labels(wanted: str) -> str:
-    """Return the reason for a record or file without the field that was named for labels."""
-    return f"no field {wanted!r} with the labels; what has none to give can be a record of JSONL that has it"
-
-
 def missing_text(names: list[str], wanted: str | None) -> str:
     """Return the reason for a record or table without text."""
     shown = ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
@@ -172,9 +164,8 @@ def is_missing_text(reason: str, wanted: str) -> bool:
 
 def is_access_refusal(reason: str) -> bool:
     """Check that a file or record was left out because of its labels or where its link leads, not for its content."""
-    return any(
-        part in reason for part in ("with the labels", "the labels are neither", "a link that leads out of INPUT")
-    )
+    about_access = ("with the labels", "the labels are neither", "a link that leads out of INPUT")
+    return any(part in reason for part in about_access)
 
 
 def _one_line(text: str) -> str:

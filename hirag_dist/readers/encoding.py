@@ -34,9 +34,6 @@ def clean_text(text: str) -> str:
     becomes U+FFFD. Everything else stays, and nothing is normalised to NFC or NFKC: character spans point
     into this text, so it must be what the reader of the document sees.
 
-    Args:
-        text: any string, surrogates included.
-
     Returns:
         A string that encodes to UTF-8; maybe empty.
 
@@ -110,7 +107,6 @@ def decode_text(data: bytes, declared: str | None = None, named: str | None = No
     """Return bytes as text, with U+FFFD where a byte means nothing.
 
     Args:
-        data: a whole file, or whole lines of one.
         declared: the charset that the file itself names, believed unless the bytes contradict it.
         named: the encoding that the user names, in place of a guess.
 
@@ -135,10 +131,8 @@ def decode_bytes(data: bytes, declared: str | None = None, named: str | None = N
         text = _strict(data, codec)
     if text is not None:
         return text
-    return _decode_lines(data) if named is None else _decode_named(data, named)
-
-
-def _decode_named(data: bytes, named: str) -> str:
+    if named is None:
+        return _decode_lines(data)
     try:
         return data.decode(ascii_codec(named) or named)
     except UnicodeDecodeError as error:
@@ -259,7 +253,6 @@ def text_lines(stream: io.BufferedReader, max_line_bytes: int, named: str | None
 
     Args:
         stream: at its start, with `peek`.
-        max_line_bytes: the longest line.
         named: the encoding that the user names, in place of a guess.
 
     Raises:

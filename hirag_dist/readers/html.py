@@ -50,9 +50,9 @@ def read_html(data: bytes, maker: DocumentBuilder) -> Document | Unreadable:
     """Return an HTML page as a document.
 
     Scripts, styles, comments, templates, navigation and hidden elements go. Formulas are text (`formula_text`).
-    Paragraphs, headings, lists and
-    tables are apart by an empty line, list items and table rows by a line end, cells by ` | `. The title is
-    that of the page, else its first h1, else the file's stem. Places are sections with the anchors before them.
+    Paragraphs, headings, lists and tables are apart by an empty line, list items and table rows by a line end, cells by
+    ` | `. The title is that of the page, else its first h1, else the file's stem. Places are sections with the anchors
+    before them.
 
     Raises:
         NotText: the data is binary.
@@ -86,7 +86,6 @@ def parse_page(data: bytes, max_tree_bytes: int, encoding: str | None = None) ->
     """Return the text of a page, or the reason why it has none.
 
     Args:
-        data: the file.
         max_tree_bytes: limit of the memory of the parsed page.
         encoding: that the user names; as `named` of `decode_text`.
 

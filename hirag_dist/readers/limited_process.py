@@ -49,7 +49,6 @@ class LimitedProcess:
         """Describe a process; it is not started yet.
 
         Args:
-            program: file of Python code.
             what: Name of what one request reads, for messages.
         """
         self._program = program
@@ -64,8 +63,6 @@ class LimitedProcess:
 
         Args:
             request: JSON values for the program.
-            data: the file.
-            options: Limits of memory, time and text.
 
         Raises:
             FileRefused: the file is damaged or passes a limit.
@@ -85,11 +82,8 @@ class LimitedProcess:
             raise FileRefused(found["refused"])
         if found.get("error") == "disk":
             raise TemporaryFolderFull(_FULL.format(tempfile.gettempdir()))
-        if "error" in found:
-            raise FileRefused(self._reason(found["error"], options))
-        return found
-
-    def _reason(self, error: str, options: ReadOptions) -> str:
+        if "error" not in found:
+            return found
         what = self._what
         reasons = {
             "encrypted": f"{what} is encrypted; remove its password first",
@@ -99,7 +93,7 @@ class LimitedProcess:
             "reading.memory_bytes",
             "cpu": f"{what} takes more than {options.cpu_s} s to read: split it",
         }
-        return reasons.get(error, f"{what} is damaged or truncated")
+        raise FileRefused(reasons.get(found["error"], f"{what} is damaged or truncated"))
 
     def close(self) -> None:
         """End the process."""
@@ -127,11 +121,7 @@ class LimitedProcess:
                 "ARROW_DEFAULT_MEMORY_POOL": "system",  # the others reserve address space, which is limited
             }
             self._process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-P",
-                    str(self._program),
-                ],  # -P: names of modules here are names of the standard library
+                [sys.executable, "-P", str(self._program)],  # -P: modules here have names of the standard library
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

@@ -47,9 +47,6 @@ def missing_packages(sources: Iterable[SourceFile]) -> str:
 def read_office(form: str, data: bytes, maker: DocumentBuilder) -> list[Document | Unreadable]:
     """Return a file as one document, or the reason why there is none, and the chapters of a book that are lost.
 
-    Args:
-        form: docx, pptx, xlsx or epub.
-
     Raises:
         FileRefused: it has no text, or passes a limit.
         OSError: the process that reads such files cannot be started.
@@ -88,15 +85,13 @@ def read_mail(
             continue
         content = base64.b64decode(attachment["data"])
         own = replace(maker, stem=stem or name)
-        if form == "eml":
-            if depth >= _MAX_MAILS:
-                found: Iterable[Document | Unreadable] = [
-                    maker.unreadable(None, f"the mail is attached more than {_MAX_MAILS - 1} mails deep")
-                ]
-            else:
-                found = read_mail(content, own, read_attachment, depth + 1)
-        else:
+        found: Iterable[Document | Unreadable]
+        if form != "eml":
             found = read_attachment(form, content, own)
+        elif depth < _MAX_MAILS:
+            found = read_mail(content, own, read_attachment, depth + 1)
+        else:
+            found = [maker.unreadable(None, f"the mail is attached more than {_MAX_MAILS - 1} mails deep")]
         for each in found:
             yield _attached(each, name, record)
             record += 1

@@ -160,9 +160,8 @@ def read_all(stream: io.BufferedReader, max_bytes: int) -> bytes:
         pieces.append(piece)
     if left < 0:
         pieces.clear()
-        raise InputTooLarge(
-            f"the content is larger than {max_bytes} bytes: split the file, or raise reading.max_file_bytes"
-        )
+        too_large = f"the content is larger than {max_bytes} bytes"
+        raise InputTooLarge(f"{too_large}: split the file, or raise reading.max_file_bytes")
     return b"".join(pieces)
 
 

@@ -55,11 +55,10 @@ def read_parquet(source: SourceFile, maker: DocumentBuilder) -> Iterator[Documen
             find_field(table.names, key, ()) or find_field(table.names, key.partition(".")[0], ()) for key in keys
         ]
         columns = [name for name in dict.fromkeys((text, title, labels, own_id, *described)) if name is not None]
-        record = 0
-        for row in table.rows(columns):
+        record = -1
+        for record, row in enumerate(table.rows(columns)):
             yield maker.from_fields(row, record)
-            record += 1
-        if record == 0:
+        if record < 0:
             yield maker.unreadable(None, "the table has no rows")
 
 
@@ -87,11 +86,7 @@ class ParquetRows:
     """
 
     def __init__(self, uri: str, size_bytes: int, options: ReadOptions) -> None:
-        """Read the footer of a file.
-
-        Args:
-            size_bytes: size of the file as stored.
-        """
+        """Read the footer of a file; `size_bytes` is its size as stored."""
         self._uri = uri
         self._options = options
         self._max_bytes = _JSON_FACTOR * options.max_content_bytes(size_bytes)

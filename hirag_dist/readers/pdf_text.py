@@ -132,7 +132,7 @@ def _read(data: bytes, max_pages: int, max_chars: int) -> dict[str, Any]:
     for index in range(len(pdf)):
         text: str | None = None
         found: list[list[int]] = []
-        try:
+        with suppress(pdfium.PdfiumError):
             page = pdf[index]
             text_page = page.get_textpage()
             text = text_page.get_text_bounded(errors="replace")
@@ -141,11 +141,11 @@ def _read(data: bytes, max_pages: int, max_chars: int) -> dict[str, Any]:
             text = "\n\n".join(filter(None, [text, *_form_fields(page)]))
             text_page.close()
             page.close()
-        except pdfium.PdfiumError:
-            pass
         pages.append(text)
         boxes.append(found)
-        labels.append(_label(pdf, index))
+        labels.append("")
+        with suppress(pdfium.PdfiumError, UnicodeDecodeError):
+            labels[-1] = str(pdf.get_page_label(index))
         left -= len(text or "")
         if left < 0:
             return {"error": "text"}
@@ -177,13 +177,6 @@ def _annotation_text(read: Callable[..., int], form: pdfium.PdfFormEnv, field: A
     buffer = (ctypes.c_uint16 * (n_bytes // 2 + 1))()
     read(form, field, buffer, n_bytes)
     return bytes(buffer)[: max(n_bytes - 2, 0)].decode("utf-16-le", "replace")
-
-
-def _label(pdf: pdfium.PdfDocument, index: int) -> str:
-    try:
-        return str(pdf.get_page_label(index))
-    except (pdfium.PdfiumError, UnicodeDecodeError):
-        return ""
 
 
 def _line_boxes(page: pdfium.PdfPage, text_page: pdfium.PdfTextPage, text: str) -> list[list[int]]:

@@ -54,29 +54,26 @@ def read_markdown(text: str, maker: DocumentBuilder) -> Document | Unreadable:
     """Return a Markdown text as a document.
 
     Pictures within the text, in base64, are left out. Front matter is YAML between `---` lines at the very start; what
-    is no YAML mapping is taken as text, unless it
-    names labels: then there is no telling who may read the text, and it is `Unreadable`. The title is its title
-    field, else the first heading of the first level outside code, else the file's stem. Places are the sections below
-    headings.
+    is no YAML mapping is taken as text, unless it names labels: then there is no telling who may read the text, and it
+    is `Unreadable`. The title is its title field, else the first heading of the first level outside code, else the
+    file's stem. Places are the sections below headings.
     """
     text, fields = _split_front_matter(_PICTURE.sub("", clean_text(text)))
     options = maker.options
-    if not fields and _names_labels(text):
+    matter = None if fields else _FRONT_MATTER.match(text) or _OPENED.match(text)
+    if matter is not None and _LABELS.search(matter[1] or ""):
         return maker.unreadable(None, "its front matter names labels and is not valid YAML between two lines of ---")
     title_field = find_field(fields, options.title_field, TITLE_FIELDS)
     label_field = find_field(fields, options.label_field, LABEL_FIELDS)
-    title = None if title_field is None else fields[title_field]
-    labels = UNSAID if label_field is None else fields[label_field]
     id_field = find_field(fields, options.id_field, ID_FIELDS)
-    source_id = None if id_field is None else fields[id_field]
     headings = list(_headings(text))
     first = next((name for _, name, level in headings if level == 1), None)
     return maker.document(
         text,
-        title=title,
-        labels=labels,
+        title=None if title_field is None else fields[title_field],
+        labels=UNSAID if label_field is None else fields[label_field],
         default_title=first,
-        source_id=source_id,
+        source_id=None if id_field is None else fields[id_field],
         places=_places(headings, len(text)),
         properties=fields,
     )
@@ -93,12 +90,6 @@ def _split_front_matter(text: str) -> tuple[str, dict[str, object]]:
     if not isinstance(fields, dict):
         return text, {}
     return text[match.end() :].lstrip("\n"), {str(name): value for name, value in fields.items()}
-
-
-def _names_labels(text: str) -> bool:
-    """Check that a text begins with front matter, closed or not, that has a field for labels."""
-    matter = _FRONT_MATTER.match(text) or _OPENED.match(text)
-    return matter is not None and _LABELS.search(matter[1] or "") is not None
 
 
 def _headings(text: str) -> Iterator[tuple[int, str, int]]:
@@ -142,10 +133,6 @@ def read_source(source: SourceFile, options: ReadOptions) -> Found:
     does not lose the others; where the rest of a file is lost (damaged compression, a connection that
     breaks), the last one says so. A file yields at least one of either, but for a page that this package wrote,
     which is left out. A file that begins as a PDF is read as one, whatever its name.
-
-    Args:
-        source: from `find_inputs`.
-        options: which fields to take.
     """
     stem, extension, _ = split_name(source.uri)
     maker = DocumentBuilder(public_uri(source.uri), stem, options, source.name)
@@ -186,9 +173,8 @@ def _bounded(found: Found, options: ReadOptions, stored_bytes: int) -> Found:
     left = options.max_content_bytes(stored_bytes)
     for each in found:
         if each.record >= options.max_records:
-            raise InputTooLarge(
-                f"the file holds more than {options.max_records} records, and the rest is not read: split it"
-            )
+            limit = f"more than {options.max_records} records"
+            raise InputTooLarge(f"the file holds {limit}, and the rest is not read: split it")
         if isinstance(each, Document):
             left -= len(each.text)
             if left < 0:
@@ -209,13 +195,21 @@ def _read(source: SourceFile, maker: DocumentBuilder) -> Found:
             return
         if source.format == "html" and _OWN_PAGE in head:
             raise _OwnPage
-        form = "pdf" if is_pdf else source.format
-        if reason := missing_package(form):
-            yield maker.unreadable(None, reason)
-        elif form in _BY_LINE:
-            yield from _BY_LINE[form](text_lines(stream, options.max_document_bytes, options.encoding), maker)
-        else:
-            yield from _WHOLE[form](read_all(stream, options.max_file_bytes), maker)
+        yield from _read_form("pdf" if is_pdf else source.format, stream, maker)
+
+
+def _read_form(form: str, content: io.BufferedReader | bytes, maker: DocumentBuilder) -> Found:
+    options = maker.options
+    if reason := missing_package(form):
+        yield maker.unreadable(None, reason)
+    elif form in _BY_LINE:
+        file = io.BufferedReader(io.BytesIO(content)) if isinstance(content, bytes) else content
+        stream = cast(io.BufferedReader, file)
+        yield from _BY_LINE[form](text_lines(stream, options.max_document_bytes, options.encoding), maker)
+    else:
+        yield from _WHOLE[form](
+            content if isinstance(content, bytes) else read_all(content, options.max_file_bytes), maker
+        )
 
 
 def _text(data: bytes, maker: DocumentBuilder) -> str:
@@ -254,19 +248,8 @@ _INSTEAD = {  # file name extension → a form that is read
 
 def _read_attachment(form: str, data: bytes, maker: DocumentBuilder) -> Found:
     """Yield the documents of an attachment of a mail; what it may hold is limited as if it was a file."""
-    options = maker.options
     try:
-        if reason := missing_package(form):
-            yield maker.unreadable(None, reason)
-        elif form in _BY_LINE:
-            stream = cast(io.BufferedReader, io.BufferedReader(io.BytesIO(data)))
-            yield from _bounded(
-                _BY_LINE[form](text_lines(stream, options.max_document_bytes, options.encoding), maker),
-                options,
-                len(data),
-            )
-        else:
-            yield from _bounded(iter(_WHOLE[form](data, maker)), options, len(data))
+        yield from _bounded(_read_form(form, data, maker), maker.options, len(data))
     except (NotText, FileRefused) as error:
         yield maker.unreadable(None, str(error))
     except Exception as error:  # as of a file

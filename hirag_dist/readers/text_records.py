@@ -44,10 +44,6 @@ def read_rows(source: SourceFile, options: ReadOptions | None = None) -> Iterato
 
     JSON holds a list of objects, one object with such a list under a key, or a map from id to object (which then has
     the id in its field `id`, where it has none of its own). What fails is an `Unreadable`, not an exception.
-
-    Args:
-        source: from `find_inputs`.
-        options: limits; None for the defaults.
     """
     record = 0
     try:
@@ -78,7 +74,10 @@ def _read(source: SourceFile, options: ReadOptions) -> Iterator[Mapping[str, obj
         elif source.format == "jsonl":
             yield from map(_object, json_values(text_lines(stream, max_bytes), max_bytes))
         elif source.format in ("csv", "tsv"):
-            yield from _delimited(stream, max_bytes, "\t" if source.format == "tsv" else None)
+            delimiter = "\t" if source.format == "tsv" else ""
+            lines = text_lines(stream, max_bytes)
+            for fields in read_table(lines, max_bytes, lambda header: delimiter or max(DELIMITERS, key=header.count)):
+                yield fields if isinstance(fields, str) else {name: cell or None for name, cell in fields.items()}
         else:
             yield FileReason(f"{source.format} has no records; give .jsonl, .json, .csv, .tsv or .parquet")
 
@@ -117,14 +116,6 @@ def _object(value: object) -> Mapping[str, object] | str:
     return value if isinstance(value, dict) else f"the record is {kind_of(value)}, not an object"
 
 
-def _delimited(
-    stream: io.BufferedReader, max_bytes: int, delimiter: str | None
-) -> Iterator[Mapping[str, object] | str]:
-    lines = text_lines(stream, max_bytes)
-    for fields in read_table(lines, max_bytes, lambda header: delimiter or max(DELIMITERS, key=header.count)):
-        yield fields if isinstance(fields, str) else {name: cell or None for name, cell in fields.items()}
-
-
 DELIMITERS = (",", ";", "\t", "|")
 MAX_COLUMNS = 10_000
 _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?')  # before the header, for Excel
@@ -138,8 +129,6 @@ def read_delimited(
     Quoting is as in RFC 4180; a quote that is never closed costs the row it is in, not the rest of the file.
 
     Args:
-        lines: without their ends.
-        maker: Maker of the file's documents.
         delimiter: one character; None takes the one of `, ; tab |` under which the header has a text field,
             else the most frequent in it.
     """
@@ -169,7 +158,6 @@ def read_table(
     csv's limit on the size of a field, one number for the process, is raised and stays so.
 
     Args:
-        lines: without their ends.
         max_row_bytes: limit of a row, which may go on over several lines.
         delimiter_of: header → one character.
         check_header: returns the reason why a header cannot be used; it is the only item then, as `FileReason`.
@@ -207,7 +195,8 @@ def _bad_header(header: list[str], maker: DocumentBuilder) -> str | None:
     options = maker.options
     if find_field(header, options.text_field, TEXT_FIELDS) is None:
         reason = missing_text(header, options.text_field)
-        return f"{reason}; {_NO_HEADER}" if _is_data(header) else reason
+        filled = [cell for cell in header if cell]
+        return f"{reason}; {_NO_HEADER}" if filled and all(map(_DATUM.fullmatch, filled)) else reason
     if options.label_field is not None and find_field(header, options.label_field, LABEL_FIELDS) is None:
         return f"no column {options.label_field!r} with the labels"
     return None
@@ -225,12 +214,6 @@ _DATUM = re.compile(
     r"|.*\s.*[.!?…。！？][\"'”’»)]*",  # a sentence
     re.IGNORECASE | re.DOTALL,
 )
-
-
-def _is_data(cells: list[str]) -> bool:
-    """Return whether every cell that is not empty holds a number, a date, a sentence or the like, and there is one."""
-    filled = [cell for cell in cells if cell]
-    return bool(filled) and all(_DATUM.fullmatch(cell) for cell in filled)
 
 
 def _delimiter_of(header: str, maker: DocumentBuilder) -> str:
@@ -279,7 +262,6 @@ def split_rows(lines: Iterator[str], first: str, delimiter: str, max_row_bytes: 
     Args:
         lines: without their ends.
         first: a line before them.
-        delimiter: one character.
         max_row_bytes: limit of a row; a longer one is broken.
     """
     feed = _Feed(lines, [first], max_row_bytes)
@@ -356,7 +338,11 @@ def read_json(text: str, maker: DocumentBuilder) -> Iterator[Document | Unreadab
 def _from_object(value: dict[str, object], maker: DocumentBuilder) -> Iterator[Document | Unreadable]:
     options = maker.options
     text_field = find_field(value, options.text_field, TEXT_FIELDS)
-    lists = [key for key, items in value.items() if _is_list_of_records(items)]
+    lists = [
+        key
+        for key, items in value.items()
+        if isinstance(items, list) and any(isinstance(item, (str, dict)) for item in items)
+    ]
     named = [key for key in lists if key.lower() in _LIST_FIELDS]
     if text_field is not None and text_field not in lists:
         yield maker.from_fields(value, 0, default_title=maker.stem)
@@ -387,10 +373,6 @@ def _from_value(value: object, record: int, maker: DocumentBuilder, key: str | N
     if isinstance(value, ValueError):
         return maker.unreadable(record, str(value))
     return maker.unreadable(record, f"the record is {kind_of(value)}, not an object or a string")
-
-
-def _is_list_of_records(value: object) -> bool:
-    return isinstance(value, list) and any(isinstance(item, (str, dict)) for item in value)
 
 
 def _is_map(value: dict[str, object]) -> bool:

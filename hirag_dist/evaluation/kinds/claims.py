@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
+from itertools import combinations
 from typing import Any, Final
 
 import numpy as np
@@ -25,7 +26,7 @@ from hirag_dist.core.arrays import compiled_apart
 from hirag_dist.core.prompts.requests import answer_claims_request, parse_list
 from hirag_dist.core.text.normalize import UNSPACED
 from hirag_dist.evaluation.answer_collections import AnswerCollections
-from hirag_dist.evaluation.board import NOTE, Board, all_pairs, comparison, mean_table
+from hirag_dist.evaluation.board import NOTE, Board, comparison, mean_table
 from hirag_dist.evaluation.kinds.judge import ROLE, TRIAL_ANSWERS, TRIAL_QUESTION, AnswerMaterial, try_judge
 from hirag_dist.evaluation.session import Session
 from hirag_dist.evaluation.work_units import Findings, WorkUnit
@@ -136,7 +137,6 @@ def cluster_counts(claims: Sequence[str], thresholds: Sequence[float] = THRESHOL
 
     Args:
         claims: distinct claims of one answer; none make no cluster.
-        thresholds: distances 1 - ROUGE-L.
 
     >>> cluster_counts(["Ann owns a mill", "Ann owns a farm", "It rained"])
     [2, 2, 2, 2]
@@ -178,19 +178,15 @@ async def count_claims(session: Session, *, material: AnswerMaterial) -> Finding
         return found if isinstance(found, Rejected) else {"query_id": question, "method": method, "claims": found}
 
     places = {question: place for place, question in enumerate(sets.texts)}
-    board = Board([""] * len(places), sets.methods, MEASURES)
+    board = Board([""] * len(places), list(sets.answers), MEASURES)
     n_listed = 0
     async for outcome in await session.map("claims", _units(session, sets), ask):
         (method, question), claims = outcome.item, outcome.value["claims"]
         n_listed += len(claims)
-        board.add(places[question], method, claim_measures(claims))
+        distinct = distinct_claims(claims)
+        counts = [len(distinct), *cluster_counts(distinct)]
+        board.add(places[question], method, dict(zip(MEASURES, counts, strict=True)))
     return claim_findings(board, n_listed, material)
-
-
-def claim_measures(claims: list[str]) -> dict[str, float | None]:
-    """Return the number of distinct claims of an answer, and of clusters of them at each threshold."""
-    distinct = distinct_claims(claims)
-    return dict(zip(MEASURES, [len(distinct), *cluster_counts(distinct)], strict=True))
 
 
 def _units(session: Session, sets: AnswerCollections) -> Iterator[WorkUnit[tuple[str, str]]]:
@@ -198,14 +194,8 @@ def _units(session: Session, sets: AnswerCollections) -> Iterator[WorkUnit[tuple
     for question, text in sets.texts.items():
         for method, answers in sets.answers.items():
             if question in answers:
-                decides = {
-                    "id": question,
-                    "question": text,
-                    "method": method,
-                    "answer": answers[question],
-                    "asks": asks,
-                }
-                yield WorkUnit(f"{question} {method}", decides, (method, question))
+                decides = {"id": question, "question": text, "method": method, "answer": answers[question]}
+                yield WorkUnit(f"{question} {method}", decides | {"asks": asks}, (method, question))
 
 
 _RULE = (
@@ -221,7 +211,7 @@ def claim_findings(board: Board, n_listed: int, material: AnswerMaterial) -> Fin
     Args:
         n_listed: Claims as they were listed, equal ones too.
     """
-    results = board.results(MEASURES, all_pairs(board.systems)) | {
+    results = board.results(MEASURES, list(combinations(board.systems, 2))) | {
         "thresholds": list(THRESHOLDS),
         "answers": {method: len(board.known(method, "claims")) for method in board.systems},
         "claims_listed": n_listed,

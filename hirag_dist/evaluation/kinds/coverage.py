@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 
 from hirag_dist.core.retrieval.context import LEVEL_OF_HEADING, RECORD_LETTERS
 from hirag_dist.core.text.tokens import encoding
 from hirag_dist.evaluation.board import NOTE, Board, comparison, mean_table
 from hirag_dist.evaluation.questions import Questions
 from hirag_dist.evaluation.session import Session
-from hirag_dist.evaluation.work_units import Findings, Trial, Value, WorkUnit, trials
+from hirag_dist.evaluation.work_units import Findings, Trial, Value, trial_units
 from hirag_dist.html import Table, Text
 from hirag_dist.retrieval.search import MODES
 from hirag_dist.types import Query, Retrieval
@@ -43,10 +43,8 @@ async def evaluate_coverage(session: Session, questions: Questions, modes: Seque
     session.refuse_records("questions", questions.unreadable)
     context = {"snapshot": snapshot_id, "tokenizer": session.config.tokenizer, "encoding": ENCODING}
 
-    def units() -> Iterator[WorkUnit[Trial]]:
-        for trial in trials(questions.items, systems):
-            decides = {"question": trial.question.text, **context, **trial.system.decides}
-            yield WorkUnit(trial.name, decides, trial)
+    def decides(trial: Trial) -> Value:
+        return {"question": trial.question.text, **context, **trial.system.decides}
 
     async def work(asked: Trial) -> Value:
         return measured(await session.engine(asked.system).retrieve(Query(asked.question.text, mode=asked.system.mode)))
@@ -57,15 +55,14 @@ async def evaluate_coverage(session: Session, questions: Questions, modes: Seque
         [system.name for system in systems],
         [*COVERED, *sizes, "context tokens", "connected pairs"],
     )
-    async for outcome in await session.map("coverage", units(), work):
+    async for outcome in await session.map("coverage", trial_units(questions.items, systems, decides), work):
         board.add(outcome.item.place, outcome.item.system.name, outcome.value)
     averages = board.averages([*sizes, "context tokens", "connected pairs"])
     results = board.results(COVERED) | {"averages": averages}
     title = "Share of a level's tokens that the bridge holds too"
     rows = [[system, *found.values()] for system, found in averages.items()]
-    sizes_table = Table(
-        "What was retrieved, on average", ["system", *next(iter(averages.values()), {})], rows, form=",.4g"
-    )
+    columns = ["system", *next(iter(averages.values()), {})]
+    sizes_table = Table("What was retrieved, on average", columns, rows, form=",.4g")
     sections = [*comparison(title, results), sizes_table, _EXPLAINED]
     return Findings(results, sections, [mean_table(title, results), sizes_table], questions.counts)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import combinations, product
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -24,7 +24,7 @@ from hirag_dist.core.prompts.templates import CRITERIA
 from hirag_dist.core.text.normalize import count_noun, one_line
 from hirag_dist.errors import ConfigError, InputError
 from hirag_dist.evaluation.answer_collections import AnswerCollections, add_made, add_recorded
-from hirag_dist.evaluation.board import Board, all_pairs, holm, p_text, wilcoxon
+from hirag_dist.evaluation.board import Board, holm, p_text, wilcoxon
 from hirag_dist.evaluation.questions import Questions
 from hirag_dist.evaluation.session import Session
 from hirag_dist.evaluation.work_units import Findings, WorkUnit
@@ -175,7 +175,7 @@ def pairs_of(sets: AnswerCollections, against: str | None) -> list[Pair]:
     Raises:
         InputError: fewer than two methods, an unknown baseline, or no two methods that answered a question both.
     """
-    methods = sets.methods
+    methods = list(sets.answers)
     if against is not None and against not in methods:
         raise InputError(f"--against {against}: there are no such answers; there are: {', '.join(methods)}")
     if len(methods) < 2:
@@ -183,7 +183,9 @@ def pairs_of(sets: AnswerCollections, against: str | None) -> list[Pair]:
             f"there are answers of {methods[0] if methods else 'no method'} only; give those of two methods at least: "
             "--answers twice, or --index with two --modes"
         )
-    pairs = all_pairs(methods) if against is None else [(each, against) for each in methods if each != against]
+    pairs = list(combinations(methods, 2))
+    if against is not None:
+        pairs = [(each, against) for each in methods if each != against]
     if not any(sets.questions_of(*pair) for pair in pairs):
         raise InputError("no two methods answered the same question: the ids of their questions have nothing in common")
     return pairs
@@ -347,16 +349,13 @@ async def judge_answers(session: Session, *, material: AnswerMaterial, judging: 
         for method, count in sets.in_part.items()
     ]
     sections = [*judging_sections(results), *([Text("Answers in part", in_part)] if in_part else [])]
-    results |= {"answers": sets.counts, "answer_copies": sets.copies, "answers_in_part": sets.in_part}
+    counts = {method: len(answers) for method, answers in sets.answers.items()}
+    results |= {"answers": counts, "answer_copies": sets.copies, "answers_in_part": sets.in_part}
     return Findings(results, sections, [win_rate_table(results)], material.counts)
 
 
 def win_rates(rows: Sequence[VerdictRow], pairs: Sequence[Pair], criteria: Sequence[str]) -> dict[str, Any]:
-    """Return the results as JSON: docs/how-to/evaluate.md#judge-win-rates describes them.
-
-    Args:
-        pairs: Pairs that are compared, whether or not there is a verdict on them.
-    """
+    """Return the results as JSON: docs/how-to/evaluate.md#judge-win-rates describes them."""
     place = {question: at for at, question in enumerate(dict.fromkeys(row.question for row in rows))}
     board = Board([""] * len(place), [" – ".join(pair) for pair in pairs], criteria)
     cells: dict[tuple[Pair, str], list[VerdictRow]] = {(pair, name): [] for pair, name in product(pairs, criteria)}

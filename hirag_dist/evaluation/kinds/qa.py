@@ -11,14 +11,14 @@ is perfect on the one kind and nothing on the other.
 
 from __future__ import annotations
 
-import json
 import re
 import string
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, BinaryIO, Literal
+from functools import partial
+from typing import Any, Literal
 
 from hirag_dist.core.prompts.reply_parsing import parse_text
 from hirag_dist.core.prompts.requests import short_answer_request
@@ -29,13 +29,13 @@ from hirag_dist.evaluation.answer_collections import AnswerCollections, add_reco
 from hirag_dist.evaluation.board import NOTE, Board, comparison, difference_table
 from hirag_dist.evaluation.questions import Question, Questions
 from hirag_dist.evaluation.session import Session
-from hirag_dist.evaluation.work_units import Findings, SystemUnderTest, Trial, Value, WorkUnit, trials
+from hirag_dist.evaluation.work_units import Findings, Trial, Value, json_line, trial_units
 from hirag_dist.html import Cell, Section, Table, Text
 from hirag_dist.llm.usage import UsageMeter, total_cost
 from hirag_dist.retrieval.map_reduce import MAP_REDUCE, map_parts
 from hirag_dist.retrieval.search import MODES
 from hirag_dist.storage.store import Store
-from hirag_dist.types import Query, Rejected, Retrieval
+from hirag_dist.types import Query, Rejected
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = {ord(mark): None for mark in string.punctuation}
@@ -117,26 +117,21 @@ def _words(text: str) -> list[str]:
     return normalised(text).split()
 
 
-def _unicode_words(text: str) -> list[str]:
-    return _UNSPACED.sub(lambda letter: f" {letter[0]} ", unicode_normalised(text)).split()
-
-
-def _reference_form(text: str) -> str:
-    return " ".join(_NO_WORD_NO_SPACE.sub("", text.strip().lower()).split())
-
-
-def _reference_tokens(text: str) -> list[int]:
-    return encoding("cl100k_base").encode_ordinary(text)
-
-
 _HOTPOTQA = ScoreDefinition(normalised, _words, frozenset({"yes", "no", "noanswer"}))
 
 DEFINITIONS: Mapping[str, ScoreDefinition] = {
     "hotpotqa": _HOTPOTQA,
     "musique": ScoreDefinition(normalised, _words, f1_of_nothing=1.0),
     # the HiRAG reference's evaluation (Table 2 of its paper): articles stay, and F1 is over cl100k tokens as written
-    "hirag": ScoreDefinition(_reference_form, _reference_tokens),
-    "unicode": ScoreDefinition(unicode_normalised, _unicode_words, f1_of_nothing=1.0),
+    "hirag": ScoreDefinition(
+        form=lambda text: " ".join(_NO_WORD_NO_SPACE.sub("", text.strip().lower()).split()),
+        tokens=lambda text: encoding("cl100k_base").encode_ordinary(text),
+    ),
+    "unicode": ScoreDefinition(
+        form=unicode_normalised,
+        tokens=lambda text: _UNSPACED.sub(r" \g<0> ", unicode_normalised(text)).split(),
+        f1_of_nothing=1.0,
+    ),
 }
 
 
@@ -144,9 +139,7 @@ def score_answer(answer: str, gold: Sequence[str], definition: ScoreDefinition =
     """Return how near an answer comes to the nearest of its gold answers.
 
     Args:
-        answer: Answer as given, at any length.
         gold: answers that are each right; a question's answer and its aliases.
-        definition: one of `DEFINITIONS`.
 
     Raises:
         ValueError: no gold answer.
@@ -238,27 +231,21 @@ async def evaluate_answers(
     session.refuse_records("questions", questions.unreadable)
     short = session.asks("answer", "short-answer")
     by_parts = session.asks("answer", "short-answer", "map-answer")
-    context = {
-        "snapshot": session.require_snapshot().manifest.snapshot_id,
-        "tokenizer": session.config.tokenizer,
-    }
+    snapshot_id = session.require_snapshot().manifest.snapshot_id
+    context = {"snapshot": snapshot_id, "tokenizer": session.config.tokenizer}
 
-    def units() -> Iterator[WorkUnit[Trial]]:
-        for trial in trials(questions.items, systems):
-            asks = by_parts if trial.system.mode in MAP_REDUCE else short
-            decides = {"question": trial.question.text, **context, **trial.system.decides, **asks}
-            yield WorkUnit(trial.name, decides, trial)
+    def decides(trial: Trial) -> Value:
+        asks = by_parts if trial.system.mode in MAP_REDUCE else short
+        return {"question": trial.question.text, **context, **trial.system.decides, **asks}
 
-    async def work(asked: Trial) -> Value | Rejected:
-        return await _answer(session, asked)
-
-    outcomes = await session.map("answers", units(), work)
+    units = trial_units(questions.items, systems, decides)
+    outcomes = await session.map("answers", units, partial(_answer, session))
     scored = ScoredAnswers(questions.items, [system.name for system in systems], rules)
     with Store(session.order.out).create(_FILE) as file:
         async for outcome in outcomes:
             asked, value = outcome.item, outcome.value
             cost = _cost(value, outcome.usage, outcome.seconds)
-            _write(file, scored.add(asked.place, asked.system.name, value["answer"], cost))
+            file.write(json_line(scored.add(asked.place, asked.system.name, value["answer"], cost)))
     return scored.findings(questions.counts)
 
 
@@ -278,19 +265,24 @@ async def score_recorded(session: Session, questions: Questions, path: str, rule
     session.refuse_records("questions", questions.unreadable)
     sets = AnswerCollections()
     session.refuse_records("answers", add_recorded(sets, [(None, path)], questions.items))
-    scored = ScoredAnswers(questions.items, sets.methods, rules)
+    scored = ScoredAnswers(questions.items, list(sets.answers), rules)
     with Store(session.order.out).create(_FILE) as file:
         for system, by_question in sets.answers.items():
             for place, question in enumerate(questions.items):
                 line = scored.add(place, system, by_question.get(question.id))
                 if question.id in by_question:
-                    _write(file, line)
+                    file.write(json_line(line))
     return scored.findings(questions.counts)
 
 
 async def _answer(session: Session, asked: Trial) -> Value | Rejected:
-    question = asked.question
-    found = await _context(session, question, asked.system)
+    question, mode = asked.question, asked.system.mode
+    engine, query = session.engine(asked.system), Query(question.text, mode=mode)
+    if mode in MAP_REDUCE:  # its parts are asked about through the pool
+        material = await engine.material(query)
+        found = await map_parts(material, session.pool, session.prompts, session.count_tokens)
+    else:
+        found = await engine.retrieve(query, for_model=True)
     if found.map_work is not None and found.map_work.failed:
         work = found.map_work
         return Rejected(question.id, f"no usable reply for {work.failed:,} of {count_noun(work.parts, 'part')}", 1)
@@ -307,14 +299,6 @@ async def _answer(session: Session, asked: Trial) -> Value | Rejected:
     if isinstance(reply, Rejected):
         return reply
     return value | {"answer": bare_answer(reply, found.context_refs), "reply": reply}
-
-
-async def _context(session: Session, question: Question, system: SystemUnderTest) -> Retrieval:
-    """Return the material of an answer; in a map-reduce mode its parts are asked about through the pool."""
-    engine, query = session.engine(system), Query(question.text, mode=system.mode)
-    if system.mode not in MAP_REDUCE:
-        return await engine.retrieve(query, for_model=True)
-    return await map_parts(await engine.material(query), session.pool, session.prompts, session.count_tokens)
 
 
 def bare_answer(reply: str, refs: Iterable[str]) -> str:
@@ -336,10 +320,6 @@ def _cost(value: Value, usage: UsageMeter, seconds: float) -> dict[str, float | 
         "retrieval_ms": value["retrieval_ms"],
         "seconds": seconds,
     }
-
-
-def _write(file: BinaryIO, line: Mapping[str, Any]) -> None:
-    file.write((json.dumps(line, ensure_ascii=False) + "\n").encode("utf-8", "replace"))
 
 
 class ScoredAnswers:

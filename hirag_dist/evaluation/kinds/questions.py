@@ -6,7 +6,6 @@ left out, and what is missing is counted.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,7 +16,7 @@ from hirag_dist.errors import InputError
 from hirag_dist.evaluation.kinds.claims import rouge_tokens
 from hirag_dist.evaluation.kinds.judge import ROLE
 from hirag_dist.evaluation.session import Session
-from hirag_dist.evaluation.work_units import Findings, WorkUnit
+from hirag_dist.evaluation.work_units import Findings, WorkUnit, json_line
 from hirag_dist.html import Section, Table, Text
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.storage.store import Store
@@ -36,49 +35,22 @@ class GenerationOptions:
     tasks: int = 5
     questions: int = 5
 
-    @property
-    def total(self) -> int:
-        """Questions in all."""
-        return self.personas * self.tasks * self.questions
-
-
-@dataclass(frozen=True, slots=True)
-class GeneratedQuestion:
-    """A question, and whom it was made for."""
-
-    text: str
-    persona: str
-    task: str
-
-
-@dataclass(frozen=True)
-class GeneratedQuestions:
-    """Generated and missing items.
-
-    Attributes:
-        questions: in the order of users, tasks and questions.
-        wanted: how many there should be.
-        repeated: Number of items that the model named again, and that were left out.
-        short: how many users, tasks and questions lack of those that were asked for.
-    """
-
-    questions: tuple[GeneratedQuestion, ...]
-    wanted: int
-    repeated: int
-    short: Mapping[str, int]
-
 
 Parts = tuple[tuple[str, str], ...]  # (tag, text) of a prompt
 
 
-async def make_questions(session: Session, description: str, wanted: GenerationOptions) -> GeneratedQuestions:
-    """Return questions on what a description tells of; the role `judge` makes them.
+async def make_questions(session: Session, description: str, wanted: GenerationOptions) -> Findings:
+    """Make questions on what a description tells of, and write them into the evaluation's folder as a question file.
 
-    A text that differs from an earlier one in spelling only is left out; tasks may be those of several users.
+    The role `judge` makes them. A text that differs from an earlier one in spelling only is left out; tasks may be
+    those of several users.
+
+    Raises:
+        StoreError: the folder cannot be written to.
     """
     structured = await session.structured(ROLE)
-    repeated = 0
-    short: dict[str, int] = {}
+    repeated = 0  # items that the model named again
+    short: dict[str, int] = {}  # how many users, tasks and questions lack
 
     async def fill(task: str, lists: Sequence[Parts], count: int, apart: bool) -> list[tuple[Parts, str]]:
         """Return the items of each list, each behind the parts of its prompt; a list whose call failed has none."""
@@ -92,7 +64,10 @@ async def make_questions(session: Session, description: str, wanted: GenerationO
             return found if isinstance(found, Rejected) else {key: found}
 
         asks = session.asks(ROLE, task)
-        units = [WorkUnit(_about(parts), {"parts": parts, "count": count, "asks": asks}, parts) for parts in lists]
+        units = []
+        for parts in lists:
+            about = ": ".join(shorten(one_line(text), 40) for _, text in parts[1:]) or "the collection"
+            units.append(WorkUnit(about, {"parts": parts, "count": count, "asks": asks}, parts))
         found: list[tuple[Parts, str]] = []
         seen: set[tuple[str, ...]] = set()
         async for outcome in await session.map(key, units, ask):
@@ -112,12 +87,23 @@ async def make_questions(session: Session, description: str, wanted: GenerationO
     tasks = await fill("tasks", [(*parts, ("user", user)) for parts, user in users], wanted.tasks, apart=True)
     lists = [(*parts, ("task", task)) for parts, task in tasks]
     asked = await fill("sensemaking-questions", lists, wanted.questions, apart=False)
-    made = tuple(GeneratedQuestion(text, parts[1][1], parts[2][1]) for parts, text in asked)
-    return GeneratedQuestions(made, wanted.total, repeated, short)
-
-
-def _about(parts: Parts) -> str:
-    return ": ".join(shorten(one_line(text), 40) for _, text in parts[1:]) or "the collection"
+    width = len(str(len(asked)))
+    rows = [
+        {"question_id": f"s{number:0{width}d}", "question": text, "persona": parts[1][1], "task": parts[2][1]}
+        for number, (parts, text) in enumerate(asked, start=1)
+    ]
+    with Store(session.order.out).create(FILE) as file:
+        for row in rows:
+            file.write(json_line(row))
+    results = {
+        "file": f"{session.order.out}/{FILE}",
+        "questions": len(rows),
+        "wanted": wanted.personas * wanted.tasks * wanted.questions,
+        "short": short,
+        "repeated": repeated,
+        "description": description,
+    }
+    return _findings(results, rows)
 
 
 def describe_corpus(snapshot: Snapshot, count_tokens: Callable[[str], int]) -> str:
@@ -139,45 +125,22 @@ def describe_corpus(snapshot: Snapshot, count_tokens: Callable[[str], int]) -> s
         lines.append(line)
     if not lines:
         raise InputError("the index has no reports to describe its corpus by; give --description TEXT or @FILE")
-    said = (
-        f"A collection of {count_noun(snapshot.manifest.counts['documents'], 'document')}. Reports on its "
-        "main communities:"
-    )
-    return "\n".join([said, *lines])
+    documents = count_noun(snapshot.manifest.counts["documents"], "document")
+    return "\n".join([f"A collection of {documents}. Reports on its main communities:", *lines])
 
 
-def question_findings(session: Session, made: GeneratedQuestions, description: str) -> Findings:
-    """Write the questions into the evaluation's folder as a question file; return what is reported of them.
-
-    Raises:
-        StoreError: the folder cannot be written to.
-    """
-    width = len(str(len(made.questions)))
-    rows = [
-        {"question_id": f"s{number:0{width}d}", "question": each.text, "persona": each.persona, "task": each.task}
-        for number, each in enumerate(made.questions, start=1)
-    ]
-    with Store(session.order.out).create(FILE) as file:
-        for row in rows:
-            file.write((json.dumps(row, ensure_ascii=False) + "\n").encode("utf-8", "replace"))
-    results = {
-        "file": f"{session.order.out}/{FILE}",
-        "questions": len(rows),
-        "wanted": made.wanted,
-        "short": dict(made.short),
-        "repeated": made.repeated,
-        "description": description,
-    }
+def _findings(results: Mapping[str, Any], rows: Sequence[Mapping[str, str]]) -> Findings:
+    short = [results["short"][key] for key in _KEYS.values()]
     counts = Table(
         "Questions",
         ["wanted", "made", "users short", "tasks short", "questions short", "repeated, left out"],
-        [[made.wanted, len(rows), *(made.short.get(key, 0) for key in _KEYS.values()), made.repeated]],
-        f"Written to {session.order.out}/{FILE}, which --questions of the other kinds reads.",
+        [[results["wanted"], len(rows), *short, results["repeated"]]],
+        f"Written to {results['file']}, which --questions of the other kinds reads.",
     )
     shown = [[row["question_id"], row["persona"], row["task"], row["question"]] for row in rows]
     sections: list[Section] = [
         counts,
-        Text("What the model was told of the corpus", description.splitlines()),
+        Text("What the model was told of the corpus", results["description"].splitlines()),
         Table("All questions", ["id", "user", "task", "question"], shown),
     ]
     return Findings(results, sections, [counts])

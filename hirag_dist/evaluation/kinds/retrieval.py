@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from hirag_dist.errors import ConfigError, InputError
 from hirag_dist.evaluation.board import NOTE, Board, comparison, difference_table, mean_table
 from hirag_dist.evaluation.questions import Questions
 from hirag_dist.evaluation.session import Session
-from hirag_dist.evaluation.work_units import Findings, SystemUnderTest, Trial, Value, WorkUnit, trials
+from hirag_dist.evaluation.work_units import Findings, Trial, Value, trial_units
 from hirag_dist.html import Cell, Table, Text
 from hirag_dist.retrieval.search import MODES
 from hirag_dist.storage.snapshot.reader import Snapshot
@@ -112,7 +112,11 @@ async def evaluate_retrieval(
     snapshot = session.require_snapshot()
     if not ks or min(ks) < 1:
         raise ConfigError("--k takes numbers of sources, each at least 1")
-    systems = [_deep_enough(system, max(ks)) for system in session.systems(modes, MODES)]
+    systems = []  # which return as many sources as are counted; which ones come first does not change
+    for system in session.systems(modes, MODES):
+        n_sources = max(system.retrieval.top_sources, *ks)
+        deep_enough = system.retrieval.model_copy(update={"top_sources": n_sources})
+        systems.append(replace(system, retrieval=deep_enough))
     asked = [question for question in questions.items if question.gold]
     if not asked:
         raise InputError(f"no question of {questions.source} names gold evidence; name its field with --gold-field")
@@ -137,12 +141,10 @@ async def evaluate_retrieval(
             "context_tokens": found.context_tokens,
         }
 
-    def units() -> Iterator[WorkUnit[Trial]]:
-        for trial in trials(asked, systems):
-            decides = [snapshot.manifest.snapshot_id, trial.question.text, trial.question.gold, trial.system.decides]
-            yield WorkUnit(trial.name, decides, trial)
+    def decides(trial: Trial) -> list[Any]:
+        return [snapshot.manifest.snapshot_id, trial.question.text, trial.question.gold, trial.system.decides]
 
-    outcomes = await session.map("retrieve", units(), work, at_once=_AT_ONCE)
+    outcomes = await session.map("retrieve", trial_units(asked, systems, decides), work, at_once=_AT_ONCE)
     ks = sorted(set(ks))
     board = retrieval_board([question.type for question in asked], [system.name for system in systems], ks)
     async for outcome in outcomes:
@@ -155,20 +157,10 @@ def none_known(source: str, gold_id: str, examples: Sequence[str]) -> str:
     """Return the advice for an index that has none of the gold ids; `examples` are ids that it has."""
     said = f"the index has none of the gold ids of {source}, which are like {gold_id!r}"
     if not examples:
-        return (
-            f"{said}: an earlier version built it, which kept no ids of records; build it again, nothing is paid again"
-        )
-    like = ", ".join(map(repr, examples))
-    return (
-        f"{said}, while its records have ids like {like}; name the right field with --gold-field, or build the index "
-        "with --id-field"
-    )
-
-
-def _deep_enough(system: SystemUnderTest, k: int) -> SystemUnderTest:
-    """Return a system that returns as many sources as are counted; which ones come first does not change."""
-    n_sources = max(system.retrieval.top_sources, k)
-    return replace(system, retrieval=system.retrieval.model_copy(update={"top_sources": n_sources}))
+        why = "an earlier version built it, which kept no ids of records; build it again, nothing is paid again"
+        return f"{said}: {why}"
+    like = f"while its records have ids like {', '.join(map(repr, examples))}"
+    return f"{said}, {like}; name the right field with --gold-field, or build the index with --id-field"
 
 
 def _rank(sources: Sequence[int], chunks: frozenset[int]) -> int | None:
@@ -190,7 +182,6 @@ def measured(value: Value, ks: Sequence[int]) -> dict[str, float | None]:
 
     Args:
         value: `ranks`, the place of each gold id among the sources or None; `ms` by part; `context_tokens`.
-        ks: Numbers of sources that count.
     """
     ranks = value["ranks"]
     shares = {k: sum(rank is not None and rank <= k for rank in ranks) / len(ranks) for k in ks}
@@ -207,7 +198,6 @@ def findings(board: Board, ks: Sequence[int], n_chunks: int, counts: Mapping[str
 
     Args:
         ks: Numbers of sources that count, rising.
-        n_asked: Questions with gold evidence.
     """
     times = {
         system: {

@@ -36,7 +36,6 @@ def open_archive(data: bytes, max_bytes: int) -> zipfile.ZipFile:
     """Return the archive of a file.
 
     Args:
-        data: the file.
         max_bytes: limit of all that it holds, unpacked.
 
     Raises:
@@ -55,9 +54,8 @@ def open_archive(data: bytes, max_bytes: int) -> zipfile.ZipFile:
     if len(entries) > MAX_ENTRIES:
         raise FileRefused(f"the file holds more than {MAX_ENTRIES} parts")
     if sum(entry.file_size for entry in entries) > max_bytes:
-        raise FileRefused(
-            f"the content is larger than {max_bytes} bytes unpacked: split the file, or raise reading.max_file_bytes"
-        )
+        too_large = f"the content is larger than {max_bytes} bytes unpacked"
+        raise FileRefused(f"{too_large}: split the file, or raise reading.max_file_bytes")
     if any(entry.flag_bits & _ENCRYPTED_FLAG for entry in entries):
         raise FileRefused("the file is encrypted; remove its password first")
     return archive
@@ -75,9 +73,8 @@ def check_xml(archive: zipfile.ZipFile) -> None:
         if name.lower().endswith((".xml", ".rels", ".vml")):
             for piece in _pieces(archive, name):
                 if b"<!DOCTYPE" in piece or b"<!ENTITY" in piece:
-                    raise FileRefused(
-                        f"part {name[:80]} has a document type declaration, which no office program writes"
-                    )
+                    declared = "a document type declaration, which no office program writes"
+                    raise FileRefused(f"part {name[:80]} has {declared}")
 
 
 def with_plain_type(data: bytes, archive: zipfile.ZipFile) -> bytes:

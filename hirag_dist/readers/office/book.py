@@ -25,8 +25,6 @@ def read_book(archive: zipfile.ZipFile, max_chars: int, max_tree_bytes: int) -> 
     """Return the text of a book, and why each chapter is lost that cannot be read.
 
     Args:
-        archive: the file.
-        max_chars: limit of the text.
         max_tree_bytes: limit of the memory of a parsed chapter.
 
     Raises:

@@ -32,8 +32,6 @@ def read_mail(
     """Return the text of a mail, and its attachments: `name`, and `data` in base64.
 
     Args:
-        data: the file.
-        max_chars: limit of the text.
         max_tree_bytes: limit of the memory of a parsed page of HTML.
         encoding: that the user names, for texts that declare none.
 
@@ -62,7 +60,11 @@ def read_mail(
     subject = _header(message, "Subject")
     found.add(f"# {subject}" if subject else "")
     lines = [f"{name}: {value}" for name in _SHOWN if (value := _header(message, name))]
-    lines += [f"Date: {date}"] if (date := _date(message)) else []
+    try:  # in ISO 8601, with the offset that it has
+        date = str(message["Date"].datetime.isoformat(" "))
+    except (MessageError, ValueError, IndexError, AttributeError, TypeError, OverflowError):
+        date = _header(message, "Date")
+    lines += [f"Date: {date}"] if date else []
     found.add("\n".join(lines))
     for text in texts:
         found.add(text.strip())
@@ -165,11 +167,3 @@ def _header(message: MIMEPart, name: str) -> str:
     except (MessageError, ValueError, IndexError, AttributeError, TypeError):  # of headers that cannot be parsed
         return ""
     return " ".join(clean_text(value).split())[:_MAX_HEADER_CHARS]
-
-
-def _date(message: MIMEPart) -> str:
-    """Return the time of a mail in ISO 8601, with the offset that it has; the header where it is no time."""
-    try:
-        return str(message["Date"].datetime.isoformat(" "))
-    except (MessageError, ValueError, IndexError, AttributeError, TypeError, OverflowError):
-        return _header(message, "Date")

@@ -24,11 +24,7 @@ class PlacedText:
     """
 
     def __init__(self, max_chars: int) -> None:
-        """Begin a text.
-
-        Args:
-            max_chars: limit of its length.
-        """
+        """Begin a text of at most `max_chars`."""
         self._max_chars = max_chars
         self._pieces: list[str] = []
         self._n_chars = 0
@@ -84,14 +80,13 @@ class PlacedText:
         """Add a table, whose first row is its header. The header of a long table is repeated.
 
         Args:
-            rows: cells.
             numbers: of the rows in their sheet, each of which then gets a place.
-            section: the sheet.
 
         Raises:
             TextTooLong: the text passes the limit.
         """
-        width = max((_width(row) for row in rows), default=0)
+        filled = [at for row in rows for at, cell in enumerate(row, start=1) if cell.strip()]
+        width = max(filled, default=0)
         if not width:
             return
         header = f"{table_row(rows[0], width)}\n|{' --- |' * width}"
@@ -120,8 +115,3 @@ def table_row(cells: Sequence[str], width: int) -> str:
     """
     shown = [" ".join(cell.split()).replace("|", "\\|") for cell in [*cells, *[""] * width][:width]]
     return f"| {' | '.join(shown)} |"
-
-
-def _width(row: Sequence[str]) -> int:
-    """Return the number of cells up to the last one that is not empty."""
-    return next((at for at in range(len(row), 0, -1) if row[at - 1].strip()), 0)

@@ -43,11 +43,7 @@ def read_file(request: Mapping[str, Any], data: bytes) -> dict[str, Any]:
 
 
 def _is_full(memory_bytes: int) -> bool:
-    """Return whether most of the memory of a file was taken: libxml2 reports its end as a fault of the file.
-
-    Args:
-        memory_bytes: that the file may take.
-    """
+    """Return whether most of the memory that a file may take was taken: libxml2 reports its end as a fault of it."""
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     try:
         lines = Path("/proc/self/status").read_text().splitlines()
@@ -79,12 +75,7 @@ def _read(request: Mapping[str, Any], data: bytes) -> dict[str, Any]:
 
 
 def _reply(found: PlacedText) -> dict[str, Any]:
-    return {
-        "text": found.text(),
-        "places": found.places(),
-        "title": found.title,
-        "properties": found.properties,
-    }
+    return {"text": found.text(), "places": found.places(), "title": found.title, "properties": found.properties}
 
 
 def import_reader(request: Mapping[str, Any]) -> None:

@@ -24,9 +24,7 @@ from hirag_dist.readers.office.placed_text import PlacedText
 MAX_CELLS = 5_000_000
 MAX_ROWS = 1_048_576  # of a sheet, as the format has it
 _MAX_ROW_CELLS = 16_384
-_GENERAL = frozenset(
-    ("standard", "standaard", "standardowy")
-)  # the format General of German, Dutch and Polish programs
+_GENERAL = ("standard", "standaard", "standardowy")  # the format General of German, Dutch and Polish programs
 _TOKEN = re.compile(r'"[^"]*"|\\.|[_*].|\[[^\]]*\]|.')
 
 
