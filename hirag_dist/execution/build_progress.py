@@ -48,8 +48,8 @@ class CallRate:
         self._noted: deque[tuple[float, int]] = deque()  # (time, number)
         self.per_s = 0.0
 
-    def note(self, now: float, number: int) -> float:
-        """Note the number so far, and return the rate.
+    def note(self, now: float, number: int) -> None:
+        """Note the number so far.
 
         Args:
             now: seconds.
@@ -58,16 +58,13 @@ class CallRate:
         if len(noted) > 2 and noted[-1][1] == noted[-2][1] == number:
             noted.pop()
         noted.append((now, number))
-        while len(noted) > 2 and noted[1][0] <= now - _RATE_WINDOW_S and _n_changes(noted) > _MIN_CHANGES:
+        while len(noted) > 2 and noted[1][0] <= now - _RATE_WINDOW_S:
+            if len({number for _, number in noted}) <= _MIN_CHANGES + 1:
+                break
             noted.popleft()
         begun, before = noted[0]
         if now - begun >= _MIN_RATE_S:
             self.per_s = (number - before) / (now - begun)
-        return self.per_s
-
-
-def _n_changes(noted: Sequence[tuple[float, int]]) -> int:
-    return len({number for _, number in noted}) - 1
 
 
 class CallsLeft:
@@ -292,11 +289,6 @@ class BuildProgress:
                 pause_s=0.0,
             )
 
-    def _sent_before(self) -> CallTotals:
-        """Return the calls before the first phase: those that ask endpoints what they can."""
-        sent = self._bill.sent.sent_sums()
-        return CallTotals(sent["calls"], sent["tokens"], sent["usd"] or 0.0, sent["rate_limited"])
-
     def _phase_of(self, label: str) -> str:
         if not self._has_names:
             return label
@@ -312,7 +304,11 @@ class BuildProgress:
         phase = self.phases[wanted]
         if phase is not self.current:
             now = self._clock()
-            self._before_phase = self._sent_before() if self.current is None else self.sent
+            if self.current is None:  # the calls that asked endpoints what they can
+                sent = self._bill.sent.sent_sums()
+                self._before_phase = CallTotals(sent["calls"], sent["tokens"], sent["usd"] or 0.0, sent["rate_limited"])
+            else:
+                self._before_phase = self.sent
             self.end()
             for passed in self.phases[running + 1 : wanted]:
                 passed.begun_at = passed.ended_at = now

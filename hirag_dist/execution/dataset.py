@@ -199,24 +199,19 @@ def _is_divided_table_damaged(store: Store, folder: str, name: str) -> bool:
 @contextmanager
 def _checked(store: Store, path: str, sha256: str) -> Iterator[None]:
     if store.local is not None and sha256:
-        _verify_once(store, path, sha256)
+        known = hashlib.sha256(f"{store.root}\n{path}\n{sha256}".encode()).digest()
+        if known not in _verified:
+            if is_damaged(store, path, sha256):
+                raise _damaged(store, path)
+            if len(_verified) >= _MAX_VERIFIED:
+                _verified.clear()
+            _verified.add(known)
     try:
         yield
     except StoreError as error:
         if (sha256 or path.startswith(f"{WORK}/")) and is_damaged(store, path, sha256):
             raise _damaged(store, path) from error
         raise
-
-
-def _verify_once(store: Store, path: str, sha256: str) -> None:
-    known = hashlib.sha256(f"{store.root}\n{path}\n{sha256}".encode()).digest()
-    if known in _verified:
-        return
-    if is_damaged(store, path, sha256):
-        raise _damaged(store, path)
-    if len(_verified) >= _MAX_VERIFIED:
-        _verified.clear()
-    _verified.add(known)
 
 
 def _damaged(store: Store, path: str) -> HiragError:

@@ -15,7 +15,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
-from types import TracebackType
 from typing import Any, Final, Protocol, runtime_checkable
 
 import pyarrow as pa
@@ -61,40 +60,32 @@ class CountsCalls(Protocol):
         ...
 
 
-class CallPoll:
-    """A context manager that emits `CallsProgress` of one stage, from a thread of its own.
+@contextmanager
+def polled_calls(
+    executor: Executor, emit: EventListener, label: str, interval_s: float = _INTERVAL_S
+) -> Iterator[None]:
+    """Emit `CallsProgress` of one stage while the block lasts, from a thread of its own.
 
     Args:
         executor: emits nothing unless it is `CountsCalls`.
     """
+    if not isinstance(executor, CountsCalls):
+        yield
+        return
+    before = executor.call_totals()
+    stopped = threading.Event()
 
-    def __init__(self, executor: Executor, emit: EventListener, label: str, interval_s: float = _INTERVAL_S) -> None:
-        self._executor = executor
-        self._emit = emit
-        self._label = label
-        self._interval_s = interval_s
-        self._stopped = threading.Event()
-        self._thread: threading.Thread | None = None
+    def poll() -> None:
+        while not stopped.wait(interval_s):
+            emit(CallsProgress(label, executor.call_totals().since(before)))
 
-    def __enter__(self) -> CallPoll:
-        if isinstance(self._executor, CountsCalls):
-            before = self._executor.call_totals()
-            self._thread = threading.Thread(
-                target=self._poll, args=(self._executor, before), name="call-poll", daemon=True
-            )
-            self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stopped.set()
-        if self._thread is not None:
-            self._thread.join(_JOIN_S)
-
-    def _poll(self, executor: CountsCalls, before: CallTotals) -> None:
-        while not self._stopped.wait(self._interval_s):
-            self._emit(CallsProgress(self._label, executor.call_totals().since(before)))
+    thread = threading.Thread(target=poll, name="call-poll", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        thread.join(_JOIN_S)
 
 
 MAX_SMALL_TASKS = 64  # of a stage; of extraction 1,024 chunks, about a million tokens

@@ -83,7 +83,14 @@ def plan(stage: AnyStage, folder: str, store: Store, inputs: Mapping[str, Datase
     main = next(iter(inputs))
     split = stage.split
     if isinstance(split, ByRows):
-        return _by_rows(stage, folder, store, inputs, main, split.n)
+        n_rows = split.n
+
+        def tasks() -> Iterator[Task]:
+            whole = _whole(inputs)
+            for number, run in enumerate(cut(_slices(inputs[main]), n_rows)):
+                yield Task(stage, number, {**whole, main: run}, folder, store)
+
+        return PartitionPlan(_runs(inputs[main].rows, n_rows), tasks)
     count = n_partitions(stage, inputs)
     if isinstance(split, ByKey) and count > 1:
         return _by_key(stage, folder, store, inputs, Scatter(split.column, count), split.n)
@@ -102,7 +109,8 @@ def layout(stage: AnyStage, inputs: Mapping[str, Dataset]) -> list[object]:
     if not isinstance(stage.split, ByKey) or n_partitions(stage, inputs) == 1:
         return []
     longer = runs_per_file(n_partitions(stage, inputs))
-    wider = {name: times for name in inputs if (times := _times_main(inputs, name)) > 1 and _has_key(stage, name)}
+    keyed = [name for name in inputs if stage.split.column in input_schemas(stage)[name].names]
+    wider = {name: times for name in keyed if (times := _times_main(inputs, name)) > 1}
     parameters = [stage.split.column, stage.split.n, HASH_VERSION, *([longer] if longer > 1 else [])]
     return [*parameters, *([wider] if wider else [])]
 
@@ -121,27 +129,15 @@ def _times_main(inputs: Mapping[str, Dataset], name: str) -> int:
     return max(1, -(-inputs[name].rows // max(next(iter(inputs.values())).rows, 1)))
 
 
-def _has_key(stage: AnyStage, name: str) -> bool:
-    return isinstance(stage.split, ByKey) and stage.split.column in input_schemas(stage)[name].names
-
-
-def _by_rows(
-    stage: AnyStage, folder: str, store: Store, inputs: Mapping[str, Dataset], main: str, n: int
-) -> PartitionPlan:
-    def tasks() -> Iterator[Task]:
-        whole = _whole(inputs)
-        for number, run in enumerate(cut(_slices(inputs[main]), n)):
-            yield Task(stage, number, {**whole, main: run}, folder, store)
-
-    return PartitionPlan(_runs(inputs[main].rows, n), tasks)
-
-
 def _by_key(
     stage: AnyStage, folder: str, store: Store, inputs: Mapping[str, Dataset], scatter: Scatter, n: int
 ) -> PartitionPlan:
     """Split every input that has the column; see the others whole."""
     keyed = [name for name in inputs if scatter.column in input_schemas(stage)[name].names]
-    _check_types(stage, keyed, scatter.column)
+    types: dict[str, pa.DataType] = {name: input_schemas(stage)[name].field(scatter.column).type for name in keyed}
+    if len(set(types.values())) != 1:
+        types_of = ", ".join(f"{name}: {kind}" for name, kind in types.items()) or "it is in none of its inputs"
+        raise TypeError(f"stage {stage.name} is split by {scatter.column}, which must be of one type ({types_of})")
     shuffled_to = f"{folder}/{SHUFFLE}"
     run_rows = {name: n * runs_per_file(scatter.count) * _times_main(inputs, name) for name in keyed}
     n_files = {name: len(_runs(inputs[name].rows, run_rows[name])) for name in keyed}
@@ -167,13 +163,6 @@ def _by_key(
     shares = [total * (at + 1) // scatter.count - total * at // scatter.count for at in range(scatter.count)]
     runs = [rows for name in keyed for rows in _runs(inputs[name].rows, run_rows[name])]
     return PartitionPlan(shares, tasks, Shuffle(shuffled_to, runs, first_pass))
-
-
-def _check_types(stage: AnyStage, keyed: list[str], column: str) -> None:
-    types: dict[str, pa.DataType] = {name: input_schemas(stage)[name].field(column).type for name in keyed}
-    if len(set(types.values())) != 1:
-        types_of = ", ".join(f"{name}: {kind}" for name, kind in types.items()) or "it is in none of its inputs"
-        raise TypeError(f"stage {stage.name} is split by {column}, which must be of one type ({types_of})")
 
 
 def _whole(inputs: Mapping[str, Dataset]) -> dict[str, tuple[Slice, ...] | Shuffled]:

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from hirag_dist.core.prompts.reply_validation import beginning, remedy_of
@@ -23,11 +23,20 @@ from hirag_dist.execution.events import (
     UsageBill,
     UsageRecorded,
 )
-from hirag_dist.execution.executors import CallPoll
+from hirag_dist.execution.executors import polled_calls
 from hirag_dist.execution.partitioning import PartitionPlan, Shuffle, plan, run_iterations
 from hirag_dist.execution.stage import AnyStage, In, Iterative, Out, Services, Stage, waits_for_models
-from hirag_dist.execution.stage_results import StageStore, discard, load_drops, n_rejects
-from hirag_dist.execution.task import Task, TaskResult, scattered
+from hirag_dist.execution.stage_results import (
+    DONE,
+    StageStore,
+    discard,
+    drop_shuffle,
+    load_drops,
+    n_rejects,
+    output_files,
+    stage_results,
+)
+from hirag_dist.execution.task import Task, TaskResult, failed_path, scattered
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.protocols import EventListener, Executor
 from hirag_dist.storage.layout import WORK, work_path
@@ -80,11 +89,10 @@ class StageRunner:
         self._fresh = fresh
         self.retry = retry
         self.repaired: list[str] = []
-        self._executor = executor
+        self.executor = executor
         self._entered: set[str] = set()  # folders of stages that this run has finished
         self._unsynced: list[tuple[list[str], str]] = []
         self._synced_at = time.monotonic()
-        self._context = ExecutionContext(executor, self.emit, fence)
 
     def run(self, stage: Stage[In, Out], label: str, /, *args: In.args, **inputs: In.kwargs) -> Out:
         """Return the outputs of a stage after running its missing tasks.
@@ -158,14 +166,14 @@ class StageRunner:
         Raises:
             HiragError: the worker cannot use them.
         """
-        with self._executor.hold(_load_nothing, [None], kernels=kernels) as shards:
+        with self.executor.hold(_load_nothing, [None], kernels=kernels) as shards:
             (name,) = shards.each(find, None)
         self.emit(KernelsResolved(name))
         return name
 
     def release_idle(self) -> None:
         """Release idle workers before long work of the driver itself."""
-        self._executor.release_idle()
+        self.executor.release_idle()
 
     def _outputs(
         self, stage: AnyStage, label: str, inputs: Mapping[str, Dataset], max_reject_ratio: float | None
@@ -173,7 +181,7 @@ class StageRunner:
         started = time.perf_counter()
         folder = StageStore(self.store, stage, inputs, self.drops)
         n_units = next(iter(inputs.values())).rows
-        stored = folder.load()
+        stored = stage_results(self.store, folder.path)
         fresh = self._fresh and folder.path not in self._entered
         cached = {} if fresh else stored.results
         retried = folder.letters_to_retry(cached) if self.retry and folder.path not in self._entered else {}
@@ -185,7 +193,7 @@ class StageRunner:
             accepted = folder.accepted_letters(stored.results if fresh else {})
             with self.fence():
                 folder.begin(fresh, accepted)
-            run = StageRun(self._context, stage, label, folder, TaskSelection(cached, retried, accepted))
+            run = StageRun(self, stage, label, folder, cached, retried, accepted)
             results = run.run(inputs)
             n_open, n_dropped = folder.count_rejects(results)
             if max_reject_ratio is not None:
@@ -195,11 +203,9 @@ class StageRunner:
                     self.emit(StageFailedEvent(label))
                     raise
             with self.fence():
-                folder.finish(results)
-                if accepted:
-                    folder.forget_accepted()
+                folder.finish(results, accepted)
             self.stages_run += 1
-            self._unsynced.append(folder.files(results))
+            self._unsynced.append((output_files(folder.path, results), f"{folder.path}/{DONE}"))
             if time.monotonic() - self._synced_at >= _SYNC_EVERY_S:
                 self.sync()
         self._entered.add(folder.path)
@@ -219,77 +225,50 @@ def _load_nothing(services: Services, nothing: None) -> None:
 
 
 @dataclass(frozen=True)
-class ExecutionContext:
-    """Facilities that all stages of a run share.
-
-    Attributes:
-        fence: entered around writes that only the holder of the index may make; raises IndexBusy otherwise.
-    """
-
-    executor: Executor
-    emit: EventListener
-    fence: Callable[[], AbstractContextManager[None]]
-
-
-@dataclass(frozen=True)
-class TaskSelection:
-    """The state of a stage's tasks before a run.
+class StageRun:
+    """One stage while its missing tasks run.
 
     Attributes:
         cached: results that are in the store.
         retried: tasks to run again because of dead letters, each with its dropped letters.
         accepted: dropped letters of tasks that are run from the beginning.
+        running: task number → attempt.
     """
 
+    runner: StageRunner
+    stage: AnyStage
+    label: str
+    folder: StageStore
     cached: Mapping[int, TaskResult]
     retried: Mapping[int, tuple[Rejected, ...]]
     accepted: Mapping[int, tuple[Rejected, ...]]
-
-    def prepare(self, task: Task) -> Task | None:
-        """Return a task as it has to be run; None if its result is cached."""
-        number = task.number
-        if number in self.retried:
-            return replace(task, attempt=self.cached[number].attempt + 1, dropped=self.retried[number])
-        if number in self.cached:
-            return None
-        return replace(task, dropped=self.accepted.get(number, ()))
-
-
-class StageRun:
-    """One stage while its missing tasks run."""
-
-    def __init__(
-        self, context: ExecutionContext, stage: AnyStage, label: str, folder: StageStore, selection: TaskSelection
-    ) -> None:
-        self._context = context
-        self._stage = stage
-        self._label = label
-        self._folder = folder
-        self._selection = selection
-        self._running: dict[int, int] = {}  # task number → attempt
+    running: dict[int, int] = field(default_factory=dict)
 
     def run(self, inputs: Mapping[str, Dataset]) -> list[TaskResult]:
         """Run the missing tasks and return the results of all tasks in order."""
-        context, path, selection = self._context, self._folder.path, self._selection
-        planned = plan(self._stage, path, self._folder.store, inputs)
+        store, emit, path = self.runner.store, self.runner.emit, self.folder.path
+        planned = plan(self.stage, path, store, inputs)
         rows = planned.rows
-        finished = [number for number in selection.cached if number < len(rows) and number not in selection.retried]
-        self._folder.clear_failures()
+        finished = [number for number in self.cached if number < len(rows) and number not in self.retried]
+        store.delete(failed_path(path))  # the usage that failed tasks of an earlier run left
         if planned.shuffle is not None and len(finished) < len(rows):
             self._scatter(planned.shuffle)
         n_finished_rows = sum(rows[number] for number in finished)
-        context.emit(StageStarted(self._label, len(rows), len(finished), sum(rows), n_finished_rows, path))
-        results = dict(selection.cached)
-        calls = waits_for_models(self._stage)
+        emit(StageStarted(self.label, len(rows), len(finished), sum(rows), n_finished_rows, path))
+        results = dict(self.cached)
+        calls = waits_for_models(self.stage)
         try:
-            with CallPoll(context.executor, context.emit, self._label) if calls else nullcontext():
+            with polled_calls(self.runner.executor, emit, self.label) if calls else nullcontext():
                 self._run_missing(planned, results)
         except BaseException:
-            context.emit(StageFailedEvent(self._label, self._unreported_usage()))
+            usage = UsageMeter()
+            with suppress(StoreError):  # the error that stopped the stage is the one to raise
+                self.folder.add_unreported_usage(usage, self.running)
+            emit(StageFailedEvent(self.label, usage))
             raise
         if planned.shuffle is not None:
-            with context.fence():
-                self._folder.drop_shuffle()
+            with self.runner.fence():
+                drop_shuffle(store, path)
         return [results[number] for number in range(len(rows))]
 
     def check_rejects(
@@ -309,22 +288,25 @@ class StageRun:
         """
         if n_open <= max_ratio * n_units:
             return
-        n_open -= self._folder.count_kept(results)
+        n_open -= self.folder.count_kept(results)
         if n_open <= max_ratio * n_units:
             return
         usage = _usage_of(results)
-        is_hopeless = n_open >= n_units and not _n_usable(usage, before)
+        roles = {role for role, _, _ in usage.uses}
+        uses = [*usage.uses.values(), *(use for (role, _, _), use in before.uses.items() if role in roles)]
+        is_hopeless = n_open >= n_units and not sum(use.calls - use.rejected for use in uses)
         if max_ratio > 0 and n_open < MIN_REJECTS and not is_hopeless:
             return
-        summary = self._folder.dominant_reason(results)
-        reply = f". One of these replies begins: {beginning(summary.reply, _SHOWN_CHARS)!r}" if summary.reply else ""
-        if len(self._selection.cached) == len(results) and not self._selection.retried:
+        reason, n_letters, example = self.folder.dominant_reason(results)
+        reply = f". One of these replies begins: {beginning(example, _SHOWN_CHARS)!r}" if example else ""
+        if len(self.cached) == len(results) and not self.retried:
             reply += ". Nothing was asked now: an earlier run stored them"
-        remedy = remedy_of(summary.reason, _most_refused(usage))
-        uri = self._folder.store.uri
+        most_refused = max(usage.uses.items(), key=lambda item: item[1].rejected + item[1].failed, default=None)
+        remedy = remedy_of(reason, "NAME" if most_refused is None else most_refused[0][2])  # the endpoint's name
+        uri = self.runner.store.uri
         raise StageFailed(
-            f"{self._label}: refused {n_open:,} of {count_noun(n_units, 'unit')}, more than max_reject_ratio "
-            f"{max_ratio:g} allows; the reason of {summary.n_letters:,}: {summary.reason}{reply}. "
+            f"{self.label}: refused {n_open:,} of {count_noun(n_units, 'unit')}, more than max_reject_ratio "
+            f"{max_ratio:g} allows; the reason of {n_letters:,}: {reason}{reply}. "
             f"{f'To change: {remedy}. ' if remedy else ''}`hirag-dist status --letters --index {uri}` "
             f"shows all; `hirag-dist retry --index {uri}` asks them again, `retry --drop` accepts the loss, and with a "
             "higher max_reject_ratio `hirag-dist index` goes on without them"
@@ -332,45 +314,44 @@ class StageRun:
 
     def _run_missing(self, planned: PartitionPlan, results: dict[int, TaskResult]) -> None:
         """Run the missing tasks and add their results."""
-        iterative = isinstance(self._stage.split, Iterative)
-        executor = self._context.executor
+        iterative = isinstance(self.stage.split, Iterative)
+        executor = self.runner.executor
         tasks = self._missing(planned)
         for result in run_iterations(tasks, executor) if iterative else executor.map(tasks):
             results[result.number] = result
-            self._running.pop(result.number)
+            self.running.pop(result.number)
             n_rows = planned.rows[result.number]
             usage = UsageMeter.from_rows(result.usage)
-            self._context.emit(TaskFinished(self._label, n_rows, n_rejects(result), result.seconds, usage))
+            self.runner.emit(TaskFinished(self.label, n_rows, n_rejects(result), result.seconds, usage))
 
     def _missing(self, planned: PartitionPlan) -> Iterator[Task]:
         """Yield the tasks to run, each when an executor has room for it."""
         for task in planned.tasks():
-            prepared = self._selection.prepare(task)
-            if prepared is not None:
-                self._running[prepared.number] = prepared.attempt
-                yield prepared
+            number = task.number
+            if number in self.retried:
+                prepared = replace(task, attempt=self.cached[number].attempt + 1, dropped=self.retried[number])
+            elif number not in self.cached:
+                prepared = replace(task, dropped=self.accepted.get(number, ()))
+            else:
+                continue
+            self.running[number] = prepared.attempt
+            yield prepared
 
     def _scatter(self, shuffle: Shuffle) -> None:
         """Run the missing tasks of the first pass of a stage that is split by key."""
         started = time.perf_counter()
-        emit, label, rows = self._context.emit, f"{self._label}: by key", shuffle.rows
-        finished = scattered(self._folder.store, shuffle.folder)
+        emit, label, rows = self.runner.emit, f"{self.label}: by key", shuffle.rows
+        finished = scattered(self.runner.store, shuffle.folder)
         n_finished_rows = sum(n_rows for number, n_rows in enumerate(rows) if number in finished)
         emit(StageStarted(label, len(rows), len(finished), sum(rows), n_finished_rows, shuffle.folder))
         try:
-            for result in self._context.executor.map(task for task in shuffle.tasks() if task.number not in finished):
+            for result in self.runner.executor.map(task for task in shuffle.tasks() if task.number not in finished):
                 emit(TaskFinished(label, rows[result.number], 0, result.seconds))
         except BaseException:
             emit(StageFailedEvent(label))
             raise
         seconds = time.perf_counter() - started
         emit(StageFinished(label, False, sum(rows), 0, seconds, folder=shuffle.folder))
-
-    def _unreported_usage(self) -> UsageMeter:
-        usage = UsageMeter()
-        with suppress(StoreError):  # the error that stopped the stage is the one to raise
-            self._folder.add_unreported_usage(usage, self._running)
-        return usage
 
 
 def _usage_of(results: Iterable[TaskResult]) -> UsageMeter:
@@ -379,16 +360,3 @@ def _usage_of(results: Iterable[TaskResult]) -> UsageMeter:
     for result in results:
         usage.add(UsageMeter.from_rows(result.usage))
     return usage
-
-
-def _n_usable(usage: UsageMeter, before: UsageMeter) -> int:
-    """Return the replies that were not refused: of the stage, and of those before it that asked in the same roles."""
-    roles = {role for role, _, _ in usage.uses}
-    uses = [*usage.uses.values(), *(use for (role, _, _), use in before.uses.items() if role in roles)]
-    return sum(use.calls - use.rejected for use in uses)
-
-
-def _most_refused(usage: UsageMeter) -> str:
-    """Return the name of the endpoint with the most calls without a usable reply."""
-    uses = usage.uses.items()
-    return max(uses, key=lambda item: item[1].rejected + item[1].failed)[0][2] if uses else "NAME"

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from itertools import compress
 from typing import Any, Final
 
 import pyarrow as pa
@@ -27,15 +28,6 @@ from hirag_dist.storage.checked_json import read_checked, write_checked
 from hirag_dist.storage.layout import DROPS, work_path
 from hirag_dist.storage.store import Store
 from hirag_dist.types import Rejected
-
-
-@dataclass(frozen=True, slots=True)
-class RefusalSummary:
-    """The most frequent reason of a stage's open dead letters, how many have it, and one of their replies."""
-
-    reason: str
-    n_letters: int
-    reply: str = ""
 
 
 def stage_key(stage: AnyStage, inputs: Mapping[str, Dataset]) -> str:
@@ -65,10 +57,6 @@ class StageStore:
         self._drops = drops
         self._has_drops = any(name == stage.name for name, _ in drops)
 
-    def load(self) -> StageResults:
-        """Return the results of finished tasks; what is damaged or gone counts as not done."""
-        return stage_results(self.store, self.path)
-
     def outputs(self, results: Iterable[TaskResult]) -> dict[str, Dataset]:
         """Return the output datasets by name, without empty parts."""
         finished = list(results)
@@ -97,23 +85,16 @@ class StageStore:
         self.store.delete(f"{self.path}/{DONE}")  # first: an interrupted run must not find it next to other output
         if fresh:
             self.store.delete(f"{self.path}/{TASKS}")
-            self.drop_shuffle()
+            drop_shuffle(self.store, self.path)
 
-    def finish(self, results: Iterable[TaskResult]) -> None:
-        """Write the marker of the whole stage; the caller holds the fence."""
+    def finish(self, results: Iterable[TaskResult], accepted: Mapping[int, Sequence[Rejected]]) -> None:
+        """Write the marker of the whole stage, and delete the dropped letters that `begin` kept.
+
+        The caller holds the fence.
+        """
         write_checked(self.store, f"{self.path}/{DONE}", {"tasks": [marker_of(result) for result in results]})
-
-    def files(self, results: Iterable[TaskResult]) -> tuple[list[str], str]:
-        """Return the paths of the outputs, and of the marker of the whole stage."""
-        return output_files(self.path, results), f"{self.path}/{DONE}"
-
-    def forget_accepted(self) -> None:
-        """Delete the dropped letters that `begin` kept."""
-        self.store.delete(f"{self.path}/{ACCEPTED}")
-
-    def drop_shuffle(self) -> None:
-        """Delete the files of a first pass."""
-        drop_shuffle(self.store, self.path)
+        if accepted:
+            self.store.delete(f"{self.path}/{ACCEPTED}")
 
     def letters_to_retry(self, results: Mapping[int, TaskResult]) -> dict[int, tuple[Rejected, ...]]:
         """Return the tasks with open dead letters, each with its dropped letters, which stay dead."""
@@ -158,8 +139,8 @@ class StageStore:
         tables = self._open_letters(results, ["stage", "unit_id", "reason"])
         return sum(reason.startswith(KEPT) for table in tables for reason in table["reason"].to_pylist())
 
-    def dominant_reason(self, results: Sequence[TaskResult]) -> RefusalSummary:
-        """Return the most frequent reason of the open dead letters."""
+    def dominant_reason(self, results: Sequence[TaskResult]) -> tuple[str, int, str]:
+        """Return the most frequent reason of the open dead letters, how many have it, and one of their replies."""
         tables = self._open_letters(results, ["stage", "unit_id", "reason"])
         reason, positions = next(
             iter(by_reason(row for table in tables for row in table["reason"].to_pylist()).items())
@@ -167,12 +148,8 @@ class StageStore:
         for table in self._open_letters(results, REJECTS.names):
             for letter in table.to_pylist():
                 if letter["reply"] and without_details(letter["reason"]) == without_details(reason):
-                    return RefusalSummary(reason, len(positions), letter["reply"])
-        return RefusalSummary(reason, len(positions))
-
-    def clear_failures(self) -> None:
-        """Delete the usage that failed tasks of an earlier run left."""
-        self.store.delete(failed_path(self.path))
+                    return reason, len(positions), letter["reply"]
+        return reason, len(positions), ""
 
     def add_unreported_usage(self, usage: UsageMeter, running: Mapping[int, int]) -> None:
         """Add the usage of tasks that ended without a result reaching the driver, failed or not.
@@ -219,8 +196,14 @@ class StageResults:
 
 def stage_results(store: Store, folder: str) -> StageResults:
     """Return the results of finished tasks, of which in a local folder every output has the size that was written."""
-    listed = _listed(read_checked(store, f"{folder}/{DONE}"))
-    found = _marked(store, folder) if listed is None else listed
+    done = read_checked(store, f"{folder}/{DONE}")
+    read = [] if done is None else [_result(marker) for marker in done.get("tasks", ())]
+    is_listed = done is not None and None not in read
+    if not is_listed:
+        names = store.names(f"{folder}/{TASKS}")
+        with ThreadPoolExecutor(_READERS) as readers:
+            read = list(readers.map(lambda name: _result(read_checked(store, f"{folder}/{TASKS}/{name}")), names))
+    found = [result for result in read if result is not None]
     present = _present(store, folder, found) if store.local is not None else found
     if len(present) < len(found):
         logger.warning(
@@ -231,7 +214,7 @@ def stage_results(store: Store, folder: str) -> StageResults:
             len(found),
         )
     results = {result.number: result for result in present}
-    return StageResults(results, listed is not None and len(present) == len(listed))
+    return StageResults(results, is_listed and len(present) == len(found))
 
 
 def output_files(folder: str, results: Iterable[TaskResult]) -> list[str]:
@@ -248,6 +231,9 @@ def drop_shuffle(store: Store, folder: str) -> None:
 def discard(store: Store, path: str) -> None:
     """Remove what names a damaged file of the work folder, so that it is made again.
 
+    Of a stage these are the markers of all tasks with a damaged output, and their outputs: those of a retry would stay.
+    Every output is read, so that damage of many files is found at once.
+
     Args:
         path: an output of a stage, a file of a first pass, or a table that no stage made: nothing names that one, and
             `DatasetStore.put` compares it.
@@ -255,43 +241,24 @@ def discard(store: Store, path: str) -> None:
     folder, _, rest = path.partition("/")
     stage, key, *inner = rest.split("/")
     of_stage = f"{folder}/{stage}/{key}"
+    if len(inner) == 1:
+        return
     if inner[0] == SHUFFLE:
         drop_shuffle(store, of_stage)
-    elif len(inner) > 1:
-        _discard_damaged(store, of_stage)
+        return
 
+    def has_damage(result: TaskResult) -> bool:
+        outputs = result.outputs.items()
+        return any(is_damaged(store, output_path(of_stage, name, result), file.sha256) for name, file in outputs)
 
-def _discard_damaged(store: Store, folder: str) -> None:
-    """Remove the markers of the tasks with a damaged output, and their outputs: those of a retry would stay.
-
-    Every output of the stage is read, so that damage of many files is found at once.
-    """
-    found = list(stage_results(store, folder).results.values())
+    found = list(stage_results(store, of_stage).results.values())
     with ThreadPoolExecutor(_READERS) as readers:
-        damaged = [
-            result
-            for result, bad in zip(found, readers.map(lambda one: _has_damage(store, folder, one), found), strict=True)
-            if bad
-        ]
-    store.delete(f"{folder}/{DONE}")  # first: it names them
+        damaged = list(compress(found, readers.map(has_damage, found)))
+    store.delete(f"{of_stage}/{DONE}")  # first: it names them
     for result in damaged:
-        store.delete(f"{folder}/{TASKS}/{result.number:06d}.json")
-    for path in output_files(folder, damaged):
-        store.delete(path)
-
-
-def _listed(done: Mapping[str, Any] | None) -> list[TaskResult] | None:
-    if done is None:
-        return None
-    results = [_result(marker) for marker in done.get("tasks", ())]
-    return None if any(result is None for result in results) else [result for result in results if result is not None]
-
-
-def _marked(store: Store, folder: str) -> list[TaskResult]:
-    names = store.names(f"{folder}/{TASKS}")
-    with ThreadPoolExecutor(_READERS) as readers:
-        found = readers.map(lambda name: _result(read_checked(store, f"{folder}/{TASKS}/{name}")), names)
-        return [result for result in found if result is not None]
+        store.delete(f"{of_stage}/{TASKS}/{result.number:06d}.json")
+    for damaged_path in output_files(of_stage, damaged):
+        store.delete(damaged_path)
 
 
 def _result(marker: Mapping[str, Any] | None) -> TaskResult | None:
@@ -314,12 +281,6 @@ def _present(store: Store, folder: str, results: list[TaskResult]) -> list[TaskR
         return entry is not None and result.outputs[name].size in (entry.size, -1)
 
     return [result for result in results if all(is_there(result, name) for name in result.outputs)]
-
-
-def _has_damage(store: Store, folder: str, result: TaskResult) -> bool:
-    return any(
-        is_damaged(store, output_path(folder, name, result), file.sha256) for name, file in result.outputs.items()
-    )
 
 
 ACCEPTED = "spared.json"  # dropped letters of a stage that is run from the beginning

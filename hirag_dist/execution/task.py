@@ -78,8 +78,9 @@ class Task:
     """A piece of a stage: what to read, and where to write.
 
     Attributes:
-        attempt: 0 for the first run, 1, 2, … for retries of its dead letters. Each attempt writes files of its own,
-            since a marker may name those of the one before.
+        attempt: 0 for the first run, 1, 2, … for retries of its dead letters, in which refused units get new attempts
+            in addition to those in the ledger. Each attempt writes files of its own, since a marker may name those of
+            the one before.
         dropped: dead letters, of the attempt before or of before `fresh`, that stay dead: their loss was accepted.
         scatter: where it is set, the stage does not run: the task hands its one input on to those that will run it.
     """
@@ -92,11 +93,6 @@ class Task:
     attempt: int = 0
     dropped: tuple[Rejected, ...] = ()
     scatter: Scatter | None = None
-
-    @property
-    def retry(self) -> bool:
-        """True if refused units get new attempts in addition to those in the ledger."""
-        return self.attempt > 0
 
     @property
     def marker(self) -> str:
@@ -139,14 +135,15 @@ async def run_task(task: Task, services: Services) -> TaskResult:
     if task.scatter is not None:
         return await asyncio.to_thread(_scatter, task, task.scatter, started)
     meter = UsageMeter()
-    context = CallContext(meter, is_retry=task.retry, stage=task.folder)
+    context = CallContext(meter, is_retry=task.attempt > 0, stage=task.folder)
     services = services.for_task(context)
     writing = False
     if task.dropped:
         services = replace(services, chat=_AcceptedLosses(services.chat, task.dropped))
     try:
         await services.catch_up()
-        tables = await asyncio.to_thread(_read_all, task)  # others wait for replies on this loop
+        # in a thread: others wait for replies on this loop
+        tables = await asyncio.to_thread(lambda: {name: _read(task, name) for name in task.inputs})
         outputs = await _run_stage(task, tables, services, context)
         writing = True
         return await asyncio.to_thread(write_outputs, task, outputs, meter, started)
@@ -173,10 +170,6 @@ async def _run_stage(task: Task, tables: Tables, services: Services, context: Ca
     return outputs
 
 
-def _read_all(task: Task) -> Tables:
-    return {name: _read(task, name) for name in task.inputs}
-
-
 def write_outputs(task: Task, outputs: Tables, meter: UsageMeter, started: float) -> TaskResult:
     """Write the outputs of a task, then its marker."""
     written = {}
@@ -184,7 +177,7 @@ def write_outputs(task: Task, outputs: Tables, meter: UsageMeter, started: float
         table = outputs[name]
         if not table.schema.equals(schema):
             raise SchemaMismatch(f"stage {task.stage.name} gave {name} with columns {table.schema.names}")
-        file = task.store.write_table(_output_file(task.folder, name, task.number, task.attempt), table)
+        file = task.store.write_table(output_path(task.folder, name, task), table)
         written[name] = OutputFile(table.num_rows, table_digest(table), file.sha256, file.size)
     result = TaskResult(task.number, written, meter.rows(), time.perf_counter() - started, task.attempt)
     write_checked(task.store, task.marker, marker_of(result))
@@ -230,19 +223,15 @@ def one_thread() -> None:
     threadpool_limits(1)
 
 
-def output_path(folder: str, name: str, result: TaskResult) -> str:
+def output_path(folder: str, name: str, task: Task | TaskResult) -> str:
     """Return where a task's output lies."""
-    return _output_file(folder, name, result.number, result.attempt)
+    suffix = f".r{task.attempt}" if task.attempt else ""
+    return f"{folder}/{name}/part-{task.number:06d}{suffix}.parquet"
 
 
 def failed_path(folder: str) -> str:
     """Return where a stage's failed tasks leave what they spent, a JSON file of meter rows each."""
     return f"{folder}/failed"
-
-
-def _output_file(folder: str, name: str, number: int, attempt: int) -> str:
-    suffix = f".r{attempt}" if attempt else ""
-    return f"{folder}/{name}/part-{number:06d}{suffix}.parquet"
 
 
 def marker_of(result: TaskResult) -> dict[str, Any]:

@@ -22,19 +22,18 @@ from hirag_dist.core.vectors import Vectors, with_replaced
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.execution.stage_results import split_letters
 from hirag_dist.indexing.base import UpdateBase
-from hirag_dist.indexing.budget import CLAIMS_AGAIN, EXTRACT_AGAIN, UpdateBudget, UpdateSettings
+from hirag_dist.indexing.budget import CLAIMS_AGAIN, EXTRACT_AGAIN, UpdateSettings
 from hirag_dist.indexing.changed_documents import ChangedDocuments
 from hirag_dist.indexing.content_remarks import cut_ids
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.descriptions import TouchedMentions, describe_changed, keys_to_pay
 from hirag_dist.indexing.layers import BaseLayer, GraphMentions, ImportedCommunities, embed_entities
 from hirag_dist.indexing.mentions import (
-    ExtractedMentions,
     check_entities,
     extract_base_layer,
+    extract_by_model,
     extract_claims,
     extract_mentions,
-    extract_refused,
     find_aliases,
     merge_mentions,
 )
@@ -108,19 +107,6 @@ class ChangedMentions:
     rows: ChangedRows
     gone: pa.Table
     new: pa.Table
-
-    @property
-    def now(self) -> pa.Table:
-        """Those of now."""
-        return self.rows.table
-
-
-@dataclass(frozen=True)
-class GraphChanges:
-    """Mentions of entities and of relations after a change."""
-
-    entities: ChangedMentions
-    relations: ChangedMentions
 
 
 @dataclass(frozen=True)
@@ -229,7 +215,6 @@ def write_base_layer(
     context: BuildContext,
     base: UpdateBase,
     changed: ChangedDocuments,
-    budget: UpdateBudget,
     settings: UpdateSettings,
     imported: BaseLayer | None = None,
 ) -> WrittenBaseLayer:
@@ -247,26 +232,33 @@ def write_base_layer(
     if base.is_nothing:
         return _new_base_layer(context, base, imported or extract_base_layer(context, changed.new_chunks))
     datasets = context.datasets
-    letters = _letters(base)
+    both = base.table("rejects"), base.table(layout.DROPPED)
+    letters = pa.concat_tables([some.select(REJECTS.names).cast(REJECTS) for some in both])
     chunks = (changed.new_chunks, _refused_chunks(context, base, changed, letters))
     asked = datasets.read(chunks[0] + chunks[1], ["chunk_id"])["chunk_id"].combine_chunks()
     stale = pa.concat_arrays([changed.removed_chunks, asked])
-    found = _extracted(context, *chunks)
-    graph = GraphChanges(
-        _changed_mentions(context, base, "mentions", MENTIONS, stale, found.mentions.entities, _ENTITY_KEY),
-        _changed_mentions(
-            context, base, "relation_mentions", RELATION_MENTIONS, stale, found.mentions.relations, _PAIR_KEY
-        ),
+    found, rejects = extract_mentions(context, chunks[0])
+    if chunks[1].rows:
+        again, own_letters = extract_by_model(context, chunks[1], EXTRACT_AGAIN, any_letters=True)
+        found, rejects = found + again, rejects + own_letters
+    entity_mentions = _changed_mentions(context, base, "mentions", MENTIONS, stale, found.entities, _ENTITY_KEY)
+    relation_mentions = _changed_mentions(
+        context, base, "relation_mentions", RELATION_MENTIONS, stale, found.relations, _PAIR_KEY
     )
-    costs = _kept_costs(context, base, stale) + found.mentions.costs
-    rejects = found.rejects + datasets.put("kept_letters", _of_stages(letters, (ExtractGraph.name,), stale))
+    costs = base.table(layout.EXTRACTION_COSTS).cast(EXTRACTION_COSTS)
+    costs = costs.filter(pc.invert(pc.is_in(costs["chunk_id"], value_set=stale)))
+    kept_costs = datasets.put("kept_costs", costs)
+    rejects += _kept_letters(context, letters, ExtractGraph.name, stale)
     aliases = Dataset(ALIASES)
     if context.config.resolution.enabled:
-        now = ("mentions_now", graph.entities.now), ("relation_mentions_now", graph.relations.now)
-        aliases, own_letters = find_aliases(context, GraphMentions(*(datasets.put(*own) for own in now)))
+        mentions = datasets.put("mentions_now", entity_mentions.rows.table)
+        statements = datasets.put("relation_mentions_now", relation_mentions.rows.table)
+        aliases, own_letters = find_aliases(context, GraphMentions(mentions, statements))
         rejects += own_letters
-    owed: set[tuple[str, ...]] = {(key,) for key in keys_to_pay(base, budget, settings)}
-    resolved = _resolved(graph, base.table("aliases").cast(ALIASES), datasets.read(aliases), owed)
+    owed: set[tuple[str, ...]] = {(key,) for key in keys_to_pay(base, settings)}
+    resolved = _resolved(
+        entity_mentions, relation_mentions, base.table("aliases").cast(ALIASES), datasets.read(aliases), owed
+    )
     keys, pairs = resolved.keys, resolved.pairs
     touched = GraphMentions(
         _put_rows_with(context, "touched_mentions", resolved.entities.now, _ENTITY_KEY, keys),
@@ -274,11 +266,11 @@ def write_base_layer(
     )
     merged = merge_mentions(context, touched, "merge")
     names = [key for (key,) in keys]
-    described = describe_changed(context, base, merged, resolved.entities, names, budget, settings)
+    described = describe_changed(context, base, merged, resolved.entities, names, settings)
     entity_ids = pa.array([entity_id(0, key) for key in names], pa.string())
-    before = base.layer_entities(0)[0]
-    gone = rows_with(before["entity_id"], entity_ids)
-    rows = changed_rows(before, gone, described.entities, ("entity_id",), base.rows)
+    former = base.layer_entities(0)[0]
+    gone = rows_with(former["entity_id"], entity_ids)
+    rows = changed_rows(former, gone, described.entities, ("entity_id",), base.rows)
     check_entities(rows.table.num_rows, context.config)
     pair_ids = pa.array(
         [relation_id("extracted", *sorted((entity_id(0, low), entity_id(0, high)))) for low, high in pairs],
@@ -288,16 +280,14 @@ def write_base_layer(
         rows_with(base.table("relations", ["relation_id"])["relation_id"], pair_ids),
         datasets.read(merged.relations),
     )
-    rejects += described.rejects + datasets.put(
-        "kept_letters", _of_stages(letters, (DescribeEntities.name,), entity_ids)
-    )
+    rejects += described.rejects + _kept_letters(context, letters, DescribeEntities.name, entity_ids)
     entities = kept_vectors(context, base, 0, rows, gone, "embed layer 0")
     layer = WrittenBaseLayer(
         entities,
         relations,
-        graph.entities.rows,
-        graph.relations.rows,
-        costs,
+        entity_mentions.rows,
+        relation_mentions.rows,
+        kept_costs + found.costs,
         rejects,
         aliases,
         Dataset(CLAIMS),
@@ -357,14 +347,20 @@ def refused_units(base: UpdateBase, stage: str) -> pa.Array:
     return letters.filter(pc.equal(letters["stage"], stage))["unit_id"].combine_chunks()
 
 
-def _resolved(graph: GraphChanges, before: pa.Table, now: pa.Table, owed: set[tuple[str, ...]]) -> ResolvedMentions:
+def _resolved(
+    entities: ChangedMentions,
+    relations: ChangedMentions,
+    before: pa.Table,
+    now: pa.Table,
+    owed: set[tuple[str, ...]],
+) -> ResolvedMentions:
     """Return mentions by resolved keys, and the keys whose entity has other mentions than before.
 
     Args:
         before, now: ALIASES.
         owed: keys of entities that are merged again whether their mentions changed or not.
     """
-    entities, relations = graph.entities, graph.relations
+    mentions, statements = entities.rows.table, relations.rows.table
     columns = ("name_key", "canonical_key")
     places = [set(zip(*(table[name].to_pylist() for name in columns), strict=True)) for table in (before, now)]
     moved = {key for key, _ in places[0] ^ places[1]}
@@ -372,15 +368,13 @@ def _resolved(graph: GraphChanges, before: pa.Table, now: pa.Table, owed: set[tu
     gone, new = renamed_mentions(entities.gone, before), renamed_mentions(entities.new, now)
     named = {key for table in (before, now) for key in renamed(pa.chunked_array([names]), table).to_pylist()}
     keys = {*_keys(gone, _ENTITY_KEY), *_keys(new, _ENTITY_KEY), *((key,) for key in named), *owed}
-    ends = (pc.is_in(relations.now[name], value_set=names) for name in _PAIR_KEY)
-    statements = relations.now.filter(pc.or_(*ends))
-    pairs = set(_keys(renamed_relations(pa.concat_tables([relations.gone, statements]), before), _PAIR_KEY))
-    pairs |= set(_keys(renamed_relations(pa.concat_tables([relations.new, statements]), now), _PAIR_KEY))
+    ends = (pc.is_in(statements[name], value_set=names) for name in _PAIR_KEY)
+    of_moved = statements.filter(pc.or_(*ends))
+    pairs = set(_keys(renamed_relations(pa.concat_tables([relations.gone, of_moved]), before), _PAIR_KEY))
+    pairs |= set(_keys(renamed_relations(pa.concat_tables([relations.new, of_moved]), now), _PAIR_KEY))
     return ResolvedMentions(
-        TouchedMentions(
-            renamed_mentions(entities.now, now) if now.num_rows else entities.now, gone, new, frozenset(named)
-        ),
-        renamed_relations(relations.now, now) if now.num_rows else relations.now,
+        TouchedMentions(renamed_mentions(mentions, now) if now.num_rows else mentions, gone, new, frozenset(named)),
+        renamed_relations(statements, now) if now.num_rows else statements,
         sorted(keys),
         sorted(pairs),
         {key: renamed(pa.chunked_array([pa.array([key])]), now)[0].as_py() for key in moved},
@@ -391,23 +385,10 @@ def _keys(table: pa.Table, names: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     return zip(*(table[name].to_pylist() for name in names), strict=True)
 
 
-def _letters(base: UpdateBase) -> pa.Table:
-    """Return all dead letters of the base, dropped ones too."""
-    return pa.concat_tables(
-        [base.table("rejects").cast(REJECTS), base.table(layout.DROPPED).select(REJECTS.names).cast(REJECTS)]
-    )
-
-
-def _of_stages(letters: pa.Table, stages: tuple[str, ...], without: pa.Array) -> pa.Table:
-    """Return the dead letters of stages, except those of some units."""
-    own = letters.filter(pc.is_in(letters["stage"], value_set=pa.array(stages)))
-    return own.filter(pc.invert(pc.is_in(own["unit_id"], value_set=without)))
-
-
-def _extracted(context: BuildContext, new: Dataset, refused: Dataset) -> ExtractedMentions:
-    """Return the mentions of new chunks, and of those that were refused before, any number of which may be again."""
-    found = extract_mentions(context, new)
-    return found + extract_refused(context, refused, EXTRACT_AGAIN) if refused.rows else found
+def _kept_letters(context: BuildContext, letters: pa.Table, stage: str, without: pa.Array) -> Dataset:
+    """Return the dead letters of a stage, except those of some units."""
+    own = letters.filter(pc.equal(letters["stage"], stage))
+    return context.datasets.put("kept_letters", own.filter(pc.invert(pc.is_in(own["unit_id"], value_set=without))))
 
 
 def _refused_chunks(context: BuildContext, base: UpdateBase, changed: ChangedDocuments, letters: pa.Table) -> Dataset:
@@ -448,33 +429,21 @@ def _changed_mentions(
     return ChangedMentions(now, before.take(pa.array(gone)), new)
 
 
-def _kept_costs(context: BuildContext, base: UpdateBase, stale: pa.Array) -> Dataset:
-    """Return EXTRACTION_COSTS of the base's chunks that stay."""
-    before = base.table(layout.EXTRACTION_COSTS).cast(EXTRACTION_COSTS)
-    return context.datasets.put("kept_costs", before.filter(pc.invert(pc.is_in(before["chunk_id"], value_set=stale))))
-
-
 def _put_rows_with(
     context: BuildContext, name: str, table: pa.Table, keys: tuple[str, ...], values: list[tuple[str, ...]]
 ) -> Dataset:
     """Return the rows with some values of the key columns as a dataset; a block of them is in memory at a time."""
-    found = Dataset(table.schema)
+    found, wanted = Dataset(table.schema), set(values)
+    firsts = pa.array([value[0] for value in values], pa.string())
     for first in range(0, table.num_rows, _BLOCK_ROWS):
-        rows = _rows_with(table.slice(first, _BLOCK_ROWS), keys, values)
+        rows = table.slice(first, _BLOCK_ROWS)
+        rows = rows.filter(pc.is_in(rows[keys[0]], value_set=firsts))
+        if len(keys) > 1:
+            columns = [rows[key].to_pylist() for key in keys]
+            rows = rows.filter(pa.array([value in wanted for value in zip(*columns, strict=True)], pa.bool_()))
         if rows.num_rows:
             found += context.datasets.put(name, rows)
     return found
-
-
-def _rows_with(table: pa.Table, keys: tuple[str, ...], values: list[tuple[str, ...]]) -> pa.Table:
-    """Return the rows with some values of the key columns."""
-    first = pc.is_in(table[keys[0]], value_set=pa.array([value[0] for value in values], pa.string()))
-    found = table.filter(first)
-    if len(keys) == 1:
-        return found
-    wanted = set(values)
-    columns = [found[key].to_pylist() for key in keys]
-    return found.filter(pa.array([value in wanted for value in zip(*columns, strict=True)], pa.bool_()))
 
 
 def _with_claims(
@@ -502,13 +471,8 @@ def _with_claims(
         costs += again.costs
     before = base.table("claims").cast(CLAIMS)
     kept = _with_ends(before.filter(pc.invert(pc.is_in(before["chunk_id"], value_set=stale))), moved)
-    rejects = own_letters + datasets.put("kept_letters", _of_stages(letters, (ExtractClaims.name,), stale))
-    return replace(
-        layer,
-        claims=datasets.put("kept_claims", kept) + claims,
-        rejects=layer.rejects + rejects,
-        costs=costs,
-    )
+    rejects = layer.rejects + own_letters + _kept_letters(context, letters, ExtractClaims.name, stale)
+    return replace(layer, claims=datasets.put("kept_claims", kept) + claims, rejects=rejects, costs=costs)
 
 
 def _with_ends(claims: pa.Table, moved: Mapping[str, str]) -> pa.Table:

@@ -18,31 +18,6 @@ _CHAT_ROLES = ("extract", "summarise", "report")
 
 
 @dataclass(frozen=True)
-class UpdateSettings:
-    """Settings of one update.
-
-    Attributes:
-        staleness: share of a text's inputs that may change before it is due.
-        removed_keys: `text_key` of the texts that are in no chunk any more.
-        has_provenance: whether the snapshot has the sources of summary entities, for labels or metadata.
-        labelled: whether documents carry labels, now or in the base: then a text must not outlive any input that it was
-            written from.
-        reply_tokens: Tokens of the reply of a summary and of a report, on average.
-        all_reports: whether reports are written too that `communities.report_share` leaves out.
-        is_refresh: whether texts are due, and clusters loose, without a change of documents.
-    """
-
-    number: int
-    staleness: float
-    removed_keys: IntVector
-    labelled: bool
-    has_provenance: bool
-    reply_tokens: tuple[float, float]
-    all_reports: bool = False
-    is_refresh: bool = False
-
-
-@dataclass(frozen=True)
 class UpdateBudget:
     """Tokens that an update may spend, in terms of the replies that it rests on, whenever these were paid.
 
@@ -83,6 +58,32 @@ class UpdateBudget:
     def left(self) -> float:
         """Tokens that may still be spent."""
         return max(self.total - self.spent, 0.0)
+
+
+@dataclass(frozen=True)
+class UpdateSettings:
+    """Settings and budget of one update.
+
+    Attributes:
+        staleness: share of a text's inputs that may change before it is due.
+        removed_keys: `text_key` of the texts that are in no chunk any more.
+        has_provenance: whether the snapshot has the sources of summary entities, for labels or metadata.
+        labelled: whether documents carry labels, now or in the base: then a text must not outlive any input that it was
+            written from.
+        reply_tokens: Tokens of the reply of a summary and of a report, on average.
+        all_reports: whether reports are written too that `communities.report_share` leaves out.
+        is_refresh: whether texts are due, and clusters loose, without a change of documents.
+    """
+
+    budget: UpdateBudget
+    number: int
+    staleness: float
+    removed_keys: IntVector
+    labelled: bool
+    has_provenance: bool
+    reply_tokens: tuple[float, float]
+    all_reports: bool = False
+    is_refresh: bool = False
 
 
 def chat_tokens(bill: UsageBill, label: str) -> int:

@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hirag_dist.config.model import Config
 from hirag_dist.core.graph.csr import build_graph, relation_ends, rows_of
 from hirag_dist.core.reports.selection import ReportOutlines, report_outlines
 from hirag_dist.core.row_changes import rows_with
@@ -64,7 +63,8 @@ def find_communities(
         changed_before: entities that earlier updates changed since communities were last detected without a base.
     """
     put = context.datasets.put
-    tables = _graph_tables(context, base, layer, hierarchy)
+    entities = base.joined([each.table for each in hierarchy.layers])
+    tables = GraphTables(entities, hierarchy.relations.table, context.datasets.read(layer.claims))
     ids = tables.entities["entity_id"]
     gone = base.table("relations").take(pa.array(hierarchy.relation_changes.gone))
     base.release("relations")
@@ -78,7 +78,8 @@ def find_communities(
         previous = base.dataset("communities", COMMUNITIES)
         detected = detect_communities(context, order, links, previous, changed, changed_before)
     communities = base.joined([context.datasets.read(detected.communities).cast(COMMUNITIES)])
-    max_lines, degree = max_report_lines(context.config), np.diff(links.indptr)
+    max_lines = context.config.communities.report_tokens // _MIN_LINE_TOKENS  # entities, and relations, of a report
+    degree = np.diff(links.indptr)
     outlines = report_outlines(
         communities, ids, tables.relations, degree, max_lines, MAX_TREE_REPORTS, ends, base.mapped
     )
@@ -119,13 +120,6 @@ def _mapped_material(base: UpdateBase, material: CommunityMaterial) -> Community
         texts=base.mapped_arrays(material.texts)[0],
         written=Inputs(*base.mapped_arrays(written.indptr, written.ids, written.digests)),
     )
-
-
-def _graph_tables(
-    context: BuildContext, base: UpdateBase, layer: WrittenBaseLayer, hierarchy: Hierarchy
-) -> GraphTables:
-    entities = base.joined([each.table for each in hierarchy.layers])
-    return GraphTables(entities, hierarchy.relations.table, context.datasets.read(layer.claims))
 
 
 def _lost_ids(base: UpdateBase, hierarchy: Hierarchy, relations: pa.Table) -> LostIds:
@@ -201,8 +195,3 @@ def detect_communities(
         previous=previous,
         changed=changed,
     )
-
-
-def max_report_lines(config: Config) -> int:
-    """Return the number of entities, and of relations, that a report can show at most."""
-    return config.communities.report_tokens // _MIN_LINE_TOKENS

@@ -38,7 +38,9 @@ def content_notes(
         base: manifest of the snapshot from which the first matrix of vectors in two matrices was taken.
     """
     known = base is not None and base.notes.get(NOTE, {}).get("zero_vectors") == 0
-    bare = documents.filter(_without_entities(documents["document_id"], chunks, entities))
+    named = pc.unique(pc.list_flatten(entities["chunk_ids"]))
+    with_some = pc.unique(chunks["document_id"].filter(pc.is_in(chunks["chunk_id"], value_set=named)))
+    bare = documents.filter(pc.invert(pc.is_in(documents["document_id"], value_set=with_some)))
     n_names = int(pc.sum(pc.list_value_length(documents["source_ids"])).as_py() or 0)
     return {
         "copies": n_names - documents.num_rows,
@@ -97,13 +99,6 @@ def remark_lines(counts: Mapping[str, int]) -> list[str]:
         "zero_vectors": f"{zero} zero: the embedder finds nothing in these texts, and no question is near them.",
     }
     return [line for name, line in lines.items() if counts[name]]
-
-
-def _without_entities(document_ids: pa.ChunkedArray, chunks: pa.Table, entities: pa.Table) -> pa.ChunkedArray:
-    """Return for each document whether no entity names a chunk of it."""
-    named = pc.unique(pc.list_flatten(entities["chunk_ids"]))
-    with_some = pc.unique(chunks["document_id"].filter(pc.is_in(chunks["chunk_id"], value_set=named)))
-    return pc.invert(pc.is_in(document_ids, value_set=with_some))
 
 
 def _zero_rows(vectors: Vectors, known: bool) -> int:

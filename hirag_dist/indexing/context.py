@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
@@ -53,7 +53,3 @@ class BuildContext:
     def same_language(self) -> bool:
         """True if replies are checked for the language of the text."""
         return self.config.reply_language == "text"
-
-    def with_kernels(self, name: str) -> BuildContext:
-        """Return the context with the kernels that a worker has named."""
-        return replace(self, models=replace(self.models, kernels=name))

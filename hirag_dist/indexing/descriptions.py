@@ -96,7 +96,7 @@ class _Long:
     since: int
 
 
-def keys_to_pay(base: UpdateBase, budget: UpdateBudget, settings: UpdateSettings) -> list[str]:
+def keys_to_pay(base: UpdateBase, settings: UpdateSettings) -> list[str]:
     """Return the keys of entities whose description is due since earlier updates, and is written or replaced now."""
     debt = base.table("description_debt").cast(DESCRIPTION_DEBT)
     if not debt.num_rows:
@@ -111,7 +111,7 @@ def keys_to_pay(base: UpdateBase, budget: UpdateBudget, settings: UpdateSettings
         debt["n_changed"].to_numpy().astype(np.float64),
         debt["tokens"].to_numpy().astype(np.float64),
     )
-    keys: list[str] = debt["name_key"].filter(pa.array(lost | _chosen(due, budget))).to_pylist()
+    keys: list[str] = debt["name_key"].filter(pa.array(lost | _chosen(due, settings.budget))).to_pylist()
     return keys
 
 
@@ -121,7 +121,6 @@ def describe_changed(
     merged: MergedMentions,
     touched: TouchedMentions,
     keys: Sequence[str],
-    budget: UpdateBudget,
     settings: UpdateSettings,
 ) -> ChangedDescriptions:
     """Return entities with one description each, as a build from nothing describes them, but for those put off.
@@ -144,7 +143,7 @@ def describe_changed(
         np.array([found[at].n_changed for at in wanted], np.float64),
         tokens,
     )
-    chosen = _chosen(due, budget)
+    chosen = _chosen(due, settings.budget)
     paid, left = wanted[chosen], wanted[~chosen]
     described = _described(context, merged.entities, long["entity_id"].take(pa.array(paid)))
     former = base.layer_entities(0)[0]["description"]

@@ -479,12 +479,8 @@ def _due_texts(base: UpdateBase, changed: _Changes, config: Config) -> Mapping[s
         here = due[1] * SUMMARIES_PER_CLUSTER
     urgent = _deriving(base.table("summaries"), changed.removed_keys)
     if urgent > summaries[1]:
-        each = (
-            tokens / summaries[1]
-            if summaries[1]
-            else config.clustering.target_size * member_tokens(config, 0) + replies[0]
-        )
-        tokens = urgent * each
+        usual = config.clustering.target_size * member_tokens(config, 0) + replies[0]
+        tokens = urgent * (tokens / summaries[1] if summaries[1] else usual)
     summaries = _with_urgent(summaries, urgent)
     n_missing = base.snapshot.manifest.missing_reports  # they are not due
     n_reports = base.table("report_inputs").num_rows - n_missing
@@ -626,9 +622,8 @@ def _extraction(base: UpdateBase, n_chunks: int, n_tokens: int, config: Config, 
         return [work for work in works_of_build(n_chunks, n_tokens, config, prompts) if work.stage in (EXTRACT, CLAIMS)]
 
     before = _corpus_tokens(base)
-    guess = sum(
-        work.input_tokens + work.output_tokens for work in read(base.snapshot.manifest.counts["chunks"], before)
-    )
+    whole = read(base.snapshot.manifest.counts["chunks"], before)
+    guess = sum(work.input_tokens + work.output_tokens for work in whole)
     scale = base.note.extraction_per_token * before / guess if guess else 0.0
     scale = min(max(scale, 1 / _MOST_SCALE), _MOST_SCALE) if scale else 1.0  # few chunks tell little
     return tuple(
@@ -842,11 +837,10 @@ def announce_calls(context: BuildContext, chunks: Dataset) -> None:
         return
     sizes = context.datasets.read(chunks, ["n_tokens"])["n_tokens"]
     works = works_of_build(len(sizes), pc.sum(sizes).as_py() or 0, config, context.prompts)
-    expected = {
-        work.stage: sum(
-            share.calls for share in _shares(work, config, NO_SPEEDS) if config.llm.endpoints[share.endpoint].is_remote
-        )
-        for work in works
-    }
-    if any(expected.values()):
-        context.runner.emit(CallsExpected({stage: calls for stage, calls in expected.items() if calls}))
+    expected = {}
+    for work in works:
+        shares = [each for each in _shares(work, config, NO_SPEEDS) if config.llm.endpoints[each.endpoint].is_remote]
+        if calls := sum(share.calls for share in shares):
+            expected[work.stage] = calls
+    if expected:
+        context.runner.emit(CallsExpected(expected))

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from hirag_dist.config.model import Config
 from hirag_dist.errors import SnapshotError
 from hirag_dist.execution.dataset import Dataset, DatasetStore
 from hirag_dist.indexing.base import UpdateBase
 from hirag_dist.indexing.changed_documents import DocumentCounts
-from hirag_dist.indexing.metadata import NO_METADATA, DocumentMetadata
+from hirag_dist.indexing.documents import ChunkedDocuments
 from hirag_dist.indexing.update_summary import TextCounts, UpdateSummary
 from hirag_dist.schemas import DOCUMENTS, PLACES
 from hirag_dist.storage import layout
@@ -22,42 +20,6 @@ from hirag_dist.storage.snapshot.manifest import Manifest, OpenTexts, parse_mani
 from hirag_dist.storage.store import Store
 
 _MAX_GENERATIONS = 16  # each one is a manifest to read
-
-
-@dataclass(frozen=True)
-class WantedDocuments:
-    """Documents that a former snapshot should have.
-
-    Attributes:
-        same: whether the documents of a snapshot are these.
-    """
-
-    count: int
-    same: Callable[[UpdateBase], bool]
-
-
-def wanted_documents(
-    documents: Dataset,
-    datasets: DatasetStore,
-    has_places: Callable[[UpdateBase], bool],
-    metadata: DocumentMetadata = NO_METADATA,
-) -> WantedDocuments:
-    """Return all documents of a table, with their places and metadata.
-
-    Args:
-        documents: DOCUMENTS; read only where a snapshot may have them.
-        has_places: whether a snapshot with these documents has their places (`same_places`).
-    """
-
-    @cache
-    def digest(hasher: Callable[[], Any]) -> str:
-        return table_digest(datasets.read(documents).sort_by("document_id").cast(DOCUMENTS), hasher)
-
-    def same(former: UpdateBase) -> bool:
-        hasher, expected = former.snapshot.manifest.digest("documents")
-        return digest(hasher) == expected and has_places(former) and metadata.equals(former)
-
-    return WantedDocuments(documents.rows, same)
 
 
 def same_places(datasets: DatasetStore, places: Dataset, base: UpdateBase) -> bool:
@@ -77,16 +39,28 @@ def same_places(datasets: DatasetStore, places: Dataset, base: UpdateBase) -> bo
 
 
 def former_snapshot(
-    base: UpdateBase, config: Config, wanted: WantedDocuments, opened: Callable[[str], UpdateBase | None]
+    base: UpdateBase, datasets: DatasetStore, now: ChunkedDocuments, opened: Callable[[str], UpdateBase | None]
 ) -> UpdateBase | None:
-    """Return the nearest snapshot that the base was made from which has the wanted documents; None without one.
+    """Return the nearest snapshot that the base was made from which has the documents of now; None without one.
 
     A snapshot with dead letters does not count, nor one with more debt than the base or with another embedder, nor one
     whose summaries or reports derive from a former text of a document: that text may have been removed since.
 
     Args:
+        now: read only where a snapshot may have them.
         opened: returns a snapshot as the base of an update, None where it cannot be one.
     """
+
+    @cache
+    def digest(hasher: Callable[[], Any]) -> str:
+        return table_digest(datasets.read(now.documents).sort_by("document_id").cast(DOCUMENTS), hasher)
+
+    def is_same(former: UpdateBase) -> bool:
+        hasher, expected = former.snapshot.manifest.digest("documents")
+        if digest(hasher) != expected:
+            return False
+        return same_places(datasets, now.places, former) and now.metadata.equals(former)
+
     store, note, limit = base.snapshot.store, base.note, base.note.debt_tokens
     for _ in range(_MAX_GENERATIONS):
         manifest = None if note.base is None else _manifest(store, note.base)
@@ -94,9 +68,9 @@ def former_snapshot(
             return None
         note = manifest.update
         is_usable = manifest.complete and not note.replaced and note.debt_tokens <= limit
-        if is_usable and manifest.counts["documents"] == wanted.count:
+        if is_usable and manifest.counts["documents"] == now.documents.rows:
             found = opened(manifest.snapshot_id)
-            if found is not None and found.embedder == base.embedder and wanted.same(found):
+            if found is not None and found.embedder == base.embedder and is_same(found):
                 return found
     return None
 

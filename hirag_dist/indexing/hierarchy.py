@@ -7,7 +7,7 @@ base has none, all are new.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hirag_dist.config.model import META_TYPES, Config
+from hirag_dist.config.model import META_TYPES
 from hirag_dist.core.clustering.stop_rule import StopLimits, change_rate, stop_after_clustering, stop_before_clustering
 from hirag_dist.core.entities.merging import CHARS_PER_TOKEN
 from hirag_dist.core.graph.csr import rows_of
@@ -32,7 +32,7 @@ from hirag_dist.indexing.base_layer import (
     kept_vectors,
     new_entities,
 )
-from hirag_dist.indexing.budget import UpdateBudget, UpdateSettings
+from hirag_dist.indexing.budget import UpdateSettings
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.layer_clustering import LayerClusteringOptions, cluster_layer, clustering_options
 from hirag_dist.indexing.layer_clusters import UpdatedClusters, new_clusters, update_clusters
@@ -91,7 +91,6 @@ def write_hierarchy(
     base: UpdateBase,
     layer: WrittenBaseLayer,
     chunks: Dataset,
-    budget: UpdateBudget,
     settings: UpdateSettings,
 ) -> Hierarchy:
     """Return the hierarchy over layer 0 of now, up to where the stop rule ends it. Paper: Algorithm 1, lines 5–13.
@@ -102,7 +101,8 @@ def write_hierarchy(
         chunks: sampled where meta types have to be proposed, which happens before the first layer is summarised.
     """
     former_records = {row["layer"]: row for row in base.table("layers").to_pylist()}
-    limits = stop_limits(context.config)
+    config = context.config
+    limits = StopLimits(config.stop, config.min_change_rate, config.clustering.target_size, config.max_layers)
     sources = [base.mapped_sets(_text_sources(layer))]
     layers, records = [layer.entities], list[LayerRecord]()
     states: list[ChangedRows] = []
@@ -110,7 +110,7 @@ def write_hierarchy(
     rejects, counts = Dataset(REJECTS), TextCounts()
     former = former_relations(base)
     hints: dict[str, str] = {}
-    meta_types = None if base.is_nothing else MetaTypes(base.note.meta_types)
+    meta_types = None if base.is_nothing else base.note.meta_types
     while True:
         number, top = len(states), layers[-1]
         before = former_records.get(number)
@@ -119,17 +119,16 @@ def write_hierarchy(
         decision = _decision(number, top.table.num_rows, n_below, before, limits)
         record = LayerRecord(number, top.table.num_rows)
         if decision is None:
-            clusters = _clusters(context, base, number, top, hints, was_clustered, budget, settings)
+            clusters = _clusters(context, base, number, top, hints, was_clustered, settings)
             record = _with_stats(record, clusters, records)
             if not was_clustered:
                 sparsities = [each.sparsity for each in (*records, record) if each.sparsity is not None]
                 decision = stop_after_clustering(sparsities, record.median_cluster, limits)
         if decision is None:
             if meta_types is None:
-                meta_types = resolve_meta_types(context, chunks)
-                rejects += meta_types.rejects
-            names = meta_types.names
-            written = update_summaries(context, base, number, clusters, sources[-1], names, budget, settings)
+                meta_types, letters = resolve_meta_types(context, chunks)
+                rejects += letters
+            written = update_summaries(context, base, number, clusters, sources[-1], meta_types, settings)
             rejects += written.rejects
             counts += written.counts
             found = update_summary_entities(
@@ -157,11 +156,12 @@ def write_hierarchy(
     if states:
         relations.append(update_equal_names(context, base, tuple(layers), former))
     changes = _relation_changes(base, former, relations, len(layers), bool(states))
-    before_all = base.table("relations").cast(RELATIONS)
+    before_all, new = base.table("relations").cast(RELATIONS), changes.new
+    batches = (new.slice(first, _PIECE_ROWS) for first in range(0, new.num_rows, _PIECE_ROWS))  # without a copy
     return Hierarchy(
         tuple(layers),
         pa.concat_tables(clusters_of),
-        base.changed(before_all, changes.gone, _batches(changes.new), RELATIONS, ("relation_id",)),
+        base.changed(before_all, changes.gone, batches, RELATIONS, ("relation_id",)),
         changes,
         tuple(records),
         tuple(mentions),
@@ -172,7 +172,7 @@ def write_hierarchy(
         ),
         tuple(sources),
         counts,
-        () if meta_types is None else meta_types.names,
+        meta_types or (),
     )
 
 
@@ -193,11 +193,6 @@ def _embedded(context: BuildContext, base: UpdateBase, number: int, found: Summa
         return kept_vectors(context, base, number, found.entities, found.gone, label)
     embedded = embed_entities(context, found.drafted, label)
     return new_entities(context, base, found.drafted, embedded.vectors, embedded.rejects)
-
-
-def _batches(table: pa.Table) -> Iterator[pa.Table]:
-    """Yield a table in pieces of some thousand rows, without a copy."""
-    return (table.slice(first, _PIECE_ROWS) for first in range(0, table.num_rows, _PIECE_ROWS))
 
 
 def _decision(
@@ -237,13 +232,12 @@ def _clusters(
     top: LayerEntities,
     hints: dict[str, str],
     anchored: bool,
-    budget: UpdateBudget,
     settings: UpdateSettings,
 ) -> UpdatedClusters:
     """Return the clusters of a layer: anchored in the base's, or new where the base has none."""
     options, datasets = clustering_options(context), context.datasets
     if anchored:
-        max_loose = _max_loose(options, top.table, budget.left, settings)
+        max_loose = _max_loose(options, top.table, settings)
         return update_clusters(base, options, number, top, hints, max_loose, settings.is_refresh)
     if top.datasets is None:
         vectors = datasets.put("layer_vectors", vector_table(top.table["entity_id"], np.asarray(top.vectors)))
@@ -255,14 +249,13 @@ def _clusters(
     return new_clusters(top.table, clusters, found.stats, options.description_chars, found.members)
 
 
-def _max_loose(
-    options: LayerClusteringOptions, entities: pa.Table, tokens_left: float, settings: UpdateSettings
-) -> int | None:
+def _max_loose(options: LayerClusteringOptions, entities: pa.Table, settings: UpdateSettings) -> int | None:
     """Return the maximum of clusters to make again, so that their texts fit into the budget; None for no limit.
 
     A cluster of usual size costs its summary, and about as much for a report: both read its members and write a reply.
     A budget of twice that allows one in any case, or small indexes that grow by few words would never be repaired.
     """
+    tokens_left = settings.budget.left
     if np.isinf(tokens_left):
         return None
     chars = np.minimum(pc.utf8_length(entities["description"]).to_numpy(), options.description_chars).mean()
@@ -312,24 +305,14 @@ def _names_by_cluster(state: pa.Table) -> dict[str, list[str]]:
     return {row["cluster_id"]: [entity["name"] for entity in row["entities"]] for row in rows}
 
 
-def stop_limits(config: Config) -> StopLimits:
-    """Return the limits of the stop rule."""
-    return StopLimits(config.stop, config.min_change_rate, config.clustering.target_size, config.max_layers)
+def resolve_meta_types(context: BuildContext, chunks: Dataset) -> tuple[tuple[str, ...], Dataset]:
+    """Return the configured meta types, or those that the summarise model proposes, and dead letters of proposing them.
 
-
-@dataclass(frozen=True)
-class MetaTypes:
-    """Names of the meta types, and the dead letters of proposing them."""
-
-    names: tuple[str, ...]
-    rejects: Dataset = Dataset(REJECTS)
-
-
-def resolve_meta_types(context: BuildContext, chunks: Dataset) -> MetaTypes:
-    """Return the configured meta types, or those that the summarise model proposes; the defaults if it fails."""
+    Where the model fails, the types are the defaults.
+    """
     config, runner = context.config, context.runner
     if config.meta_types != "generate":
-        return MetaTypes(config.meta_types)
+        return config.meta_types, Dataset(REJECTS)
     sample = runner.run(SampleChunks(N_EXCERPTS, EXCERPT_CHARS), "meta types: sample", chunks=chunks)
     prompts, window = context.prompts.of("meta-types"), context.models.windows.get("summarise")
     propose = ProposeMetaTypes(
@@ -340,4 +323,4 @@ def resolve_meta_types(context: BuildContext, chunks: Dataset) -> MetaTypes:
     )
     proposed = runner.run_tolerant(propose, "meta types", excerpts=sample.excerpts)
     names = context.datasets.read(proposed.meta_types)["meta_type"].to_pylist()
-    return MetaTypes(tuple(names) or META_TYPES, proposed.rejects)
+    return tuple(names) or META_TYPES, proposed.rejects

@@ -29,8 +29,6 @@ from hirag_dist.types import MetadataField
 
 logger = logging.getLogger(__name__)
 _RECORD_FORMATS = ("json", "jsonl", "csv", "tsv", "parquet")
-
-
 _NO_METADATA = MetadataConfig()
 
 

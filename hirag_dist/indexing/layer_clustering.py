@@ -105,7 +105,8 @@ def _by_stages(
     nodes = runner.run(FitCells(settings, dims, kernels), f"{label}: cut", scores=scores).nodes
     assign = AssignCells(rows, dims, kernels)
     in_cells = runner.run(assign, f"{label}: cells", scores=scores, nodes=nodes).rows
-    rows_a_task = _rows_of_cells(settings, vectors.rows)
+    # at least one cell and at most a shard; in between, about `_CELL_TASKS` tasks share the most expensive step
+    rows_a_task = min(rows, max(settings.max_cell_rows, vectors.rows // _CELL_TASKS))
     merged = runner.run(MergeCells(dims, rows_a_task, kernels), f"{label}: trees", rows=in_cells)
     merges = runner.datasets.read(merged.heights).sort_by("cell")
     heights, weights = (
@@ -126,15 +127,6 @@ def _by_stages(
     sizes = np.repeat(counts["size"].to_numpy(), counts["n_clusters"].to_numpy())
     stats = cluster_stats(sizes, vectors.rows, int(components.sum()))
     return LayerClusters(grouped.clusters, grouped.members, stats)
-
-
-def _rows_of_cells(settings: ClusterSettings, n_rows: int) -> int:
-    """Return the number of rows that a task takes.
-
-    A task takes at least one cell and at most a shard; in between, some `_CELL_TASKS` tasks share the layer's most
-    expensive step.
-    """
-    return min(settings.shard_rows, max(settings.max_cell_rows, n_rows // _CELL_TASKS))
 
 
 def clustering_options(context: BuildContext) -> LayerClusteringOptions:

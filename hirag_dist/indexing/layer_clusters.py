@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -105,10 +106,7 @@ def update_clusters(
     targets = rows_of(pa.chunked_array([pa.array(list(hints.values()), pa.string())]), pa.chunked_array([names]))
     hinted = np.full(len(ids), -1, np.int64)
     hinted[wanted[wanted >= 0]] = targets[wanted >= 0]
-
-    def group(rows: IntVector) -> tuple[IntVector, IntVector, NDArray[np.float32]]:
-        return _group(options, entities.vectors, rows)
-
+    group = partial(_group, options, entities.vectors)
     max_size = options.settings.max_size
     found = anchored_clusters(entities.vectors, before, entities.moved, hinted, max_size, group)
     is_changed = bool(
@@ -116,7 +114,7 @@ def update_clusters(
     )
     is_checked = is_refresh or (is_changed and _is_checked(found, before, len(ids)))
     if is_checked and max_loose != 0:
-        clusters, rows, shares = _group(options, entities.vectors, np.arange(len(ids)))
+        clusters, rows, shares = group(np.arange(len(ids)))
         shadow = _best(rows, clusters, shares, len(ids))
         loose = np.zeros(before.n_clusters, bool)
         for _ in range(_MAX_ROUNDS):

@@ -27,6 +27,9 @@ class GraphMentions:
     relations: Dataset
     costs: Dataset = Dataset(EXTRACTION_COSTS)
 
+    def __add__(self, other: GraphMentions) -> GraphMentions:
+        return GraphMentions(self.entities + other.entities, self.relations + other.relations, self.costs + other.costs)
+
 
 @dataclass(frozen=True)
 class ImportedCommunities:

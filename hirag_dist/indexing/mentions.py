@@ -31,41 +31,26 @@ from hirag_dist.indexing.window_sizes import described_tokens
 from hirag_dist.schemas import ALIASES, REJECTS
 
 
-@dataclass(frozen=True)
-class ExtractedMentions:
-    """Mentions in chunks, and dead letters of the extraction."""
-
-    mentions: GraphMentions
-    rejects: Dataset
-
-    def __add__(self, other: ExtractedMentions) -> ExtractedMentions:
-        return ExtractedMentions(
-            GraphMentions(
-                self.mentions.entities + other.mentions.entities,
-                self.mentions.relations + other.mentions.relations,
-                self.mentions.costs + other.mentions.costs,
-            ),
-            self.rejects + other.rejects,
-        )
-
-
-def extract_mentions(context: BuildContext, chunks: Dataset, label: str = "extract") -> ExtractedMentions:
-    """Return the mentions of entities and relations in chunks.
+def extract_mentions(context: BuildContext, chunks: Dataset) -> tuple[GraphMentions, Dataset]:
+    """Return the mentions of entities and relations in chunks, and dead letters of the extraction.
 
     Raises:
         StageFailed: too many dead letters.
     """
-    by = _by_model if context.config.extraction.method == "llm" else _by_rules
-    return by(context, chunks, label)
+    if context.config.extraction.method == "llm":
+        return extract_by_model(context, chunks, "extract")
+    found = context.runner.run(ExtractNames(context.config.entity_types), "extract", chunks=chunks)
+    return GraphMentions(found.mentions, found.relation_mentions, found.costs), Dataset(REJECTS)
 
 
-def extract_refused(context: BuildContext, chunks: Dataset, label: str) -> ExtractedMentions:
-    """Return the mentions in chunks that were dead letters; any number of them may be again."""
-    return _by_model(context, chunks, label, any_letters=True)
+def extract_by_model(
+    context: BuildContext, chunks: Dataset, label: str, any_letters: bool = False
+) -> tuple[GraphMentions, Dataset]:
+    """Return the mentions that the extract model finds, and dead letters.
 
-
-def _by_model(context: BuildContext, chunks: Dataset, label: str, any_letters: bool = False) -> ExtractedMentions:
-    """Return the mentions that the extract model finds."""
+    Args:
+        any_letters: accept any number of dead letters.
+    """
     config = context.config
     extract = ExtractGraph(
         method=config.extraction.calls,
@@ -78,14 +63,7 @@ def _by_model(context: BuildContext, chunks: Dataset, label: str, any_letters: b
     )
     run = context.runner.run_tolerant if any_letters else context.runner.run
     found = run(extract, label, chunks=chunks)
-    return ExtractedMentions(GraphMentions(found.mentions, found.relation_mentions, found.costs), found.rejects)
-
-
-def _by_rules(context: BuildContext, chunks: Dataset, label: str) -> ExtractedMentions:
-    """Return the mentions that are found without a call."""
-    extract = ExtractNames(context.config.entity_types)
-    found = context.runner.run(extract, label, chunks=chunks)
-    return ExtractedMentions(GraphMentions(found.mentions, found.relation_mentions, found.costs), Dataset(REJECTS))
+    return GraphMentions(found.mentions, found.relation_mentions, found.costs), found.rejects
 
 
 logger = logging.getLogger(__name__)
@@ -98,8 +76,7 @@ def extract_base_layer(context: BuildContext, chunks: Dataset) -> BaseLayer:
     Raises:
         StageFailed: there is no entity in any chunk.
     """
-    extracted = extract_mentions(context, chunks)
-    return merge_base_layer(context, chunks, extracted.mentions, extracted.rejects)
+    return merge_base_layer(context, chunks, *extract_mentions(context, chunks))
 
 
 def merge_base_layer(context: BuildContext, chunks: Dataset, mentions: GraphMentions, rejects: Dataset) -> BaseLayer:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Collection
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -104,11 +103,15 @@ def kept_metadata(
         )
     values = base.table(layout.DOCUMENT_METADATA).cast(DOCUMENT_METADATA)
     values = values.filter(pc.is_in(values["document_id"], value_set=documents["document_id"].combine_chunks()))
-    values = values.filter(
-        pc.invert(pc.is_in(values["document_id"], value_set=new.values["document_id"].combine_chunks()))
-    )
+    is_read = pc.is_in(values["document_id"], value_set=new.values["document_id"].combine_chunks())
+    values = values.filter(pc.invert(is_read))
     if same != known.keys():
-        values = _of_fields(values, same)
+        kept = (
+            {name: value for name, value in json.loads(text).items() if name in same}
+            for text in values["metadata"].to_pylist()
+        )
+        texts = pa.array(map(metadata_text, kept), pa.string())
+        values = values.set_column(1, DOCUMENT_METADATA.field("metadata"), texts)
     return DocumentMetadata(fields, _sorted(pa.concat_tables([values, new.values])))
 
 
@@ -165,14 +168,6 @@ def warn_of_gone_fields(base: UpdateBase, config: MetadataConfig) -> None:
             "declare them in metadata.fields",
             ", ".join(gone),
         )
-
-
-def _of_fields(values: pa.Table, names: Collection[str]) -> pa.Table:
-    texts = [
-        metadata_text({name: value for name, value in json.loads(text).items() if name in names})
-        for text in values["metadata"].to_pylist()
-    ]
-    return values.set_column(1, DOCUMENT_METADATA.field("metadata"), pa.array(texts, pa.string()))
 
 
 def _sorted(values: pa.Table) -> pa.Table:

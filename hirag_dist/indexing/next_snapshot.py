@@ -47,15 +47,6 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class NextSnapshot:
-    """Content of the next snapshot, what the update did, and the context with the kernels' name."""
-
-    contents: SnapshotContents
-    summary: UpdateSummary
-    context: BuildContext
-
-
-@dataclass(frozen=True)
 class UpdateRequest:
     """What an update is asked for besides its documents.
 
@@ -82,33 +73,21 @@ def find_changes(context: BuildContext, base: UpdateBase, found: ReadInput) -> C
     return changed
 
 
-def is_unchanged(context: BuildContext, base: UpdateBase, changed: ChangedDocuments) -> bool:
-    """Return whether the documents of now are the base's, in every column and with their metadata."""
-    return not changed.counts and not other_changes(context, base, changed)
-
-
 def other_changes(context: BuildContext, base: UpdateBase, changed: ChangedDocuments) -> tuple[str, ...]:
     """Return the names of what differs from the base apart from texts and labels, which ids of documents tell."""
     columns = [name for name in DOCUMENTS.names if name != "text"]
     now = context.datasets.read(changed.documents.documents, columns).sort_by("document_id")
     before = base.table("documents", columns).cast(now.schema)
+    letters = _units(context.datasets.read(changed.documents.rejects, ["stage", "unit_id"]))
+    noted = [base.table(name).select(["stage", "unit_id"]) for name in ("rejects", DROPPED)]  # accepted losses too
+    of_reading = {unit for table in noted for unit in _units(table) if unit[0] in (ReadDocuments.name, METADATA)}
     same = {
         "titles or names": now.equals(before.sort_by("document_id")),
         "places": same_places(context.datasets, changed.documents.places, base),
         "metadata": changed.documents.metadata.equals(base),
-        "dead letters": _read_letters(context, changed) == _base_letters(base),
+        "dead letters": letters == of_reading,
     }
     return tuple(name for name, equal in same.items() if not equal)
-
-
-def _read_letters(context: BuildContext, changed: ChangedDocuments) -> set[tuple[str, str]]:
-    return _units(context.datasets.read(changed.documents.rejects, ["stage", "unit_id"]))
-
-
-def _base_letters(base: UpdateBase) -> set[tuple[str, str]]:
-    """Return the dead letters of reading in a base, accepted losses too."""
-    tables = [base.table(name).select(["stage", "unit_id"]) for name in ("rejects", DROPPED)]
-    return {unit for table in tables for unit in _units(table) if unit[0] in (ReadDocuments.name, METADATA)}
 
 
 def _units(letters: pa.Table) -> set[tuple[str, str]]:
@@ -122,8 +101,10 @@ def next_snapshot(
     request: UpdateRequest,
     decisive: Mapping[str, Any],
     imported: BaseLayer | None = None,
-) -> NextSnapshot:
+) -> tuple[SnapshotContents, UpdateSummary, BuildContext]:
     """Return the content of the snapshot after a change of documents: all of it, where the base is nothing.
+
+    With it come what the update did, and the context with the kernels' name.
 
     Args:
         changed: as `find_changes` gave it.
@@ -135,14 +116,14 @@ def next_snapshot(
     """
     one_thread()  # the bits of products must not depend on whether a task ran here before
     replaced = _replaced_texts(base, changed)
-    settings = replace(_settings(context, base, changed), all_reports=request.all_reports, is_refresh=request.refresh)
-    budget = _budget(context, base, changed, request)
-    layer = write_base_layer(context, base, changed, budget, settings, imported)
+    settings = _settings(context, base, changed, request)
+    budget = settings.budget
+    layer = write_base_layer(context, base, changed, settings, imported)
     chunk_vectors, refused_chunks = _chunk_vectors(context, base, changed)
     context = _with_kernels(context)
-    hierarchy = write_hierarchy(context, base, layer, changed.documents.chunks, budget, settings)
+    hierarchy = write_hierarchy(context, base, layer, changed.documents.chunks, settings)
     graph = find_communities(context, base, layer, hierarchy, base.note.changed_since_detection)
-    reports = _reports(context, base, layer, graph, budget, settings)
+    reports = _reports(context, base, layer, graph, settings)
     summary = UpdateSummary(
         None if base.is_nothing else base.snapshot_id,
         settings.number,
@@ -165,13 +146,7 @@ def next_snapshot(
             }
         )
         state = UpdateState(
-            layer.mentions,
-            layer.relation_mentions,
-            layer.costs,
-            layer.debt,
-            hierarchy.state,
-            reports.state,
-            note,
+            layer.mentions, layer.relation_mentions, layer.costs, layer.debt, hierarchy.state, reports.state, note
         )
     labelled = None
     rejects = changed.documents.rejects + layer.rejects + hierarchy.rejects + reports.rejects + refused_chunks
@@ -199,7 +174,7 @@ def next_snapshot(
         cut_ids=layer.cut_ids,
         graph=graph.links,
     )
-    return NextSnapshot(contents, summary, context)
+    return contents, summary, context
 
 
 def _entity_origin(base: UpdateBase, layers: Sequence[LayerEntities]) -> IntVector:
@@ -219,20 +194,15 @@ def _with_kernels(context: BuildContext) -> BuildContext:
     """
     if context.models.kernels:
         return context
-    return context.with_kernels(context.runner.ask_kernels(gpu_kernels, "gpu"))
+    return replace(context, models=replace(context.models, kernels=context.runner.ask_kernels(gpu_kernels, "gpu")))
 
 
 def _reports(
-    context: BuildContext,
-    base: UpdateBase,
-    layer: WrittenBaseLayer,
-    graph: ReportedGraph,
-    budget: UpdateBudget,
-    settings: UpdateSettings,
+    context: BuildContext, base: UpdateBase, layer: WrittenBaseLayer, graph: ReportedGraph, settings: UpdateSettings
 ) -> UpdatedReports:
     """Return the reports of all communities; imported communities and reports are kept as they are."""
     if layer.imported is None:
-        return update_reports(context, base, graph.material, graph.outlines, graph.lost, budget, settings)
+        return update_reports(context, base, graph.material, graph.outlines, graph.lost, settings)
     put, tables = context.datasets.put, graph.tables
     kept = context.runner.run(
         KeepCommunities(),
@@ -246,17 +216,20 @@ def _reports(
     return UpdatedReports(kept.reports, no_inputs, Dataset(REJECTS), TextCounts(), kept.communities)
 
 
-def _settings(context: BuildContext, base: UpdateBase, changed: ChangedDocuments) -> UpdateSettings:
-    config = context.config.update
-    removed = set(changed.removed_keys.tolist())
+def _settings(
+    context: BuildContext, base: UpdateBase, changed: ChangedDocuments, request: UpdateRequest
+) -> UpdateSettings:
     labelled = _has_labels(context.datasets.read(changed.documents.documents, ["labels"]))
     return UpdateSettings(
+        budget=_budget(context, base, changed, request),
         number=base.number + 1,
-        staleness=config.staleness,
-        removed_keys=np.array(sorted(removed), np.int64),
+        staleness=context.config.update.staleness,
+        removed_keys=changed.removed_keys,
         labelled=labelled or _has_labels(base.table("documents", ["labels"])),
         has_provenance=labelled or bool(changed.documents.metadata),
         reply_tokens=base.note.reply_tokens,
+        all_reports=request.all_reports,
+        is_refresh=request.refresh,
     )
 
 
@@ -306,10 +279,11 @@ def _averages(
     """Return what a build from nothing notes for updates: its meta types, and the averages that they estimate by."""
     bill = context.runner.bill
     n_tokens = pc.sum(context.datasets.read(chunks, ["n_tokens"])["n_tokens"]).as_py() or 1
+    configured = context.config.meta_types
     summary_tokens = _reply_tokens(bill, "summarise layer", hierarchy.state.table.num_rows, base.note.reply_tokens[0])
     report_tokens = _reply_tokens(bill, "reports", summary.reports.written, base.note.reply_tokens[1])
     return {
-        "meta_types": tuple(hierarchy.meta_types or _configured_types(context)),
+        "meta_types": tuple(hierarchy.meta_types or (META_TYPES if configured == "generate" else configured)),
         "extraction_per_token": summary.extraction_tokens / n_tokens,
         "reply_tokens": (summary_tokens, report_tokens),
     }
@@ -352,27 +326,14 @@ def _reply_tokens(bill: UsageBill, prefix: str, n_units: int, default: float) ->
     return round(total / n_units, 1) if n_units and total else default
 
 
-def _configured_types(context: BuildContext) -> tuple[str, ...]:
-    configured = context.config.meta_types
-    return META_TYPES if configured == "generate" else tuple(configured)
-
-
 def _label_provenance(
-    context: BuildContext,
-    changed: ChangedDocuments,
-    layer: WrittenBaseLayer,
-    hierarchy: Hierarchy,
-    graph: GraphTables,
+    context: BuildContext, changed: ChangedDocuments, layer: WrittenBaseLayer, hierarchy: Hierarchy, graph: GraphTables
 ) -> LabelProvenance | None:
-    put = context.datasets.put
-    relations = put("all_relations", graph.relations)
-    graph_mentions = layer.datasets(context)
-    entities = put("base_entities", layer.entities.table)
-    return collect_label_provenance(
-        context,
-        changed.documents,
-        LabelledGraph(entities, relations, graph_mentions, layer.aliases, hierarchy.mentions),
-    )
+    relations = context.datasets.put("all_relations", graph.relations)
+    mentions = layer.datasets(context)
+    entities = context.datasets.put("base_entities", layer.entities.table)
+    labelled = LabelledGraph(entities, relations, mentions, layer.aliases, hierarchy.mentions)
+    return collect_label_provenance(context, changed.documents, labelled)
 
 
 def _chunk_vectors(

@@ -8,7 +8,6 @@ import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,18 +31,13 @@ from hirag_dist.indexing.changed_documents import (
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.documents import ReadInput, kept_documents, read_input, unique_documents
 from hirag_dist.indexing.estimate import announce_calls
-from hirag_dist.indexing.former_snapshots import former_snapshot, returning_summary, same_places, wanted_documents
+from hirag_dist.indexing.former_snapshots import former_snapshot, returning_summary
 from hirag_dist.indexing.imported_graph import imported_base_layer, imported_documents
 from hirag_dist.indexing.layers import BaseLayer
 from hirag_dist.indexing.metadata import has_same_fields, kept_metadata, warn_of_gone_fields
-from hirag_dist.indexing.next_snapshot import (
-    UpdateRequest,
-    find_changes,
-    is_unchanged,
-    next_snapshot,
-)
+from hirag_dist.indexing.next_snapshot import UpdateRequest, find_changes, next_snapshot, other_changes
 from hirag_dist.indexing.places import added_places
-from hirag_dist.indexing.publish import SnapshotContents, publish, publish_vectors
+from hirag_dist.indexing.publish import publish, publish_vectors
 from hirag_dist.indexing.read_files import NO_FILES, file_table, files_beside, files_of_kept, load_read_files
 from hirag_dist.indexing.reembed import embed_again, reembedded_note, reembedded_summary
 from hirag_dist.indexing.reports import report_choice
@@ -54,7 +48,7 @@ from hirag_dist.schemas import DOCUMENTS, REJECTS
 from hirag_dist.storage.layout import DROPPED, PLACES, read_files_path
 from hirag_dist.storage.snapshot.history import rolled_back_to
 from hirag_dist.storage.snapshot.manifest import Manifest
-from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot, read_current
+from hirag_dist.storage.snapshot.reader import current_id, open_snapshot, read_current
 from hirag_dist.storage.snapshot.writer import make_current, write_whole
 from hirag_dist.storage.spill import SpillFile
 from hirag_dist.types import IntVector
@@ -198,11 +192,7 @@ class Build:
         if base.embedder == (models.embedder, models.dim) and not runner.retry:
             return self._unchanged(base)
         vectors = embed_again(context, base)
-        if self._require_complete:
-            _check_complete(context, vectors.rejects)
-        runner.release_idle()
-        runner.emit(Publishing())
-        runner.sync()
+        self._prepare_publishing(vectors.rejects)
         manifest = publish_vectors(
             runner,
             base.snapshot,
@@ -227,7 +217,7 @@ class Build:
         """
         documents = imported_documents(self.context, graph)
         layer = imported_base_layer(self.context, graph)
-        return self._written(UpdateBase(spill=self._spill), new_documents(documents), UpdateRequest(), layer)
+        return self._written(UpdateBase(spill=self._spill), new_documents(documents), _NO_MORE, layer)
 
     def decisive(self) -> dict[str, Any]:
         """Return all that decides the content of the index, except INPUT and the ledger, as JSON."""
@@ -359,10 +349,8 @@ class Build:
         return found if new is None else found + new.rejects
 
     def _update(self, base: UpdateBase, found: ReadInput, request: UpdateRequest = _NO_MORE) -> BuildResult:
-        return self._noted(self._updated(base, found, request), found)
-
-    def _noted(self, result: BuildResult, found: ReadInput) -> BuildResult:
-        """Write the table of the files behind a snapshot, where it differs from the one that is there."""
+        """Return the result, with the table of the files behind its snapshot, written where it differs."""
+        result = self._updated(base, found, request)
         runner, snapshot_id = self.context.runner, result.manifest.snapshot_id
         files = file_table(found.files, runner.datasets.read(found.documents, ["document_id", "uri"]))
         if not files.equals(load_read_files(runner.store, snapshot_id)):
@@ -371,21 +359,23 @@ class Build:
         return replace(result, unread_files=found.n_unchanged)
 
     def _updated(self, base: UpdateBase, found: ReadInput, request: UpdateRequest) -> BuildResult:
-        changed = find_changes(self.context, base, found)
+        context, runner, store = self.context, self.context.runner, self.context.runner.store
+        changed = find_changes(context, base, found)
         if base.is_nothing:
-            announce_calls(self.context, changed.new_chunks)
+            announce_calls(context, changed.new_chunks)
             return self._written(base, changed, request)
-        if not request.refresh and is_unchanged(self.context, base, changed) and not self.context.runner.retry:
-            return self._unchanged(base)
-        if not request.refresh and not self.context.runner.retry and (former := self._former(base, changed)):
-            logger.info("the documents are those of snapshot %s, which is the result", former.snapshot_id)
-            write_whole(self.context.runner.store, former.snapshot_id)  # former texts of documents do not come back
-            result = self._go_live(open_snapshot(self.context.runner.store, former.snapshot_id).manifest)
-            summary = returning_summary(base, former, changed.counts)
-            return replace(result, update=summary, fallback=base.snapshot.fallback)
+        if not request.refresh and not runner.retry:
+            if not changed.counts and not other_changes(context, base, changed):
+                return self._unchanged(base)
+            if former := self._former(base, changed):
+                logger.info("the documents are those of snapshot %s, which is the result", former.snapshot_id)
+                write_whole(store, former.snapshot_id)  # former texts of documents do not come back
+                result = self._go_live(open_snapshot(store, former.snapshot_id).manifest)
+                summary = returning_summary(base, former, changed.counts)
+                return replace(result, update=summary, fallback=base.snapshot.fallback)
         result = self._written(base, changed, request)
         with suppress(StoreError):  # the update is published; what is left goes with the next one
-            self.context.runner.remove_unused()
+            runner.remove_unused()
         return replace(result, fallback=base.snapshot.fallback)
 
     def _written(
@@ -396,63 +386,58 @@ class Build:
         Args:
             imported: layer 0 that another tool extracted.
         """
-        outcome = next_snapshot(self.context, base, changed, request, self.decisive(), imported)
-        before = None if base.is_nothing else base.snapshot
-        result = self._complete(outcome.context, outcome.contents, before)
-        return result if base.is_nothing else replace(result, update=outcome.summary)
+        contents, summary, context = next_snapshot(self.context, base, changed, request, self.decisive(), imported)
+        self._prepare_publishing(contents.rejects)
+        models = context.models
+        manifest = publish(
+            context.runner,
+            contents,
+            embedder=models.embedder_name or models.embedder,
+            dim=models.dim,
+            build=_provenance(context),
+            base=None if base.is_nothing else base.snapshot,
+            choice=None if contents.state is None else report_choice(context.config),
+        )
+        result = self._go_live(manifest)
+        return result if base.is_nothing else replace(result, update=summary)
 
     def _former(self, base: UpdateBase, changed: ChangedDocuments) -> UpdateBase | None:
         """Return the former snapshot with the documents of now, None without one."""
-        context, decisive = self.context, self.decisive()
         if changed.documents.rejects.rows:
             return None
-        store, datasets, now = context.runner.store, context.datasets, changed.documents
-        has_places = partial(same_places, datasets, now.places)
-        wanted = wanted_documents(now.documents, datasets, has_places, now.metadata)
-        return former_snapshot(base, context.config, wanted, lambda former: open_base(store, former, decisive)[0])
-
-    def _unchanged(self, base: UpdateBase) -> BuildResult:
-        counts = base.snapshot.manifest.counts
-        n_dropped = counts.get(DROPPED, 0)
-        manifest = base.snapshot.manifest
-        if base.snapshot.fallback:
-            return self._made_current(base)
-        kept = None if self._force_current else rolled_back_to(self.context.runner.store, manifest.snapshot_id)
-        n_stages = self.context.runner.stages_run
-        return BuildResult(manifest, False, n_stages, counts["rejects"], n_dropped, kept, up_to_date=True)
-
-    def _made_current(self, base: UpdateBase) -> BuildResult:
-        """Make a whole snapshot of the same documents current, in the place of a damaged one."""
-        runner, manifest = self.context.runner, base.snapshot.manifest
-        before = read_current(runner.store)
-        with runner.fence():
-            make_current(runner.store, manifest.snapshot_id, before)
-        counts = manifest.counts
-        return BuildResult(
-            manifest,
-            True,
-            runner.stages_run,
-            counts["rejects"],
-            counts.get(DROPPED, 0),
-            up_to_date=True,
-            fallback=base.snapshot.fallback,
+        store, decisive = self.context.runner.store, self.decisive()
+        return former_snapshot(
+            base, self.context.datasets, changed.documents, lambda former: open_base(store, former, decisive)[0]
         )
 
-    def _complete(self, context: BuildContext, contents: SnapshotContents, base: Snapshot | None) -> BuildResult:
-        if self._require_complete:
-            _check_complete(context, contents.rejects)
-        context.runner.release_idle()
-        return self._publish(context, contents, base)
+    def _unchanged(self, base: UpdateBase) -> BuildResult:
+        runner, manifest = self.context.runner, base.snapshot.manifest
+        if base.snapshot.fallback:  # a whole snapshot of the same documents takes the place of a damaged one
+            before = read_current(runner.store)
+            with runner.fence():
+                make_current(runner.store, manifest.snapshot_id, before)
+            return replace(self._result(manifest, True), up_to_date=True, fallback=base.snapshot.fallback)
+        kept = None if self._force_current else rolled_back_to(runner.store, manifest.snapshot_id)
+        return replace(self._result(manifest, False, kept), up_to_date=True)
 
-    def _publish(self, context: BuildContext, contents: SnapshotContents, base: Snapshot | None) -> BuildResult:
-        runner, models = context.runner, context.models
-        build = _provenance(context)
-        embedder = models.embedder_name or models.embedder
+    def _result(self, manifest: Manifest, changed: bool, kept_current_id: str | None = None) -> BuildResult:
+        counts, n_stages = manifest.counts, self.context.runner.stages_run
+        return BuildResult(manifest, changed, n_stages, counts["rejects"], counts.get(DROPPED, 0), kept_current_id)
+
+    def _prepare_publishing(self, rejects: Dataset) -> None:
+        """Refuse dead letters where that was asked, release idle workers, and make finished work durable."""
+        runner = self.context.runner
+        if self._require_complete and rejects.rows:
+            n_open = split_letters(runner.datasets.read(rejects), runner.drops)[0].num_rows
+            if n_open:
+                raise StageFailed(
+                    f"{count_noun(n_open, 'dead letter')}, and --require-complete was given; `hirag-dist status "
+                    f"--letters --index {runner.store.uri}` shows all, `hirag-dist retry` asks them again, and "
+                    "`retry --drop` accepts the loss"
+                )
+        runner.release_idle()
         runner.emit(Publishing())
         runner.sync()
-        choice = None if contents.state is None else report_choice(context.config)
-        manifest = publish(runner, contents, embedder=embedder, dim=models.dim, build=build, base=base, choice=choice)
-        return self._go_live(manifest)
 
     def _go_live(self, manifest: Manifest) -> BuildResult:
         runner = self.context.runner
@@ -463,21 +448,7 @@ class Build:
         if changed:
             with runner.fence():
                 make_current(store, manifest.snapshot_id, before)
-        counts = manifest.counts
-        n_dropped = counts.get(DROPPED, 0)
-        return BuildResult(manifest, changed, runner.stages_run, counts["rejects"], n_dropped, kept_current_id)
-
-
-def _check_complete(context: BuildContext, rejects: Dataset) -> None:
-    if not rejects.rows:
-        return
-    n_open = split_letters(context.datasets.read(rejects), context.runner.drops)[0].num_rows
-    if n_open:
-        raise StageFailed(
-            f"{count_noun(n_open, 'dead letter')}, and --require-complete was given; `hirag-dist status --letters "
-            f"--index {context.runner.store.uri}` shows all, `hirag-dist retry` asks them again, and `retry --drop` "
-            "accepts the loss"
-        )
+        return self._result(manifest, changed, kept_current_id)
 
 
 def _provenance(context: BuildContext) -> dict[str, Any]:

@@ -115,7 +115,7 @@ def unchanged_files(base: UpdateBase, sources: pa.Table, reading: str) -> Unchan
     now = files_of(sources, reading, _is_alone(sources["shown"]), NO_FILES.held).rows
     places = rows_of(held.rows["name"], now["name"])
     is_same = held.is_complete & _is_same(held.rows, now, places)
-    is_unread = is_same & ~held.sharing(held.of_unknown() | held.of_any(~is_same))
+    is_unread = is_same & ~held.sharing(held.is_unknown | held.of_any(~is_same))
     chosen = np.zeros(len(now), bool)
     chosen[places[is_unread]] = True
     return UnchangedFiles(chosen, held.files(is_unread), np.flatnonzero(held.of_any(is_unread)))
@@ -133,7 +133,7 @@ def files_beside(base: UpdateBase, now: FilesRead, *, is_whole: bool) -> FilesRe
     """
     held = _HeldDocuments(base)
     is_listed = rows_of(held.rows["name"], now.rows["name"]) >= 0
-    shared = held.of_any(is_listed) | held.of_ids(now.held["document_id"])
+    shared = held.of_any(is_listed) | pc.is_in(held.ids, value_set=now.held["document_id"].combine_chunks()).to_numpy()
     return held.files(~is_listed, held.is_complete & ~held.sharing(shared) & is_whole)
 
 
@@ -177,35 +177,33 @@ def load_read_files(store: Store, snapshot_id: str) -> pa.Table:
 
 
 class _HeldDocuments:
-    """READ_FILES of a base, and which of its documents were read from which file, as pairs of rows."""
+    """READ_FILES of a base, and which of its documents were read from which file, as pairs of rows.
+
+    Attributes:
+        ids: of all documents of the base.
+        is_unknown: (n_documents,) whether a document is named after a file which is not known.
+        is_complete: (n_files,) whether all of a file was read, and the base has all its documents.
+    """
 
     def __init__(self, base: UpdateBase) -> None:
         self.rows = load_read_files(base.snapshot.store, base.snapshot_id)
         documents = base.table("documents", ["document_id", "uri"])
-        self._ids = documents["document_id"]
-        self._own = rows_of(documents["uri"], self.rows["name"])
+        self.ids = documents["document_id"]
+        own = rows_of(documents["uri"], self.rows["name"])
+        self.is_unknown: _BoolVector = own < 0
         copies = self.rows["copies"].combine_chunks()
-        copied = rows_of(pa.chunked_array([pc.list_flatten(copies)]), self._ids)
-        named = np.flatnonzero(self._own >= 0)
-        files = np.concatenate([self._own[named], pc.list_parent_indices(copies).to_numpy().astype(np.int64)])
+        copied = rows_of(pa.chunked_array([pc.list_flatten(copies)]), self.ids)
+        named = np.flatnonzero(~self.is_unknown)
+        files = np.concatenate([own[named], pc.list_parent_indices(copies).to_numpy().astype(np.int64)])
         rows = np.concatenate([named, copied])
         self._files, self._documents = files[rows >= 0], rows[rows >= 0]
         n_held = np.bincount(self._files, minlength=len(self.rows))
         is_whole = self.rows["is_whole"].to_numpy()
         self.is_complete: _BoolVector = is_whole & (n_held == self.rows["n_documents"].to_numpy())
 
-    def of_unknown(self) -> _BoolVector:
-        """Return the documents, as a mask, that are named after a file which is not known."""
-        return self._own < 0
-
-    def of_ids(self, ids: pa.ChunkedArray) -> _BoolVector:
-        """Return the documents, as a mask, with some ids."""
-        found: _BoolVector = pc.is_in(self._ids, value_set=ids.combine_chunks()).to_numpy()
-        return found
-
     def of_any(self, is_file: _BoolVector) -> _BoolVector:
         """Return the documents, as a mask, of some files."""
-        found = np.zeros(len(self._ids), bool)
+        found = np.zeros(len(self.ids), bool)
         found[self._documents[is_file[self._files]]] = True
         return found
 
@@ -228,7 +226,7 @@ class _HeldDocuments:
             rows = rows.set_column(len(_OF_FILE) - 1, _OF_FILE.field("is_whole"), whole)
         pairs = is_file[self._files]
         names = self.rows["name"].take(pa.array(self._files[pairs]))
-        ids = self._ids.take(pa.array(self._documents[pairs]))
+        ids = self.ids.take(pa.array(self._documents[pairs]))
         return FilesRead(rows.filter(pa.array(is_file)), pa.table([names, ids], schema=HELD))
 
 

@@ -33,7 +33,6 @@ from hirag_dist.schemas import (
     CHUNKS,
     DOCUMENTS,
     ENTITIES,
-    EXTRACTION_COSTS,
     MENTIONS,
     PLACES,
     REJECTS,
@@ -51,40 +50,27 @@ _SAMPLED = 4_096  # entities whose tokens are counted for an estimate
 def embed_again(context: BuildContext, base: UpdateBase) -> NewVectors:
     """Return the vectors of all texts of an index by the configured embedder."""
     runner, models = context.runner, context.models
-    embedded = runner.run_tolerant(
-        EmbedChunks(models.embedder, models.dim), "chunk vectors", chunks=base.dataset("chunks", CHUNKS)
+    chunks, entities = base.dataset("chunks", CHUNKS), base.dataset("entities", ENTITIES)
+    embedded = runner.run_tolerant(EmbedChunks(models.embedder, models.dim), "chunk vectors", chunks=chunks)
+    own = embed_entities(context, entities, "embed all layers")
+    letters = pa.concat_tables(
+        [base.table(name).select(REJECTS.names).cast(REJECTS) for name in ("rejects", DROPPED)]  # accepted losses too
     )
-    entities = embed_entities(context, base.dataset("entities", ENTITIES), "embed all layers")
-    rejects = _other_letters(context, base) + embedded.rejects + entities.rejects
-    parts = Dataset(VECTORS)
+    of_vectors = pc.is_in(letters["stage"], value_set=pa.array([EmbedChunks.name, EmbedEntities.name]))
+    kept = context.datasets.put("kept_letters", letters.filter(pc.invert(of_vectors)))
+    parts, rejects = Dataset(VECTORS), kept + embedded.rejects + own.rejects
     if PARTS in base.snapshot.manifest.content:
-        labelled = collect_label_provenance(context, _documents(base), _graph(base))
+        documents = base.dataset("documents", DOCUMENTS)
+        mentions = base.dataset("mentions", MENTIONS), base.dataset("relation_mentions", RELATION_MENTIONS)
+        relations, aliases = base.dataset("relations", RELATIONS), base.dataset("aliases", ALIASES)
+        labelled = collect_label_provenance(
+            context,
+            ChunkedDocuments(documents, chunks, Dataset(PLACES), Dataset(REJECTS)),
+            LabelledGraph(entities, relations, GraphMentions(*mentions), aliases, ()),
+        )
         assert labelled is not None
         parts, rejects = labelled.part_vectors, rejects + labelled.rejects
-    return NewVectors(entities.vectors, embedded.vectors, parts, rejects)
-
-
-def _other_letters(context: BuildContext, base: UpdateBase) -> Dataset:
-    """Return the dead letters of the base, accepted losses too, but those of texts without a vector."""
-    tables = [base.table(name).select(REJECTS.names).cast(REJECTS) for name in ("rejects", DROPPED)]
-    letters = pa.concat_tables(tables)
-    of_vectors = pc.is_in(letters["stage"], value_set=pa.array([EmbedChunks.name, EmbedEntities.name]))
-    return context.datasets.put("kept_letters", letters.filter(pc.invert(of_vectors)))
-
-
-def _documents(base: UpdateBase) -> ChunkedDocuments:
-    documents, chunks = base.dataset("documents", DOCUMENTS), base.dataset("chunks", CHUNKS)
-    return ChunkedDocuments(documents, chunks, Dataset(PLACES), Dataset(REJECTS))
-
-
-def _graph(base: UpdateBase) -> LabelledGraph:
-    mentions = GraphMentions(
-        base.dataset("mentions", MENTIONS),
-        base.dataset("relation_mentions", RELATION_MENTIONS),
-        Dataset(EXTRACTION_COSTS),
-    )
-    entities, relations = base.dataset("entities", ENTITIES), base.dataset("relations", RELATIONS)
-    return LabelledGraph(entities, relations, mentions, base.dataset("aliases", ALIASES), ())
+    return NewVectors(own.vectors, embedded.vectors, parts, rejects)
 
 
 def reembedded_summary(base: UpdateBase) -> UpdateSummary:

@@ -177,31 +177,28 @@ def _digests(graph: GraphTables, texts: IntVector) -> IntVector:
     """Return the digest of what a report shows of each entity and relation."""
     n_entities = graph.entities.num_rows
     is_entity = texts < n_entities
-    digests = np.zeros(len(texts), np.int64)
-    digests[is_entity] = _entity_digests(graph, texts[is_entity])
-    digests[~is_entity] = _relation_digests(graph, texts[~is_entity] - n_entities)
-    return digests
+    stated: dict[str, list[str]] = {}
+    for claim in graph.claims.select(["claim_id", "subject_id"]).sort_by("claim_id").to_pylist():
+        stated.setdefault(claim["subject_id"] or "", []).append(claim["claim_id"])
 
-
-def _entity_digests(graph: GraphTables, rows: IntVector) -> IntVector:
-    table, stated = graph.entities.select(["entity_id", "name", "type", "description"]), _claims_by_entity(graph.claims)
-    digests = [np.zeros(0, np.int64)]
-    for first in range(0, len(rows), _BLOCK_ROWS):
-        some = table.take(pa.array(rows[first : first + _BLOCK_ROWS]))
+    def of_entities(some: pa.Table) -> IntVector:
         claims = [" ".join(stated.get(own, ())) for own in some["entity_id"].to_pylist()]
-        names, types = some["name"].to_pylist(), some["type"].to_pylist()
-        digests.append(digests_of(names, types, _shown(some["description"]), claims))
-    return np.concatenate(digests)
+        return digests_of(some["name"].to_pylist(), some["type"].to_pylist(), _shown(some["description"]), claims)
 
+    def of_relations(some: pa.Table) -> IntVector:
+        return digests_of(_shown(some["description"]), [f"{weight:g}" for weight in some["weight"].to_pylist()])
 
-def _relation_digests(graph: GraphTables, rows: IntVector) -> IntVector:
-    table = graph.relations.select(["description", "weight"])
-    digests = [np.zeros(0, np.int64)]
-    for first in range(0, len(rows), _BLOCK_ROWS):
-        some = table.take(pa.array(rows[first : first + _BLOCK_ROWS]))
-        weights = [f"{weight:g}" for weight in some["weight"].to_pylist()]
-        digests.append(digests_of(_shown(some["description"]), weights))
-    return np.concatenate(digests)
+    entities = graph.entities.select(["entity_id", "name", "type", "description"])
+    relations = graph.relations.select(["description", "weight"])
+    digests = np.zeros(len(texts), np.int64)
+    for table, which, first_row, digest in (
+        (entities, np.flatnonzero(is_entity), 0, of_entities),
+        (relations, np.flatnonzero(~is_entity), n_entities, of_relations),
+    ):
+        for first in range(0, len(which), _BLOCK_ROWS):
+            at = which[first : first + _BLOCK_ROWS]
+            digests[at] = digest(table.take(pa.array(texts[at] - first_row)))
+    return digests
 
 
 def _descriptions(graph: GraphTables, texts: IntVector) -> list[str]:
@@ -212,13 +209,6 @@ def _descriptions(graph: GraphTables, texts: IntVector) -> list[str]:
     found[is_entity] = _shown(graph.entities["description"].take(pa.array(texts[is_entity])))
     found[~is_entity] = _shown(graph.relations["description"].take(pa.array(texts[~is_entity] - n_entities)))
     return list(found)
-
-
-def _claims_by_entity(claims: pa.Table) -> dict[str, list[str]]:
-    said: dict[str, list[str]] = {}
-    for row in claims.select(["claim_id", "subject_id"]).sort_by("claim_id").to_pylist() if claims.num_rows else []:
-        said.setdefault(row["subject_id"] or "", []).append(row["claim_id"])
-    return said
 
 
 def _shown(texts: pa.ChunkedArray) -> list[str]:

@@ -16,16 +16,16 @@ from hirag_dist.core.reports.selection import MIN_ENTITIES, ReportChoice, Report
 from hirag_dist.core.row_changes import ChangedRows, one_array, origin_of_same
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.base import UpdateBase
-from hirag_dist.indexing.budget import DueTexts, UpdateBudget, UpdateSettings, affordable
+from hirag_dist.indexing.budget import DueTexts, UpdateSettings, affordable
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.layers import DESCRIPTION_CHARS
 from hirag_dist.indexing.report_material import CommunityMaterial
 from hirag_dist.indexing.stages.packed_calls import PackingOptions
 from hirag_dist.indexing.stages.report import CHILD_REPORTS, WriteReports
 from hirag_dist.indexing.stages.report_text import ClaimLines, EntityLines, RelationLines
-from hirag_dist.indexing.summaries import is_stale
+from hirag_dist.indexing.summaries import Staleness, is_stale, staleness
 from hirag_dist.indexing.update_summary import TextCounts
-from hirag_dist.indexing.written import STAND_IN, changed_share, input_lists
+from hirag_dist.indexing.written import changed_share, input_lists
 from hirag_dist.schemas import REJECTS, REPORT_INPUTS, REPORTS
 from hirag_dist.types import FloatVector, IntVector
 
@@ -58,7 +58,6 @@ def update_reports(
     material: CommunityMaterial,
     outlines: ReportOutlines,
     lost: LostIds,
-    budget: UpdateBudget,
     settings: UpdateSettings,
 ) -> UpdatedReports:
     """Return the reports of now: kept, written again within the budget, or stand-ins for what may not stay.
@@ -69,9 +68,10 @@ def update_reports(
         outlines: of all communities.
         lost: ids that findings can no longer refer to.
     """
-    found = _find_due(context, base, material, settings)
+    found, budget = _find_due(context, base, material, settings), settings.budget
     n_rows, state, former, at = material.rows.num_rows, found.state, found.former, found.at
-    due, urgent, optional = found.due, found.urgent, found.optional
+    due, optional, stale = found.due, found.optional, found.stale
+    urgent = stale.urgent
     missing = np.zeros(n_rows, bool) if settings.all_reports else optional & (due | (at < 0))
     due &= ~missing
     wanted = np.flatnonzero(due)
@@ -79,8 +79,8 @@ def update_reports(
     if np.isfinite(budget.left):
         tokens[wanted] = _tokens(context, material, wanted) + settings.reply_tokens[1]
         tokens[found.is_small] = 0.0
-        weight = found.share * material.rows["n_entities"].to_numpy()
-        chosen = affordable(DueTexts(urgent[wanted], found.since[wanted], weight[wanted], tokens[wanted]), budget.left)
+        weight = stale.share * material.rows["n_entities"].to_numpy()
+        chosen = affordable(DueTexts(urgent[wanted], stale.since[wanted], weight[wanted], tokens[wanted]), budget.left)
         chosen |= found.is_small[wanted]
     writer = _Writer(context, material, outlines)
     is_kept = ~missing & (~due | (~urgent & (at >= 0)))
@@ -99,8 +99,8 @@ def update_reports(
     replaced = writer.replaced
     new = np.flatnonzero(replaced | missing)  # the inputs of a missing report are those of now
     sources = _written_sources(material, writer.there | missing, state, at, new)
-    share = np.where(fresh | missing, 0.0, np.where(replaced, 1.0, found.share))
-    since = np.where(due & ~fresh, found.since, 0)
+    share = np.where(fresh | missing, 0.0, np.where(replaced, 1.0, stale.share))
+    since = np.where(due & ~fresh, stale.since, 0)
     left = due & ~fresh & ~found.is_small
     if not np.isfinite(budget.left) and left.any():
         tokens[left] = _tokens(context, material, np.flatnonzero(left)) + settings.reply_tokens[1]
@@ -108,7 +108,7 @@ def update_reports(
         int((fresh & ~found.is_small).sum()),
         int((~due & ~found.is_small & ~missing).sum()),
         int(left.sum()),
-        int((left & (replaced | found.unwritten)).sum()),
+        int((left & (replaced | stale.unwritten)).sum()),
         int(tokens[left].sum()),
         int(missing.sum()),
         int((found.is_small & writer.there).sum()),
@@ -133,10 +133,6 @@ class _DueReports:
         former: REPORTS of the base.
         at: (n,) row of each community in `state`; −1 without a report.
         report_at: (n,) row in `former`.
-        share: (n,) of the inputs that changed.
-        since: (n,) update in which each became due.
-        urgent: (n,) bool, that may not stay.
-        unwritten: (n,) bool, without a text of a model.
         is_small: (n,) bool, whose report lists its members.
         due: (n,) bool.
         optional: (n,) bool, left out by `communities.report_share`.
@@ -146,10 +142,7 @@ class _DueReports:
     former: pa.Table
     at: IntVector
     report_at: IntVector
-    share: FloatVector
-    since: IntVector
-    urgent: NDArray[np.bool_]
-    unwritten: NDArray[np.bool_]
+    stale: Staleness
     is_small: NDArray[np.bool_]
     due: NDArray[np.bool_]
     optional: NDArray[np.bool_]
@@ -159,31 +152,22 @@ def _find_due(
     context: BuildContext, base: UpdateBase, material: CommunityMaterial, settings: UpdateSettings
 ) -> _DueReports:
     rows = material.rows
-    n_rows = rows.num_rows
     state = base.table("report_inputs").cast(REPORT_INPUTS)
     former = base.table("reports").cast(REPORTS).combine_chunks()
     at = rows_of(rows["community_id"], state["community_id"])
     report_at = rows_of(rows["community_id"], former["community_id"])
     at = np.where(report_at >= 0, at, -1)
-    known = np.flatnonzero(at >= 0)
-    share, since = np.ones(n_rows, np.float32), np.full(n_rows, settings.number, np.int64)
-    urgent, unwritten = np.zeros(n_rows, bool), np.ones(n_rows, bool)
+
+    def share_of(known: IntVector) -> NDArray[np.float32]:
+        return changed_share(material.written.take(at[known]), material.inputs.take(known))
+
+    origins = former["origin"].take(pa.array(report_at[at >= 0]))
+    stale = staleness(state, at, origins, share_of, material.sources, settings)
     is_small = pc.less(rows["n_entities"], MIN_ENTITIES).to_numpy()
-    if len(known):
-        before = at[known]
-        share[known] = changed_share(material.written.take(before), material.inputs.take(known))
-        stored = key_sets(state["sources"])
-        urgent[known] = stored.hits(settings.removed_keys)[before]
-        if settings.labelled:
-            urgent[known] |= ~stored.take(before).within(material.sources(known))
-        stand_in = pc.equal(former["origin"].take(pa.array(report_at[known])), STAND_IN).to_numpy()
-        unwritten[known] = stand_in
-        share[known[stand_in]] = 1.0
-        was_due = state["stale_since"].to_numpy()[before]
-        since[known] = np.where(was_due > 0, was_due, settings.number)
-    due = urgent | unwritten | np.where(is_small, share > 0, is_stale(share, settings.staleness))
+    share = stale.share
+    due = stale.urgent | stale.unwritten | np.where(is_small, share > 0, is_stale(share, settings.staleness))
     optional = ~report_choice(context.config).chosen(rows)
-    return _DueReports(state, former, at, report_at, share, since, urgent, unwritten, is_small, due, optional)
+    return _DueReports(state, former, at, report_at, stale, is_small, due, optional)
 
 
 @dataclass(frozen=True)
@@ -238,33 +222,40 @@ class _Writer:
         """Write reports; return the rows of those that were."""
         if not len(rows):
             return rows
-        datasets, material, graph = self._context.datasets, self._material, self._material.graph
+        run, datasets, material = self._context.runner.run, self._context.datasets, self._material
         given = material.rows.take(pa.array(rows))
-        entities, relations = self._places(given)
-        below = given.filter(pa.array(~material.is_above[rows]))
-        above = given.filter(pa.array(material.is_above[rows]))
-        outline = OutlineSets(
-            datasets.put("due_outlines", below),
-            datasets.put("due_outlines", above),
-            datasets.put("due_entities", entities),
-            datasets.put("due_relations", relations),
-        )
-        texts = ReportTexts(
-            datasets.put("shown_entities", _with_ids(graph.entities, "entity_id", entities["entity_id"])),
-            datasets.put("shown_relations", _with_ids(graph.relations, "relation_id", relations["relation_id"])),
-            datasets.put("shown_claims", _with_ids(graph.claims, "subject_id", entities["entity_id"])),
-        )
+        below = datasets.put("due_outlines", given.filter(pa.array(~material.is_above[rows])))
+        above = datasets.put("due_outlines", given.filter(pa.array(material.is_above[rows])))
+        entity_lines, relation_lines, claim_lines = self._lines(given, f"report material{suffix}")
+        stage = self._stage(stand_in)
+
+        def write_outlines(label: str, outlines: Dataset, children: Dataset) -> WriteReports.Outputs:
+            return run(
+                stage,
+                label,
+                outlines=outlines,
+                entities=entity_lines,
+                relations=relation_lines,
+                children=children,
+                claims=claim_lines,
+            )
+
         children = datasets.put("child_reports", self._children(given))
-        found, rejects = write_reports(self._context, outline, texts, children, suffix, stand_in)
+        lower = write_outlines(f"reports{suffix}", below, children)
+        found, rejects = lower.reports, lower.rejects
+        if above.rows:  # those that hold several trees
+            upper = write_outlines(f"reports above{suffix}", above, children + lower.as_children)
+            found, rejects = found + upper.reports, rejects + upper.rejects
         reports = datasets.read(found)
         self._tables.append(reports)
-        if not stand_in:
-            self.rejects += rejects
         done = rows_of(reports["community_id"], material.rows["community_id"])
         self.there[done] = True
         self.replaced[done] = True
-        if not stand_in:  # a kept report that was written again
-            self._tables[0] = _without(self._tables[0], reports["community_id"])
+        if not stand_in:
+            self.rejects += rejects
+            kept = self._tables[0]  # without those that were written again
+            again = pc.is_in(kept["community_id"], value_set=reports["community_id"].combine_chunks())
+            self._tables[0] = kept.filter(pc.invert(again))
         return np.sort(done)
 
     def reports(self) -> Dataset:
@@ -272,6 +263,35 @@ class _Writer:
         whole = pa.concat_tables(self._tables).cast(REPORTS)
         return self._context.datasets.put(
             "reports", whole.sort_by([("level", "ascending"), ("community_id", "ascending")])
+        )
+
+    def _lines(self, given: pa.Table, label: str) -> tuple[Dataset, Dataset, Dataset | None]:
+        """Return the lines of the entities, relations and claims, if there are any, that some outlines show."""
+        run, put, graph = self._context.runner.run, self._context.datasets.put, self._material.graph
+        entities, relations = self._places(given)
+        claims = put("shown_claims", _with_ids(graph.claims, "subject_id", entities["entity_id"]))
+        texts = put("shown_entities", _with_ids(graph.entities, "entity_id", entities["entity_id"]))
+        stated = put("shown_relations", _with_ids(graph.relations, "relation_id", relations["relation_id"]))
+        places, pairs = put("due_entities", entities), put("due_relations", relations)
+        entity_lines = run(EntityLines(DESCRIPTION_CHARS), f"{label}: entities", places=places, entities=texts)
+        relation_lines = run(RelationLines(DESCRIPTION_CHARS), f"{label}: relations", places=pairs, relations=stated)
+        if not claims.rows:
+            return entity_lines.lines, relation_lines.lines, None
+        said = run(ClaimLines(DESCRIPTION_CHARS), f"{label}: claims", places=places, entities=texts, claims=claims)
+        return entity_lines.lines, relation_lines.lines, said.lines
+
+    def _stage(self, stand_in: bool) -> WriteReports:
+        context, config = self._context, self._context.config
+        return WriteReports(
+            structured=context.models.structured["report"],
+            max_tokens=config.communities.report_tokens,
+            min_entities=MIN_ENTITIES,
+            tokenizer=config.tokenizer,
+            packing=PackingOptions(config.pack_tokens),
+            same_language=context.same_language,
+            prompts=context.prompts.of("report"),
+            models=() if stand_in else context.models.models["report"],
+            stand_in=stand_in,
         )
 
     def _places(self, given: pa.Table) -> tuple[pa.Table, pa.Table]:
@@ -382,104 +402,12 @@ def _with_ids(table: pa.Table, key: str, wanted: pa.ChunkedArray) -> pa.Table:
     return table.filter(pc.is_in(table[key], value_set=pc.unique(one_array(wanted))))
 
 
-def _without(table: pa.Table, ids: pa.ChunkedArray) -> pa.Table:
-    return table.filter(pc.invert(pc.is_in(table["community_id"], value_set=ids.combine_chunks())))
-
-
 def _mask(n_rows: int, rows: IntVector) -> NDArray[np.bool_]:
     found = np.zeros(n_rows, bool)
     found[rows] = True
     return found
 
 
-@dataclass(frozen=True)
-class OutlineSets:
-    """What the reports to write show, as datasets.
-
-    Attributes:
-        outlines, above: OUTLINES of communities in trees of limited size, and of those that hold several such trees.
-        entities, relations: ENTITY_PLACES and RELATION_PLACES.
-    """
-
-    outlines: Dataset
-    above: Dataset
-    entities: Dataset
-    relations: Dataset
-
-
 def report_choice(config: Config) -> ReportChoice:
     """Return the rule that chooses the reports that are written with an index."""
     return ReportChoice(config.communities.report_share)
-
-
-@dataclass(frozen=True)
-class ReportTexts:
-    """ENTITIES, RELATIONS and CLAIMS, at least those that the reports to write may show."""
-
-    entities: Dataset
-    relations: Dataset
-    claims: Dataset
-
-
-def write_reports(
-    context: BuildContext,
-    outline: OutlineSets,
-    texts: ReportTexts,
-    children: Dataset,
-    suffix: str = "",
-    stand_in: bool = False,
-) -> tuple[Dataset, Dataset]:
-    """Return REPORTS and dead letters: of whole trees of communities, then of those that hold several trees.
-
-    Args:
-        outline: Outlines of the communities to report on.
-        texts: Texts of the entities, relations and claims that they show.
-        children: CHILD_REPORTS that are there already.
-        suffix: Suffix of the stages' labels.
-        stand_in: Whether rules write them, without a call.
-    """
-    run, config = context.runner.run, context.config.communities
-    material = f"report material{suffix}"
-    entity_lines = run(
-        EntityLines(DESCRIPTION_CHARS), f"{material}: entities", places=outline.entities, entities=texts.entities
-    ).lines
-    relation_lines = run(
-        RelationLines(DESCRIPTION_CHARS), f"{material}: relations", places=outline.relations, relations=texts.relations
-    ).lines
-    claim_lines = None
-    if texts.claims.rows:
-        claim_lines = run(
-            ClaimLines(DESCRIPTION_CHARS),
-            f"{material}: claims",
-            places=outline.entities,
-            entities=texts.entities,
-            claims=texts.claims,
-        ).lines
-    write = WriteReports(
-        structured=context.models.structured["report"],
-        max_tokens=config.report_tokens,
-        min_entities=MIN_ENTITIES,
-        tokenizer=context.config.tokenizer,
-        packing=PackingOptions(context.config.pack_tokens),
-        same_language=context.same_language,
-        prompts=context.prompts.of("report"),
-        models=() if stand_in else context.models.models["report"],
-        stand_in=stand_in,
-    )
-
-    def write_outlines(label: str, outlines: Dataset, below: Dataset) -> WriteReports.Outputs:
-        return run(
-            write,
-            label,
-            outlines=outlines,
-            entities=entity_lines,
-            relations=relation_lines,
-            children=below,
-            claims=claim_lines,
-        )
-
-    lower = write_outlines(f"reports{suffix}", outline.outlines, children)
-    if not outline.above.rows:
-        return lower.reports, lower.rejects
-    upper = write_outlines(f"reports above{suffix}", outline.above, children + lower.as_children)
-    return lower.reports + upper.reports, lower.rejects + upper.rejects

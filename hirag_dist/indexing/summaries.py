@@ -14,7 +14,7 @@ from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.key_sets import KeySets, key_sets
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.base import UpdateBase
-from hirag_dist.indexing.budget import DueTexts, UpdateBudget, UpdateSettings, affordable
+from hirag_dist.indexing.budget import DueTexts, UpdateSettings, affordable
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.layer_clusters import UpdatedClusters
 from hirag_dist.indexing.stages.packed_calls import PackingOptions
@@ -34,9 +34,7 @@ from hirag_dist.types import FloatVector, IntVector
 
 OF_NOW = ("stale_share", "stale_since", "n_turned")  # columns of a kept summary that have the values of now
 _REQUEST_TOKENS = 90  # of a cluster's share of the instructions, about
-_REPLY_SHARE = (
-    0.5  # of a layer's summaries at what is left of the budget: the layers above and the reports take the rest
-)
+_REPLY_SHARE = 0.5  # of a layer's summaries at what is left of the budget: layers above and reports take the rest
 
 
 @dataclass(frozen=True)
@@ -59,13 +57,52 @@ class LayerSummaries:
 
 
 @dataclass(frozen=True)
-class _Staleness:
-    """By row of the clusters: the stale share, since which update it is due, and why it is due in any case."""
+class Staleness:
+    """By text of now: the stale share, since which update it is due, and why it is due in any case.
+
+    Attributes:
+        urgent: (n,) bool, that may not stay.
+        unwritten: (n,) bool, without a text of a model.
+    """
 
     share: NDArray[np.float32]
     since: IntVector
     urgent: NDArray[np.bool_]
     unwritten: NDArray[np.bool_]
+
+
+def staleness(
+    state: pa.Table,
+    at: IntVector,
+    origins: pa.ChunkedArray,
+    share_of: Callable[[IntVector], NDArray[np.float32]],
+    sources_of: Callable[[IntVector], KeySets],
+    settings: UpdateSettings,
+) -> Staleness:
+    """Return how stale each text is.
+
+    Args:
+        state: SUMMARIES or REPORT_INPUTS of the base.
+        at: (n,) row of `state` of each text, −1 for none.
+        origins: MODEL or STAND_IN, of those that have a row.
+        share_of: texts with a row → the share of the inputs of each that changed.
+        sources_of: texts with a row → the texts that each derives from now.
+    """
+    share, since = np.ones(len(at), np.float32), np.full(len(at), settings.number, np.int64)
+    urgent, unwritten = np.zeros(len(at), bool), np.ones(len(at), bool)
+    known = np.flatnonzero(at >= 0)
+    if len(known):
+        before, stored = at[known], key_sets(state["sources"])
+        share[known] = share_of(known)
+        urgent[known] = stored.hits(settings.removed_keys)[before]
+        if settings.labelled:
+            urgent[known] |= ~stored.take(before).within(sources_of(known))
+        stand_in = pc.equal(origins, STAND_IN).to_numpy()
+        unwritten[known] = stand_in
+        share[known[stand_in]] = 1.0
+        was_due = state["stale_since"].to_numpy()[before]
+        since[known] = np.where(was_due > 0, was_due, settings.number)
+    return Staleness(share, since, urgent, unwritten)
 
 
 def update_summaries(
@@ -75,7 +112,6 @@ def update_summaries(
     clusters: UpdatedClusters,
     sources: KeySets,
     meta_types: tuple[str, ...],
-    budget: UpdateBudget,
     settings: UpdateSettings,
 ) -> LayerSummaries:
     """Return the summaries of a layer's clusters.
@@ -83,7 +119,7 @@ def update_summaries(
     Args:
         sources: texts that the layer's entities derive from.
     """
-    label, n_clusters = f"summarise layer {number}", len(clusters.ids)
+    label, n_clusters, budget = f"summarise layer {number}", len(clusters.ids), settings.budget
     state = base.layer_rows("summaries", number)[0].cast(SUMMARIES)
     at = rows_of(pa.chunked_array([clusters.ids]), state["cluster_id"])
     stale = _staleness(clusters, state, at, sources, settings)
@@ -138,7 +174,7 @@ def is_stale(share: NDArray[np.float32], staleness: float) -> NDArray[np.bool_]:
 
 def _staleness(
     clusters: UpdatedClusters, state: pa.Table, at: IntVector, sources: KeySets, settings: UpdateSettings
-) -> _Staleness:
+) -> Staleness:
     """Return how stale each cluster's summary is.
 
     The share of a cluster that is not touched is that of the base: it follows from the inputs that the summary was
@@ -148,31 +184,22 @@ def _staleness(
         state: SUMMARIES of the base's layer.
         at: row of `state` of each cluster, −1 for none.
     """
-    n_clusters = len(at)
-    share = np.ones(n_clusters, np.float32)
-    since = np.full(n_clusters, settings.number, np.int64)
-    urgent, unwritten = np.zeros(n_clusters, bool), np.ones(n_clusters, bool)
-    known = np.flatnonzero(at >= 0)
-    if not len(known):
-        return _Staleness(share, since, urgent, unwritten)
-    before = at[known]
-    share[known] = state["stale_share"].to_numpy()[before]
-    touched = known[clusters.touched[known]]
-    if len(touched):
-        ids = clusters.entities["entity_id"]
-        written = written_inputs(state["inputs"].take(pa.array(at[touched])), ids)
-        share[touched] = changed_share(written, member_inputs(clusters.members(touched), ids))
-    stored = key_sets(state["sources"])
-    urgent[known] = stored.hits(settings.removed_keys)[before]
-    if settings.labelled:
+
+    def share_of(known: IntVector) -> NDArray[np.float32]:
+        share: NDArray[np.float32] = state["stale_share"].to_numpy()[at[known]]
+        is_touched = clusters.touched[known]
+        touched = known[is_touched]
+        if len(touched):
+            ids = clusters.entities["entity_id"]
+            written = written_inputs(state["inputs"].take(pa.array(at[touched])), ids)
+            share[is_touched] = changed_share(written, member_inputs(clusters.members(touched), ids))
+        return share
+
+    def sources_of(known: IntVector) -> KeySets:
         now = KeySets(clusters.indptr, clusters.rows).take(known)
-        urgent[known] |= ~stored.take(before).within(sources.unions(now.owners, now.keys, len(known)))
-    stand_in = pc.equal(state["origin"], STAND_IN).to_numpy()[before]
-    unwritten[known] = stand_in
-    share[known[stand_in]] = 1.0
-    was_due = state["stale_since"].to_numpy()[before]
-    since[known] = np.where(was_due > 0, was_due, settings.number)
-    return _Staleness(share, since, urgent, unwritten)
+        return sources.unions(now.owners, now.keys, len(known))
+
+    return staleness(state, at, state["origin"].take(pa.array(at[at >= 0])), share_of, sources_of, settings)
 
 
 @dataclass(frozen=True)
@@ -201,10 +228,11 @@ class _Writer:
             given = datasets.put("due_clusters", self.clusters.members(rows))
         found = run(stage, label, members=given)
         replies, ids = datasets.read(found.summaries), self.clusters.entities["entity_id"]
-        states = [
-            summary_rows(self.layer, members, _of(replies, members), self.sources, ids, origin, self.number)
-            for members in datasets.tables(given)
-        ]
+        states = []
+        for members in datasets.tables(given):
+            is_here = pc.is_in(replies["cluster_id"], value_set=members["cluster_id"].combine_chunks())
+            here = replies.filter(is_here)
+            states.append(summary_rows(self.layer, members, here, self.sources, ids, origin, self.number))
         return pa.concat_tables(states), found.rejects, found.summaries
 
     def mask(self, state: pa.Table) -> NDArray[np.bool_]:
@@ -212,11 +240,6 @@ class _Writer:
         found = np.zeros(len(self.clusters.ids), bool)
         found[rows_of(state["cluster_id"], pa.chunked_array([self.clusters.ids]))] = True
         return found
-
-
-def _of(replies: pa.Table, members: pa.Table) -> pa.Table:
-    """Return CLUSTER_SUMMARIES of the clusters in CLUSTER_MEMBERS."""
-    return replies.filter(pc.is_in(replies["cluster_id"], value_set=members["cluster_id"].combine_chunks()))
 
 
 def _with_column(table: pa.Table, name: str, values: NDArray[np.generic]) -> pa.Table:

@@ -178,7 +178,8 @@ def update_summary_entities(
     new = read(relations.relations)
     noted = next((row for row in base.table("layers").to_pylist() if row["layer"] == number), None)
     n_attached = 0 if noted is None else noted["n_attached"]
-    n_attached += _attached(state.take(pa.array(at[at >= 0])), _links_of(clusters, changes.clusters))
+    links_at = KeySets(clusters.indptr, np.arange(len(clusters.rows))).take(changes.clusters).keys
+    n_attached += _attached(state.take(pa.array(at[at >= 0])), clusters.clusters.take(pa.array(links_at)))
     n_attached -= _attached(was, changes.former)
     n_unattached = 0 if noted is None else noted["n_unattached"]
     n_unattached += changes.n_now - len(pc.unique(new["source_id"]))
@@ -342,12 +343,6 @@ def sources_above(state: pa.Table, above: pa.Table, layer: int) -> KeySets:
         above: ENTITIES.
     """
     return _Names.of(state).sources(state, above, layer)
-
-
-def _links_of(clusters: UpdatedClusters, which: IntVector) -> pa.Table:
-    """Return CLUSTERS of some clusters."""
-    at = KeySets(clusters.indptr, np.arange(len(clusters.rows))).take(which).keys
-    return clusters.clusters.take(pa.array(at))
 
 
 def _attached(state: pa.Table, links: pa.Table) -> int:

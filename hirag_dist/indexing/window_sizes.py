@@ -23,6 +23,7 @@ from hirag_dist.core.prompts.templates import (
 )
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import ConfigError
+from hirag_dist.types import ChatRequest
 
 logger = logging.getLogger(__name__)
 _MIN_CHUNK = 64  # tokens; in less there is no relation to find
@@ -80,20 +81,23 @@ def size_changes(before: Config, after: Config) -> list[str]:
 
 def member_tokens(window: int, prompts: Prompts, meta_types: Sequence[str], tokenizer: str) -> int:
     """Return the tokens that the members of a cluster may take in the prompt of its summary."""
-    instructions = counter(tokenizer)(summary_request([], prompts, meta_types, None).messages[0].content)
-    return max(core.prompt_room(window, instructions, core.reply_tokens(window, core.SUMMARY)), 1)
+    return _room(window, summary_request([], prompts, meta_types, None), core.SUMMARY, tokenizer)
 
 
 def described_tokens(window: int, prompts: Prompts, tokenizer: str) -> int:
     """Return the tokens of descriptions of which one call makes one."""
-    instructions = counter(tokenizer)(describe_request("", "", [], prompts, 1000).messages[0].content)
-    return max(core.prompt_room(window, instructions, core.reply_tokens(window, core.DESCRIPTION)), 1)
+    return _room(window, describe_request("", "", [], prompts, 1000), core.DESCRIPTION, tokenizer)
 
 
 def excerpt_tokens(window: int, prompts: Prompts, tokenizer: str) -> int:
     """Return the tokens of the excerpts from which meta types are proposed."""
-    instructions = counter(tokenizer)(meta_types_request([], prompts).messages[0].content)
-    return max(core.prompt_room(window, instructions, core.reply_tokens(window, core.META_TYPES)), 1)
+    return _room(window, meta_types_request([], prompts), core.META_TYPES, tokenizer)
+
+
+def _room(window: int, request: ChatRequest, reply: core.ReplyShare, tokenizer: str) -> int:
+    """Return the tokens that a window leaves for material, beside the instructions of a request and the reply."""
+    instructions = counter(tokenizer)(request.messages[0].content)
+    return max(core.prompt_room(window, instructions, core.reply_tokens(window, reply)), 1)
 
 
 def _extract_sizes(config: Config, windows: Mapping[str, int], prompts: Prompts) -> dict[str, int]:

@@ -16,7 +16,7 @@ from hirag_dist.config.model import Config, ExecutionConfig
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.execution import executors
 from hirag_dist.execution.events import CallsProgress
-from hirag_dist.execution.executors import MAX_SMALL_TASKS, CallPoll, InlineExecutor, LazyExecutor
+from hirag_dist.execution.executors import MAX_SMALL_TASKS, InlineExecutor, LazyExecutor, polled_calls
 from hirag_dist.execution.stage import no_other_workers
 from hirag_dist.execution.task import Task, TaskResult
 from hirag_dist.llm.limits.protocol import CallTotals
@@ -45,7 +45,7 @@ def test_the_calls_of_a_stage_are_those_since_its_start() -> None:
         if len(events) == 3:
             enough.set()
 
-    with CallPoll(Counting(), emit, "extract", interval_s=0.001):  # type: ignore[arg-type]
+    with polled_calls(Counting(), emit, "extract", interval_s=0.001):  # type: ignore[arg-type]
         assert enough.wait(60)
     n_events = len(events)
     assert events[:2] == [

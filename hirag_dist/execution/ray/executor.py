@@ -258,10 +258,8 @@ class RayExecutor:
         if first is None:
             return
         on_gpu = _needs_gpu(first)
-        ahead = [
-            first,
-            *islice(pending, self._pool.size(on_gpu) - 1 if on_gpu else 0),
-        ]  # as many as workers can be used
+        n_ahead = self._pool.size(on_gpu) if on_gpu else 1  # as many as workers can be used
+        ahead = [first, *islice(pending, n_ahead - 1)]
         with self._pool.using(len(ahead), on_gpu) as use:
             yield from self._map(chain(ahead, pending), use)
 
@@ -300,9 +298,7 @@ class RayExecutor:
                     elif failure is None:
                         yield outcome
         finally:
-            if (
-                running
-            ):  # the driver itself has failed: requests that were sent end and are stored before its error is raised
+            if running:  # the driver itself has failed: what was sent ends and is stored before its error is raised
                 for ref in running:
                     ray.cancel(ref)
                 ray.wait(list(running), num_returns=len(running))

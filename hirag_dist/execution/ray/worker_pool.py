@@ -6,10 +6,10 @@ import logging
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Hashable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import ray
 
@@ -138,11 +138,7 @@ class PoolLease:
     n: int
 
 
-class WorkerLost:
-    """Outcome of work whose worker died: it has to be done again."""
-
-
-LOST = WorkerLost()
+LOST: Final = object()  # outcome of work whose worker died: it has to be done again
 
 
 class WorkerPool:
@@ -200,8 +196,9 @@ class WorkerPool:
         return [n for n in self.workers if n not in away and (n >= self._count) == apart]
 
     def least_busy(self, load: Mapping[int, int], room: int, on_gpu: bool = False) -> int | None:
-        """Return a worker of a kind that is there and has less than `room` to do, None where there is none."""
-        return least_busy(self.available(on_gpu), load, room)
+        """Return the least busy worker of a kind, of equals the first; None where all have `room` pieces of work."""
+        free = [n for n in self.available(on_gpu) if load[n] < room]
+        return min(free, key=lambda n: (load[n], n), default=None)
 
     @contextmanager
     def using(self, n: int, on_gpu: bool) -> Iterator[PoolLease]:
@@ -369,13 +366,7 @@ class WorkerPool:
         return self.workers[worker].ready.options(max_task_retries=-1).remote()
 
 
-def least_busy(available: Iterable[int], load: Mapping[int, int], room: int) -> int | None:
-    """Return the least busy of the available workers, of equals the first; None if all have `room` pieces of work."""
-    free = [n for n in available if load[n] < room]
-    return min(free, key=lambda n: (load[n], n), default=None)
-
-
-def _lost(unit: Hashable, losses: Counter[Hashable], error: Exception) -> WorkerLost | StageFailed:
+def _lost(unit: Hashable, losses: Counter[Hashable], error: Exception) -> object:
     losses[unit] += 1
     if losses[unit] < _MAX_LOSSES:
         return LOST

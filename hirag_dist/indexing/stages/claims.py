@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, ClassVar
 
 import pyarrow as pa
@@ -113,17 +113,9 @@ class ExtractClaims:
 def _row(record: ClaimRecord, chunk: str, entities: dict[str, str]) -> dict[str, Any]:
     ends = (name_key(record.subject), name_key(record.object))
     said = (record.type, record.status, record.start_date, record.end_date, record.description)
-    return {
+    return asdict(record) | {
         "claim_id": content_id("claim", chunk, *ends, *said),
-        "subject": record.subject,
-        "object": record.object,
         "subject_id": entities.get(ends[0]),
         "object_id": entities.get(ends[1]),
-        "type": record.type,
-        "status": record.status,
-        "start_date": record.start_date,
-        "end_date": record.end_date,
-        "description": record.description,
-        "source_text": record.source_text,
         "chunk_id": chunk,
     }

@@ -9,7 +9,6 @@ from typing import Annotated, Any, ClassVar
 import pyarrow as pa
 
 from hirag_dist.core.entities.merging import mentions_of
-from hirag_dist.core.prompts.reply_parsing import ExtractionReply
 from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.stage import ByRows, Services, Split, Tables
 from hirag_dist.llm.rule_based.finder import extract_records
@@ -40,7 +39,9 @@ class ExtractNames:
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return the mentions in chunk order; each chunk costs no token."""
         chunks = tables["chunks"].select(["chunk_id", "text"]).to_pylist()
-        replies = await asyncio.to_thread(self._extracted, [chunk["text"] for chunk in chunks])
+        replies = await asyncio.to_thread(
+            lambda: [extract_records(chunk["text"], self.entity_types) for chunk in chunks]
+        )
         mentions: list[Any] = []
         relations: list[Any] = []
         for chunk, reply in zip(chunks, replies, strict=True):
@@ -53,6 +54,3 @@ class ExtractNames:
             "relation_mentions": pa.Table.from_pylist(relations, RELATION_MENTIONS),
             "costs": pa.Table.from_pylist(costs, EXTRACTION_COSTS),
         }
-
-    def _extracted(self, texts: list[str]) -> list[ExtractionReply]:
-        return [extract_records(text, self.entity_types) for text in texts]

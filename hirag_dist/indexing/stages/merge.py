@@ -191,14 +191,11 @@ class DescribeEntities:
         for row, result in zip(rows, results, strict=True):
             if isinstance(result, Rejected):
                 rejects.append(reject_row(self.name, result) | {"unit_id": row["entity_id"]})
-                joined = join_descriptions(split_descriptions(row["description"]), self.max_tokens * CHARS_PER_TOKEN)
-                texts.append(joined)
+                pieces = split_descriptions(row["description"])
+                texts.append(join_descriptions(pieces, self.max_tokens * CHARS_PER_TOKEN))
             else:
                 texts.append(result)
-        return {
-            "entities": with_descriptions(entities, texts),
-            "rejects": pa.Table.from_pylist(rejects, REJECTS),
-        }
+        return {"entities": with_descriptions(entities, texts), "rejects": pa.Table.from_pylist(rejects, REJECTS)}
 
     async def _describe(self, row: dict[str, Any], services: Services) -> str | Rejected:
         if SEPARATOR not in row["description"]:
@@ -208,9 +205,8 @@ class DescribeEntities:
             n_chars = sum(len(piece) + 1 for piece in pieces)
             if is_short(pieces, self.max_tokens, services.count_tokens):
                 return " ".join(pieces)
-            batches = self._batches(pieces, services)
             shorter = []
-            for batch in batches:
+            for batch in self._batches(pieces, services):
                 result = await self._written(row, batch, services)
                 if isinstance(result, Rejected):
                     return result

@@ -138,7 +138,9 @@ class _PackedCalls(Generic[T]):
         readable part for one, and finds the packs of versions that kept neither parts nor groupings.
         """
         requests = [unit.request for unit in self.units]
-        key = self._grouping_request()
+        hashes = "\n".join(map(request_hash, requests))
+        messages = (self.system, Message("user", hashes))
+        key = ChatRequest(requests[0].role, messages, "", form=f"grouping: {self.limits}")
         stored, *own = await store.find([key, *requests])
         planned = self.group(range(len(own))) if stored is None else json.loads(stored.reply.text)
         is_whole = await self._are_stored(store, planned) if any(own) else [False] * len(planned)
@@ -172,11 +174,6 @@ class _PackedCalls(Generic[T]):
             store.count(requests[0].role, used)
         is_stored = frozenset(at for at, reply in enumerate(own) if reply is not None and reply.pack)
         return _Found(groups + alone, results, is_stored)
-
-    def _grouping_request(self) -> ChatRequest:
-        units = "\n".join(request_hash(unit.request) for unit in self.units)
-        role = self.units[0].request.role
-        return ChatRequest(role, (self.system, Message("user", units)), "", form=f"grouping: {self.limits}")
 
     async def _are_stored(self, store: UnitReplies, groups: Sequence[Sequence[int]]) -> list[bool]:
         """Return for each group whether the ledger has a reply to its pack."""

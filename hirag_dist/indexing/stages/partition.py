@@ -78,22 +78,14 @@ def cells_of(table: pa.Table) -> PartitionTree:
         return PartitionTree(None, 1)
     children: list[list[Any]] = [list(row["cells"]) for row in rows]
     for own in range(len(rows) - 1, -1, -1):  # children come after their parents: here they are done first
-        row = rows[own]
-        node = PartitionNode(_mixture(row), tuple(children[own]))
+        row, k = rows[own], len(children[own])
+        means = np.frombuffer(row["means"], "<f4").reshape(k, row["dims"])
+        weights = np.frombuffer(row["weights"], "<f8")
+        mixture = Mixture(weights, means, row["variance"], min_variance=row["min_variance"])
+        node = PartitionNode(mixture, tuple(children[own]))
         if row["parent"] >= 0:
             children[row["parent"]][row["place"]] = node
     return PartitionTree(node, 1 + max(cell for row in rows for cell in row["cells"]))
-
-
-def _mixture(row: dict[str, Any]) -> Mixture:
-    k = len(row["cells"])
-    dims = row["dims"]
-    return Mixture(
-        np.frombuffer(row["weights"], "<f8"),
-        np.frombuffer(row["means"], "<f4").reshape(k, dims),
-        row["variance"],
-        min_variance=row["min_variance"],
-    )
 
 
 CELL_ROWS = pa.schema(  # a row of the layer, once for each cell that sees it
@@ -271,7 +263,12 @@ class ClusterCells:
         """Return the memberships of the cells of this partition, and the components that each keeps."""
         table = tables["rows"]
         rows, is_home = _finite_scores(table, self.dims), table["is_home"].to_numpy()
-        trees = {row["cell"]: _tree(row) for row in tables["trees"].to_pylist()}
+        trees = {
+            row["cell"]: RowTree(
+                np.frombuffer(row["leaves"], "<i4").astype(np.int64), np.frombuffer(row["merges"], "<f8").reshape(-1, 4)
+            )
+            for row in tables["trees"].to_pylist()
+        }
         links, components = [CELL_LINKS.empty_table()], []
         cells = [(cell, at) for cell, at in _cells(table) if cell in trees]
         labelled = [LabelledCell(rows[at], trees[cell].labels(self.height), is_home[at]) for cell, at in cells]
@@ -344,11 +341,6 @@ def _cells(rows: pa.Table) -> Iterator[tuple[int, IntVector]]:
     order = np.argsort(cells, kind="stable")
     for at in np.split(order, np.flatnonzero(np.diff(cells[order])) + 1) if len(order) else ():
         yield int(cells[at[0]]), at
-
-
-def _tree(row: dict[str, Any]) -> RowTree:
-    leaves = np.frombuffer(row["leaves"], "<i4").astype(np.int64)
-    return RowTree(leaves, np.frombuffer(row["merges"], "<f8").reshape(-1, 4))
 
 
 def _finite_scores(rows: pa.Table, dims: int) -> FloatMatrix:

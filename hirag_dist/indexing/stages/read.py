@@ -16,7 +16,7 @@ from hirag_dist.core.retrieval.places import METADATA, is_record_file, unit_of
 from hirag_dist.core.text.ids import document_id
 from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.stage import ByKey, ByRows, Services, Split, Tables
-from hirag_dist.readers import Document, ReadOptions, SourceFile, Unreadable, read_source
+from hirag_dist.readers import Document, ReadOptions, SourceFile, read_source
 from hirag_dist.schemas import DOCUMENT_METADATA, DOCUMENTS, PLACES, REJECTS
 from hirag_dist.storage.spill import SpillFile, spill_file
 
@@ -36,15 +36,6 @@ SOURCES = pa.schema(
 
 READ_PLACES = pa.schema([DOCUMENTS.field("uri"), DOCUMENTS.field("record"), *PLACES])  # as files are read
 _OF_PLACE = [name for name in PLACES.names if name != "document_id"]
-
-
-def source_of(row: Mapping[str, Any]) -> SourceFile:
-    """Return the file of a row of SOURCES."""
-    shown = row["shown"]
-    form, compression = row["format"], row["compression"]
-    return SourceFile(
-        row["uri"], shown, row["size_bytes"], form, compression, row["modified"], shown, row["refusal"], row["etag"]
-    )
 
 
 READ_METADATA = pa.schema([*(DOCUMENTS.field(name) for name in ("document_id", "uri", "record")), DOCUMENT_METADATA[1]])
@@ -80,12 +71,16 @@ class ReadDocuments:
             schemas = DOCUMENTS, READ_PLACES, READ_METADATA, REJECTS
             documents, places, metadata, rejects = (_Rows(schema, stack) for schema in schemas)
             for row in tables["sources"].to_pylist():
-                for found in read_source(source_of(row), self.options):
-                    where = unit_of(row["shown"], found.record)
+                shown = row.pop("shown")
+                source = SourceFile(name=shown, display=shown, **row)
+                for found in read_source(source, self.options):
+                    where = unit_of(shown, found.record)
                     if not isinstance(found, Document):
-                        rejects.add(_reject(self.name, _letter_unit(row["shown"], found), found.reason))
+                        is_first = not found.record and not found.is_file and is_record_file(shown)
+                        unit = f"{shown}#0" if is_first else where  # the first of a file of records
+                        rejects.add(_reject(self.name, unit, found.reason))
                         continue
-                    document = _document_row(found, row["shown"], where)
+                    document = _document_row(found, shown, where)
                     documents.add(document, len(found.text))
                     own = {name: document[name] for name in ("uri", "record", "document_id")}
                     for place in found.places:
@@ -96,12 +91,6 @@ class ReadDocuments:
                         rejects.add(_reject(METADATA, where, "; ".join(found.faults)))
             tables = {"documents": documents, "places": places, "metadata": metadata, "rejects": rejects}
             return {name: rows.table() for name, rows in tables.items()}
-
-
-def _letter_unit(shown: str, unread: Unreadable) -> str:
-    """Return the unit of a dead letter: as `unit_of`, but the first of a file of records has the number 0."""
-    is_first = not unread.record and not unread.is_file and is_record_file(shown)
-    return f"{shown}#0" if is_first else unit_of(shown, unread.record)
 
 
 def metadata_text(values: Mapping[str, Any]) -> str:
@@ -191,8 +180,13 @@ class UniqueDocuments:
             if first is not row:
                 first["source_ids"] = sorted({*first["source_ids"], *row["source_ids"]})
         rows = [found[key] for key in sorted(found)]
-        documents = pa.Table.from_pylist(rows, DOCUMENTS)
-        return {"documents": documents, "places": _places_of(tables["places"], documents)}
+        documents, places = pa.Table.from_pylist(rows, DOCUMENTS), tables["places"]
+        first_rows = pc.index_in(places["document_id"], value_set=documents["document_id"].combine_chunks())
+        columns = ("uri", "record")
+        is_of_first = [pc.equal(places[name], documents[name].combine_chunks().take(first_rows)) for name in columns]
+        kept = places.filter(pc.and_(*is_of_first)).select(PLACES.names)
+        by_start = [("document_id", "ascending"), ("start", "ascending")]
+        return {"documents": documents, "places": kept.sort_by(by_start)}
 
 
 @dataclass(frozen=True)
@@ -215,15 +209,3 @@ class UniqueMetadata:
         ids = rows["document_id"].to_numpy(zero_copy_only=False)
         first = np.concatenate([np.ones(min(len(ids), 1), np.bool_), ids[1:] != ids[:-1]])
         return {"metadata": rows.filter(pa.array(first)).select(DOCUMENT_METADATA.names)}
-
-
-def _places_of(places: pa.Table, documents: pa.Table) -> pa.Table:
-    """Return PLACES of documents in the files that these are named after, sorted by document and start.
-
-    Args:
-        places: READ_PLACES.
-    """
-    found = pc.index_in(places["document_id"], value_set=documents["document_id"].combine_chunks())
-    same = [pc.equal(places[name], documents[name].combine_chunks().take(found)) for name in ("uri", "record")]
-    kept = places.filter(pc.and_(*same))
-    return kept.select(PLACES.names).sort_by([("document_id", "ascending"), ("start", "ascending")])

@@ -78,7 +78,10 @@ class WriteReports:
 
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return a report for each community; one without a usable reply is absent and in rejects."""
-        rows = sorted(tables["outlines"].to_pylist(), key=_packing_order)
+        rows = sorted(
+            tables["outlines"].to_pylist(),
+            key=lambda row: (row["tree"], -row["level"], row["parent_id"] or "", row["community_id"]),
+        )
         lines = _Lines(tables["entities"], tables["relations"], tables.get("claims", CLAIM_LINES.empty_table()))
         reports = _Reports(rows, tables["children"])
         wanted = []
@@ -133,10 +136,6 @@ class WriteReports:
             lambda reply: parse_report(reply, read),
             divided,
         )
-
-
-def _packing_order(row: dict[str, Any]) -> tuple[str, int, str, str]:
-    return row["tree"], -row["level"], row["parent_id"] or "", row["community_id"]
 
 
 @dataclass(frozen=True, slots=True)

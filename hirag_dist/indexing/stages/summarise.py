@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, ClassVar
 
 import pyarrow as pa
@@ -75,19 +75,8 @@ class SummariseClusters:
             rows.append(
                 {
                     "cluster_id": cluster["cluster_id"],
-                    "entities": [
-                        {"name": entity.name, "type": entity.type, "description": entity.description}
-                        for entity in result.entities
-                    ],
-                    "covers": [
-                        {
-                            "member": cover.member,
-                            "entity": cover.entity,
-                            "description": cover.description,
-                            "strength": cover.strength,
-                        }
-                        for cover in result.covers
-                    ],
+                    "entities": [asdict(entity) for entity in result.entities],
+                    "covers": [asdict(cover) for cover in result.covers],
                 }
             )
         return {
@@ -98,9 +87,8 @@ class SummariseClusters:
     def _unit(self, cluster: dict[str, Any], count_tokens: Callable[[str], int]) -> PackableUnit[SummaryReply]:
         names, texts = cluster["names"], cluster["descriptions"]
         if self.member_tokens:
-            named = sum(
-                count_tokens(f"00. {name} ({kind}): \n") for name, kind in zip(names, cluster["types"], strict=True)
-            )
+            pairs = zip(names, cluster["types"], strict=True)
+            named = sum(count_tokens(f"00. {name} ({kind}): \n") for name, kind in pairs)
             texts = cut_evenly(texts, max(self.member_tokens - named, 0), count_tokens)
         return self._unit_of(list(zip(names, cluster["types"], texts, strict=True)))
 
