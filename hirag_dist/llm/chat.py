@@ -58,19 +58,12 @@ class UnitReplyStore:
     """
 
     def __init__(self, roles: Mapping[str, list[ModelGroup]], ledger: Ledger, meter: UsageMeter) -> None:
-        """Compose it; `meter` counts the parts that are used."""
         self._roles = roles
         self._ledger = ledger
         self._meter = meter
 
     async def find(self, requests: Sequence[ChatRequest]) -> list[StoredReply | None]:
-        """Return the ledger's reply for each request, if there is one, in one lookup; nothing is counted.
-
-        A part of a pack's reply comes before a reply to the first attempt of the request alone.
-
-        Raises:
-            StoreError: the ledger cannot be read.
-        """
+        """Return the ledger's reply for each request, as `UnitReplies.find` says. Raises StoreError."""
         places: list[dict[str, int]] = []
         for request in requests:
             parts = {part_key(request, model): number for number, model in self._models(request)}
@@ -97,15 +90,7 @@ class UnitReplyStore:
             payer.count(self._meter, role, whole, payer.cost(whole) * price, from_ledger=True)
 
     async def store(self, pack: ChatRequest, parts: Sequence[tuple[ChatRequest, str]]) -> None:
-        """Store the parts of a pack's reply; return when they are durable.
-
-        Args:
-            pack: the request whose reply is in the ledger.
-            parts: a unit's own request, and its part of the reply.
-
-        Raises:
-            StoreError: the ledger cannot be read or written.
-        """
+        """Store the parts of a pack's reply, as `UnitReplies.store` says. Raises StoreError."""
         places = self._places(pack)
         if not parts or not places:
             return
@@ -133,11 +118,7 @@ class UnitReplyStore:
         )
 
     async def store_grouping(self, request: ChatRequest, grouping: str) -> None:
-        """Store how units were grouped into calls, as the reply to a request that is never sent.
-
-        Raises:
-            StoreError: the ledger cannot be written.
-        """
+        """Store how units were grouped into calls, as the reply to a request that is never sent. Raises StoreError."""
         for key in list(self._places(request))[:1]:
             await self._ledger.put(key, record_of(ChatReply(grouping), ""))
 
@@ -194,6 +175,12 @@ class EndpointPool:
 
     A request passes through: attempts until its reply parses → ledger → models of the role → `llm.retry.RetriedCalls`
     → `llm.limits.rate_limiter.RateLimiter.send` → `PricedModel.send`.
+
+    Args:
+        roles: role → its models. A request's hash chooses among models; the endpoints of one model share its requests
+            by weight and load.
+        ledger: store of replies; None stores none, for answering questions.
+        locks: keep other workers from sending the requests that this one sends; None where there are none.
     """
 
     def __init__(
@@ -205,14 +192,6 @@ class EndpointPool:
         context: CallContext | None = None,
         locks: KeyLocks | None = None,
     ) -> None:
-        """Compose the layers.
-
-        Args:
-            roles: role → its models. A request's hash chooses among models; the endpoints of one model share its
-                requests by weight and load.
-            ledger: store of replies; None stores none, for answering questions.
-            locks: keep other workers from sending the requests that this one sends; None where there are none.
-        """
         self._roles = {role: group_models(models) for role, models in roles.items()}
         self._ledger = ledger
         self._retried = retried

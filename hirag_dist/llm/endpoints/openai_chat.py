@@ -88,25 +88,21 @@ MESSAGE_TOKENS = 4  # what the chat template puts around a message, about
 
 
 class ReplyLimit:
-    """Limits of the replies of one endpoint, which learn how its model's tokenizer counts against the local one."""
+    """Limits of the replies of one endpoint, which learn how its model's tokenizer counts against the local one.
+
+    Args:
+        window: tokens of a prompt and its reply together; None where it is not known: nothing is limited.
+    """
 
     def __init__(self, window: int | None, count_tokens: Callable[[str], int]) -> None:
-        """Begin with the usual ratio.
-
-        Args:
-            window: Tokens of a prompt and its reply together; None where it is not known: nothing is limited.
-            count_tokens: Counts the tokens of a text with the local tokenizer.
-        """
         self._window = window
         self._count = count_tokens
         self._ratio = RATIO
 
     def of(self, texts: Sequence[str], wanted: int | None) -> int | None:
-        """Return the maximum tokens of a reply: what is wanted, as far as the window has room; None for no limit.
+        """Return the maximum tokens of a reply to a prompt: what is wanted, as far as the window has room.
 
-        Args:
-            texts: Messages of the prompt.
-            wanted: Maximum tokens that the request asks for; None where it names none.
+        None is no limit, both as what is wanted and as the result.
         """
         if self._window is None:
             return wanted

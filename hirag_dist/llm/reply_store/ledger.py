@@ -65,21 +65,15 @@ class Ledger:
 
     Of two records of a key the one stored first counts, for every reader. A process that began before replies were
     removed (`purge`) stores no more: its reply may be about what was removed.
+
+    Args:
+        log_records: records after which this process's log is sealed, if not for its size before.
+        clock: seconds since the epoch.
     """
 
     def __init__(
-        self,
-        store: Store,
-        *,
-        log_records: int = _LOG_RECORDS,
-        clock: Callable[[], float] = time.time,
+        self, store: Store, *, log_records: int = _LOG_RECORDS, clock: Callable[[], float] = time.time
     ) -> None:
-        """Prepare to use the ledger of a store; nothing is read yet.
-
-        Args:
-            log_records: records after which this process's log is sealed, if not for its size before.
-            clock: seconds since the epoch.
-        """
         self._store = store
         self._is_local = store.local is not None
         self._log_records = log_records
@@ -100,11 +94,7 @@ class Ledger:
         return self._view.memory_bytes
 
     async def get(self, key: str) -> dict[str, Any] | None:
-        """Return a record, None where there is none.
-
-        Raises:
-            StoreError: the ledger cannot be read.
-        """
+        """Return a record, None where there is none. Raises as `get_many`."""
         return (await self.get_many([key])).get(key)
 
     async def get_many(self, keys: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -124,15 +114,11 @@ class Ledger:
         return {packed[key]: unpack_value(record.value) for key, record in found.items()}
 
     async def put(self, key: str, value: Mapping[str, Any], superseded: Collection[str] = ()) -> None:
-        """Store a record; return when it is durable. What is bytes in the value is kept as it is.
-
-        Raises:
-            StoreError: it could not be written. Nothing that depends on it may be used then.
-        """
+        """Store a record, as `put_many` does."""
         await self.put_many({key: value}, superseded)
 
     async def put_many(self, records: Mapping[str, Mapping[str, Any]], superseded: Collection[str] = ()) -> None:
-        """Store records that came together; return when all are durable.
+        """Store records that came together; return when all are durable. What is bytes in a value is kept as it is.
 
         Args:
             superseded: keys whose stored record cannot be used, so that the new one counts although it is later.

@@ -375,14 +375,10 @@ class Simulator:
 
 
 async def run_simulator(options: SimulatorOptions, ready: Callable[[str], None]) -> dict[str, Any]:
-    """Serve until SIGINT or SIGTERM.
+    """Serve until SIGINT or SIGTERM, and return the counts, as GET /stats gives them.
 
     Args:
-        options: how the endpoint behaves.
         ready: is given the base URL once calls are taken.
-
-    Returns:
-        The counts, as GET /stats gives them.
 
     Raises:
         BackendUnavailable: the address cannot be listened on.
