@@ -143,7 +143,7 @@ class CallReply(Generic[R]):
 
     Attributes:
         endpoint: the configured name of the endpoint that replied.
-        rate_limits: the limits that the endpoint's headers named.
+        rate_limits: those that the endpoint's headers named.
     """
 
     value: R

@@ -44,7 +44,7 @@ from hirag_dist.llm.key_locks import KeyLocks
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.reply_store.block_format import part_record_of, record_of, reply_from
 from hirag_dist.llm.retry import RetriedCalls
-from hirag_dist.llm.usage import TokenEstimate, TokenEstimates, UsageMeter
+from hirag_dist.llm.usage import TokenEstimate, TokenEstimates, UsageMeter, prompt_chars
 from hirag_dist.types import ChatReply, ChatRequest, Rejected, StoredReply
 
 _FIRST = 0  # attempt
@@ -96,7 +96,7 @@ class UnitReplyStore:
             return
         records = await self._ledger.get_many(list(places))
         key = next((key for key in places if key in records), None)
-        whole = None if key is None else reply_from(records[key], _n_chars(pack))
+        whole = None if key is None else reply_from(records[key], prompt_chars(pack))
         if key is None or whole is None:
             return  # removed since it was read
         group = self._roles[pack.role][places[key]]
@@ -147,7 +147,7 @@ def divide(total: int, weights: Sequence[int]) -> list[int]:
 def _first_stored(
     places: Mapping[str, int], records: Mapping[str, Mapping[str, Any]], request: ChatRequest
 ) -> StoredReply | None:
-    n_chars = _n_chars(request)
+    n_chars = prompt_chars(request)
     for key, model in places.items():
         record = records.get(key)
         reply = None if record is None else reply_from(record, n_chars)
@@ -364,27 +364,21 @@ class EndpointPool:
         if self._ledger is None:
             return await self._new_reply(request, groups, attempt, None) if may_send else None
         # The second of two equal requests waits; a lock is there as long as a request holds it or waits for it.
-        turn = self._in_flight.setdefault(ledger_key(request, chosen, attempt), asyncio.Lock())
+        key = ledger_key(request, chosen, attempt)
+        turn = self._in_flight.setdefault(key, asyncio.Lock())
         async with turn:
             stored = await self._stored(request, groups, attempt, self._ledger)
             if stored is not None or not may_send:
                 return stored
             if self._locks is None:
                 return await self._new_reply(request, groups, attempt, self._ledger)
-            return await self._locked(request, groups, attempt, self._ledger, self._locks)
-
-    async def _locked(
-        self, request: ChatRequest, groups: list[ModelGroup], attempt: int, ledger: Ledger, locks: KeyLocks
-    ) -> _Answer:
-        """Return the reply that another worker has stored meanwhile, or a new one."""
-        key = ledger_key(request, groups[0].first, attempt)
-        while True:
-            async with locks.hold([key]) as held:
-                stored = await self._stored(request, groups, attempt, ledger)
-                if stored is not None:
-                    return stored
-                if held:
-                    return await self._new_reply(request, groups, attempt, ledger)
+            while True:  # another worker may store a reply meanwhile
+                async with self._locks.hold([key]) as held:
+                    stored = await self._stored(request, groups, attempt, self._ledger)
+                    if stored is not None:
+                        return stored
+                    if held:
+                        return await self._new_reply(request, groups, attempt, self._ledger)
 
     async def _stored(
         self, request: ChatRequest, groups: list[ModelGroup], attempt: int, ledger: Ledger
@@ -395,7 +389,7 @@ class EndpointPool:
             record = await ledger.get(key)
             if record is None:
                 continue
-            reply = reply_from(record, _n_chars(request))
+            reply = reply_from(record, prompt_chars(request))
             if reply is not None:
                 payer = group.member(record.get("endpoint"))
                 payer.count(self._context.meter, request.role, reply, payer.cost(reply), from_ledger=True)
@@ -485,10 +479,6 @@ class EndpointPool:
         target.count(self._context.meter, call.role, reply, usd)
         permit.answered(reply.input_tokens + reply.output_tokens, usd)
         yield reply
-
-
-def _n_chars(request: ChatRequest) -> int:
-    return sum(len(message.content) for message in request.messages)
 
 
 def _first_accepted(

@@ -38,8 +38,7 @@ class Embedded:
 
     Attributes:
         vectors: (n_texts, dim) float32.
-        input_tokens: tokens that the endpoint reports; None if it reports none.
-        rate_limits: the limits that the endpoint's headers named.
+        input_tokens: those that the endpoint reports; None if it reports none.
     """
 
     vectors: FloatMatrix

@@ -190,15 +190,12 @@ class KeyLocks:
                     raise
                 continue
             self._n_released = reply.n_released
-            self._distribute(requests, keys, reply)
+            granted, held = {keys[at] for at in reply.granted}, {keys[at] for at in reply.held}
+            for request in requests:
+                own = frozenset(request.keys) & granted
+                granted -= own
+                if request.reply.done():  # its caller was cancelled
+                    self._to_release.extend(own)
+                else:
+                    request.reply.set_result((own, not held.isdisjoint(request.keys)))
             await asyncio.sleep(reply.pause_s)
-
-    def _distribute(self, requests: Sequence[_Request], keys: Sequence[str], reply: LockReply) -> None:
-        granted, held = {keys[at] for at in reply.granted}, {keys[at] for at in reply.held}
-        for request in requests:
-            own = frozenset(request.keys) & granted
-            granted -= own
-            if request.reply.done():  # its caller was cancelled
-                self._to_release.extend(own)
-            else:
-                request.reply.set_result((own, not held.isdisjoint(request.keys)))

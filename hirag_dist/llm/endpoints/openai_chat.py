@@ -31,7 +31,7 @@ from hirag_dist.llm.endpoints.openai_replies import (
     parse_completion,
     parse_object,
 )
-from hirag_dist.llm.usage import MAX_REPLY_TOKENS
+from hirag_dist.llm.usage import MAX_REPLY_TOKENS, prompt_chars
 from hirag_dist.types import ChatReply, ChatRequest, RateLimits
 
 # Those that are refused most often come first. They are given up in this order, where a refusal names none.
@@ -199,17 +199,13 @@ class OpenAiChat:
         A refusal has finish_reason "refusal"; a prompt that a content filter stopped has "content_filter" and no
         text, since that is the text's fault and not the endpoint's.
 
-        Raises:
-            RateLimited: 429.
-            ModelUnavailable: no answer, or 5xx.
-            UnusableReply: an answer without a choice, or too large.
-            RequestRejected: another 4xx, or a redirect to another host.
+        Raises as `EndpointClient.post`, and UnusableReply for an answer without a choice.
         """
         forms = _Forms(self._forms is not False, self.refused_keywords)
         while True:
             body = self._body(request, forms)
             try:
-                found = await self._completion(body, _n_chars(request))
+                found = await self._completion(body, prompt_chars(request))
             except EndpointRefused as error:
                 reply = self._reply_in(error, request)
                 if reply is not None:
@@ -256,7 +252,7 @@ class OpenAiChat:
         self._note(forms, body)
         self._opens_thinking = self._opens_thinking or reader.unopened
         with self._client.unusable():
-            found = parts.completion(_n_chars(request))
+            found = parts.completion(prompt_chars(request))
         reply = self._reply(found, lambda: self._count_input(request))
         yield replace(reply, text="".join(shown).rstrip())
 
@@ -477,10 +473,6 @@ class OpenAiChat:
 
     def _count_input(self, request: ChatRequest) -> int:
         return sum(self._count(message.content) + MESSAGE_TOKENS for message in request.messages)
-
-
-def _n_chars(request: ChatRequest) -> int:
-    return sum(len(message.content) for message in request.messages)
 
 
 def _response_format(name: str, schema: Mapping[str, Any]) -> dict[str, Any]:

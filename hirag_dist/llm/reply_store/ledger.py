@@ -171,21 +171,6 @@ class Ledger:
     def _last_purge(self) -> bytes:
         return self._store.read_bytes(PURGED) if self._store.exists(PURGED) else b""
 
-    def _check_purge(self) -> None:
-        """Check that no reply was removed since the first use.
-
-        Raises:
-            StoreError: some were.
-        """
-        now = self._last_purge()
-        if self._purge is None:
-            self._purge = now
-        if now != self._purge:
-            raise StoreError(
-                f"cannot store replies in {self._store.uri}: documents were forgotten after this process began, and a "
-                "reply may be about them; run the command again"
-            )
-
     async def _opened(self) -> None:
         """Read the ledger's tails once, before the first lookup; again where that failed."""
         opening = self._opening
@@ -250,7 +235,14 @@ class Ledger:
                 to.hold = self._store.try_lock(path, create=True)
             if to.hold is None:
                 raise StoreError(f"cannot write {self._store.uri}/{path}: another process holds it; run again")
-        self._check_purge()  # after the log is locked: a purge that begins now finds it
+        last_purge = self._last_purge()  # after the log is locked: a purge that begins now finds it
+        if self._purge is None:
+            self._purge = last_purge
+        if last_purge != self._purge:
+            raise StoreError(
+                f"cannot store replies in {self._store.uri}: documents were forgotten after this process began, and a "
+                "reply may be about them; run the command again"
+            )
         file, _ = self._store.append(path, pack_block(records))
         to.files.add(file)
 
