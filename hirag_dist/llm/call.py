@@ -143,7 +143,7 @@ class CallReply(Generic[R]):
 
     Attributes:
         endpoint: the configured name of the endpoint that replied.
-        rate_limits: the limits that the endpoint's headers named.
+        rate_limits: those that the endpoint's headers named.
     """
 
     value: R
@@ -298,9 +298,7 @@ class PricedModel:
     """A model at an endpoint with its price and settings. Implements `llm.call.CallTarget`.
 
     Attributes:
-        operation: Name of the operation, as in `CallTarget`.
-        endpoint: the configured name, which rate limits go by.
-        settings: settings that change replies (temperature, extra body); part of ledger keys.
+        settings: those that change replies (temperature, extra body); part of ledger keys.
         price: US dollars per million tokens: input, cached input, output; None: not known.
         paid: whether its replies go through ledger and rate limits; built-in models compute theirs again.
         weight: its share of a role's requests, if several endpoints have the same model.

@@ -104,7 +104,10 @@ async def find_model_window(settings: EndpointSettings) -> ModelWindow | None:
     client = EndpointClient(settings)
     try:
         listed = await _asked(client, "/models")
-        item = _listed_model(listed, settings.model)
+        entries = listed.get("data")
+        item = _named(entries, "id", settings.model)
+        if not item and isinstance(entries, list) and len(entries) == 1:  # any name means the only model of a server
+            item = _object(entries[0])
         counts = [_count(_object(item.get("meta")).get("n_ctx")), *(_count(item.get(field)) for field in _FIELDS)]
         told = next((count for count in counts if count is not None), None)
         if told is not None and "meta" not in item:
@@ -149,15 +152,6 @@ async def _asked(client: EndpointClient, path: str, body: Mapping[str, Any] | No
         return await client.ask(path, body, timeout_s=_TIMEOUT_S)
     except ModelError:
         return {}
-
-
-def _listed_model(listed: Mapping[str, Any], model: str) -> dict[str, Any]:
-    """Return the entry of a model in a list; of the only one, where a server has one and any name means it."""
-    entries = listed.get("data")
-    found = _named(entries, "id", model)
-    if not found and isinstance(entries, list) and len(entries) == 1:
-        return _object(entries[0])
-    return found
 
 
 def _named(entries: object, key: str, model: str) -> dict[str, Any]:

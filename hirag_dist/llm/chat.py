@@ -44,7 +44,7 @@ from hirag_dist.llm.key_locks import KeyLocks
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.reply_store.block_format import part_record_of, record_of, reply_from
 from hirag_dist.llm.retry import RetriedCalls
-from hirag_dist.llm.usage import TokenEstimate, TokenEstimates, UsageMeter
+from hirag_dist.llm.usage import TokenEstimate, TokenEstimates, UsageMeter, prompt_chars
 from hirag_dist.types import ChatReply, ChatRequest, Rejected, StoredReply
 
 _FIRST = 0  # attempt
@@ -58,19 +58,12 @@ class UnitReplyStore:
     """
 
     def __init__(self, roles: Mapping[str, list[ModelGroup]], ledger: Ledger, meter: UsageMeter) -> None:
-        """Compose it; `meter` counts the parts that are used."""
         self._roles = roles
         self._ledger = ledger
         self._meter = meter
 
     async def find(self, requests: Sequence[ChatRequest]) -> list[StoredReply | None]:
-        """Return the ledger's reply for each request, if there is one, in one lookup; nothing is counted.
-
-        A part of a pack's reply comes before a reply to the first attempt of the request alone.
-
-        Raises:
-            StoreError: the ledger cannot be read.
-        """
+        """Return the ledger's reply for each request, as `UnitReplies.find` says. Raises StoreError."""
         places: list[dict[str, int]] = []
         for request in requests:
             parts = {part_key(request, model): number for number, model in self._models(request)}
@@ -97,21 +90,13 @@ class UnitReplyStore:
             payer.count(self._meter, role, whole, payer.cost(whole) * price, from_ledger=True)
 
     async def store(self, pack: ChatRequest, parts: Sequence[tuple[ChatRequest, str]]) -> None:
-        """Store the parts of a pack's reply; return when they are durable.
-
-        Args:
-            pack: the request whose reply is in the ledger.
-            parts: a unit's own request, and its part of the reply.
-
-        Raises:
-            StoreError: the ledger cannot be read or written.
-        """
+        """Store the parts of a pack's reply, as `UnitReplies.store` says. Raises StoreError."""
         places = self._places(pack)
         if not parts or not places:
             return
         records = await self._ledger.get_many(list(places))
         key = next((key for key in places if key in records), None)
-        whole = None if key is None else reply_from(records[key], _n_chars(pack))
+        whole = None if key is None else reply_from(records[key], prompt_chars(pack))
         if key is None or whole is None:
             return  # removed since it was read
         group = self._roles[pack.role][places[key]]
@@ -133,11 +118,7 @@ class UnitReplyStore:
         )
 
     async def store_grouping(self, request: ChatRequest, grouping: str) -> None:
-        """Store how units were grouped into calls, as the reply to a request that is never sent.
-
-        Raises:
-            StoreError: the ledger cannot be written.
-        """
+        """Store how units were grouped into calls, as the reply to a request that is never sent. Raises StoreError."""
         for key in list(self._places(request))[:1]:
             await self._ledger.put(key, record_of(ChatReply(grouping), ""))
 
@@ -166,7 +147,7 @@ def divide(total: int, weights: Sequence[int]) -> list[int]:
 def _first_stored(
     places: Mapping[str, int], records: Mapping[str, Mapping[str, Any]], request: ChatRequest
 ) -> StoredReply | None:
-    n_chars = _n_chars(request)
+    n_chars = prompt_chars(request)
     for key, model in places.items():
         record = records.get(key)
         reply = None if record is None else reply_from(record, n_chars)
@@ -194,6 +175,12 @@ class EndpointPool:
 
     A request passes through: attempts until its reply parses → ledger → models of the role → `llm.retry.RetriedCalls`
     → `llm.limits.rate_limiter.RateLimiter.send` → `PricedModel.send`.
+
+    Args:
+        roles: role → its models. A request's hash chooses among models; the endpoints of one model share its requests
+            by weight and load.
+        ledger: store of replies; None stores none, for answering questions.
+        locks: keep other workers from sending the requests that this one sends; None where there are none.
     """
 
     def __init__(
@@ -205,14 +192,6 @@ class EndpointPool:
         context: CallContext | None = None,
         locks: KeyLocks | None = None,
     ) -> None:
-        """Compose the layers.
-
-        Args:
-            roles: role → its models. A request's hash chooses among models; the endpoints of one model share its
-                requests by weight and load.
-            ledger: store of replies; None stores none, for answering questions.
-            locks: keep other workers from sending the requests that this one sends; None where there are none.
-        """
         self._roles = {role: group_models(models) for role, models in roles.items()}
         self._ledger = ledger
         self._retried = retried
@@ -385,27 +364,21 @@ class EndpointPool:
         if self._ledger is None:
             return await self._new_reply(request, groups, attempt, None) if may_send else None
         # The second of two equal requests waits; a lock is there as long as a request holds it or waits for it.
-        turn = self._in_flight.setdefault(ledger_key(request, chosen, attempt), asyncio.Lock())
+        key = ledger_key(request, chosen, attempt)
+        turn = self._in_flight.setdefault(key, asyncio.Lock())
         async with turn:
             stored = await self._stored(request, groups, attempt, self._ledger)
             if stored is not None or not may_send:
                 return stored
             if self._locks is None:
                 return await self._new_reply(request, groups, attempt, self._ledger)
-            return await self._locked(request, groups, attempt, self._ledger, self._locks)
-
-    async def _locked(
-        self, request: ChatRequest, groups: list[ModelGroup], attempt: int, ledger: Ledger, locks: KeyLocks
-    ) -> _Answer:
-        """Return the reply that another worker has stored meanwhile, or a new one."""
-        key = ledger_key(request, groups[0].first, attempt)
-        while True:
-            async with locks.hold([key]) as held:
-                stored = await self._stored(request, groups, attempt, ledger)
-                if stored is not None:
-                    return stored
-                if held:
-                    return await self._new_reply(request, groups, attempt, ledger)
+            while True:  # another worker may store a reply meanwhile
+                async with self._locks.hold([key]) as held:
+                    stored = await self._stored(request, groups, attempt, self._ledger)
+                    if stored is not None:
+                        return stored
+                    if held:
+                        return await self._new_reply(request, groups, attempt, self._ledger)
 
     async def _stored(
         self, request: ChatRequest, groups: list[ModelGroup], attempt: int, ledger: Ledger
@@ -416,7 +389,7 @@ class EndpointPool:
             record = await ledger.get(key)
             if record is None:
                 continue
-            reply = reply_from(record, _n_chars(request))
+            reply = reply_from(record, prompt_chars(request))
             if reply is not None:
                 payer = group.member(record.get("endpoint"))
                 payer.count(self._context.meter, request.role, reply, payer.cost(reply), from_ledger=True)
@@ -506,10 +479,6 @@ class EndpointPool:
         target.count(self._context.meter, call.role, reply, usd)
         permit.answered(reply.input_tokens + reply.output_tokens, usd)
         yield reply
-
-
-def _n_chars(request: ChatRequest) -> int:
-    return sum(len(message.content) for message in request.messages)
 
 
 def _first_accepted(

@@ -8,7 +8,7 @@ import hashlib
 import math
 from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
@@ -38,8 +38,7 @@ class Embedded:
 
     Attributes:
         vectors: (n_texts, dim) float32.
-        input_tokens: tokens that the endpoint reports; None if it reports none.
-        rate_limits: the limits that the endpoint's headers named.
+        input_tokens: those that the endpoint reports; None if it reports none.
     """
 
     vectors: FloatMatrix
@@ -80,16 +79,13 @@ class PricedEmbedder(PricedByToken[PaidEmbedder]):
 
     async def ping(self, call: EmbeddingCall) -> bool:
         """Embed one word and count its cost."""
-        await self._send(call, ["word"], 1)
+        await self.send(replace(call, payload=["word"], tokens=1))
         return True
 
     async def send(self, call: EmbeddingCall) -> CallReply[Embedded]:
         """Send one request and count its cost."""
-        return await self._send(call, call.payload, call.tokens)
-
-    async def _send(self, call: EmbeddingCall, texts: Sequence[str], tokens: int) -> CallReply[Embedded]:
-        embedded = await self.model.request(texts)
-        used = tokens if embedded.input_tokens is None else embedded.input_tokens
+        embedded = await self.model.request(call.payload)
+        used = call.tokens if embedded.input_tokens is None else embedded.input_tokens
         return self.counted(call, embedded, used, embedded.rate_limits)
 
 

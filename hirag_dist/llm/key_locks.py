@@ -44,10 +44,9 @@ class KeyLockClient(Protocol):
 
 
 class KeyLockTable:
-    """The locks of all workers. Serves one event loop."""
+    """The locks of all workers; it remembers the last `max_released` keys that were released. Serves one event loop."""
 
     def __init__(self, max_released: int = _MAX_RELEASED) -> None:
-        """Begin without locks; remember the last `max_released` keys that were released."""
         self._max_released = max_released
         self._locks: dict[str, str] = {}  # key → worker
         self._released: dict[str, int] = {}  # key → number of its release, in this order
@@ -97,16 +96,14 @@ class _Request:
 
 
 class KeyLocks:
-    """The locks of one worker. Serves one event loop."""
+    """The locks of one worker. Serves one event loop.
+
+    Args:
+        worker: unique name, as of `RateLimiter`.
+        refresh: makes every reply visible that any worker had stored when it was called.
+    """
 
     def __init__(self, client: KeyLockClient, worker: str, refresh: Callable[[], Awaitable[None]]) -> None:
-        """Begin without locks.
-
-        Args:
-            client: the table of the cluster.
-            worker: unique name, as of `RateLimiter`.
-            refresh: makes every reply visible that any worker had stored when it was called.
-        """
         self._client, self._worker, self._refresh_view = client, worker, refresh
         self._n_released = 0  # as far as is known here
         self._n_refreshed = 0  # as of the last refresh
@@ -193,15 +190,12 @@ class KeyLocks:
                     raise
                 continue
             self._n_released = reply.n_released
-            self._distribute(requests, keys, reply)
+            granted, held = {keys[at] for at in reply.granted}, {keys[at] for at in reply.held}
+            for request in requests:
+                own = frozenset(request.keys) & granted
+                granted -= own
+                if request.reply.done():  # its caller was cancelled
+                    self._to_release.extend(own)
+                else:
+                    request.reply.set_result((own, not held.isdisjoint(request.keys)))
             await asyncio.sleep(reply.pause_s)
-
-    def _distribute(self, requests: Sequence[_Request], keys: Sequence[str], reply: LockReply) -> None:
-        granted, held = {keys[at] for at in reply.granted}, {keys[at] for at in reply.held}
-        for request in requests:
-            own = frozenset(request.keys) & granted
-            granted -= own
-            if request.reply.done():  # its caller was cancelled
-                self._to_release.extend(own)
-            else:
-                request.reply.set_result((own, not held.isdisjoint(request.keys)))

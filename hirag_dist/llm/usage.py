@@ -227,6 +227,11 @@ class TokenEstimates:
             statistics.max_over_count = max(statistics.max_over_count, reply.input_tokens / estimate.counted)
 
 
+def prompt_chars(request: ChatRequest) -> int:
+    """Return the characters of a request's messages."""
+    return sum(len(message.content) for message in request.messages)
+
+
 def _bytes(request: ChatRequest) -> int:
     return sum(
         len(text) if text.isascii() else len(text.encode("utf-8", "replace"))

@@ -102,21 +102,14 @@ def make_local_reranker(name: str, config: Config) -> Reranker | None:
 
 
 def make_reranker(name: str, config: Config) -> RerankEndpoint:
-    """Return the reranker at an address, without limits.
-
-    Raises:
-        ConfigError: the endpoint's key file cannot be read.
-    """
+    """Return the reranker at an address, without limits. Raises as `endpoint_settings`."""
     from hirag_dist.llm.endpoints.rerank import RerankEndpoint
 
     return RerankEndpoint(endpoint_settings(name, config.llm.endpoints[name], config))
 
 
 def endpoint_settings(name: str, endpoint: EndpointConfig, config: Config, spending: bool = False) -> EndpointSettings:
-    """Return the settings of a client for an endpoint of kind openai or rerank.
-
-    Args:
-        spending: limit each reply, so that what a call can cost is known.
+    """Return the settings of a client for an endpoint of kind openai or rerank; arguments as of `make_chat_model`.
 
     Raises:
         ConfigError: the endpoint's key file cannot be read.

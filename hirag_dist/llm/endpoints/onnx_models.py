@@ -219,17 +219,18 @@ class MiniLmEmbedder(SentenceEmbedder):
     """Sentence vectors of 384 numbers from a small transformer for English; a text is cut after 256 word pieces.
 
     The weights are read from an installed package at the first call; nothing is fetched.
+
+    Args:
+        name: the name that an index records; None for a new index.
+
+    Raises:
+        BackendUnavailable: the extra `minilm` is not installed, or the index was built with other weights.
     """
 
     name = identity = NAME
     dim = 384
 
     def __init__(self, name: str | None = None) -> None:
-        """Take the name that an index records; None for a new index.
-
-        Raises:
-            BackendUnavailable: The extra `minilm` is not installed, or the index was built with other weights.
-        """
         if name not in (None, NAME):
             raise BackendUnavailable(
                 f"embedder {name} has been replaced by {NAME}; make the vectors anew with `hirag-dist index --reembed "

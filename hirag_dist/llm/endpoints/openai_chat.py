@@ -31,7 +31,7 @@ from hirag_dist.llm.endpoints.openai_replies import (
     parse_completion,
     parse_object,
 )
-from hirag_dist.llm.usage import MAX_REPLY_TOKENS
+from hirag_dist.llm.usage import MAX_REPLY_TOKENS, prompt_chars
 from hirag_dist.types import ChatReply, ChatRequest, RateLimits
 
 # Those that are refused most often come first. They are given up in this order, where a refusal names none.
@@ -88,25 +88,21 @@ MESSAGE_TOKENS = 4  # what the chat template puts around a message, about
 
 
 class ReplyLimit:
-    """Limits of the replies of one endpoint, which learn how its model's tokenizer counts against the local one."""
+    """Limits of the replies of one endpoint, which learn how its model's tokenizer counts against the local one.
+
+    Args:
+        window: tokens of a prompt and its reply together; None where it is not known: nothing is limited.
+    """
 
     def __init__(self, window: int | None, count_tokens: Callable[[str], int]) -> None:
-        """Begin with the usual ratio.
-
-        Args:
-            window: Tokens of a prompt and its reply together; None where it is not known: nothing is limited.
-            count_tokens: Counts the tokens of a text with the local tokenizer.
-        """
         self._window = window
         self._count = count_tokens
         self._ratio = RATIO
 
     def of(self, texts: Sequence[str], wanted: int | None) -> int | None:
-        """Return the maximum tokens of a reply: what is wanted, as far as the window has room; None for no limit.
+        """Return the maximum tokens of a reply to a prompt: what is wanted, as far as the window has room.
 
-        Args:
-            texts: Messages of the prompt.
-            wanted: Maximum tokens that the request asks for; None where it names none.
+        None is no limit, both as what is wanted and as the result.
         """
         if self._window is None:
             return wanted
@@ -203,17 +199,13 @@ class OpenAiChat:
         A refusal has finish_reason "refusal"; a prompt that a content filter stopped has "content_filter" and no
         text, since that is the text's fault and not the endpoint's.
 
-        Raises:
-            RateLimited: 429.
-            ModelUnavailable: no answer, or 5xx.
-            UnusableReply: an answer without a choice, or too large.
-            RequestRejected: another 4xx, or a redirect to another host.
+        Raises as `EndpointClient.post`, and UnusableReply for an answer without a choice.
         """
         forms = _Forms(self._forms is not False, self.refused_keywords)
         while True:
             body = self._body(request, forms)
             try:
-                found = await self._completion(body, _n_chars(request))
+                found = await self._completion(body, prompt_chars(request))
             except EndpointRefused as error:
                 reply = self._reply_in(error, request)
                 if reply is not None:
@@ -260,7 +252,7 @@ class OpenAiChat:
         self._note(forms, body)
         self._opens_thinking = self._opens_thinking or reader.unopened
         with self._client.unusable():
-            found = parts.completion(_n_chars(request))
+            found = parts.completion(prompt_chars(request))
         reply = self._reply(found, lambda: self._count_input(request))
         yield replace(reply, text="".join(shown).rstrip())
 
@@ -481,10 +473,6 @@ class OpenAiChat:
 
     def _count_input(self, request: ChatRequest) -> int:
         return sum(self._count(message.content) + MESSAGE_TOKENS for message in request.messages)
-
-
-def _n_chars(request: ChatRequest) -> int:
-    return sum(len(message.content) for message in request.messages)
 
 
 def _response_format(name: str, schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -356,7 +356,12 @@ class EndpointClient:
             return EndpointUnreachable(f"{self.who} is out of reach: {self.plain(problem)}")
         # A lost connection is a httpx2.ConnectTimeout too: the cause tells.
         if isinstance(error, TimeoutError) or isinstance(error.__cause__, TimeoutError):
-            return TimedOut(f"{self.who}: {progress.at_timeout(limit_s, self.settings.silence_timeout_s)}")
+            seen = f"nothing came in {limit_s:g} s"
+            if progress.n_events > 1:
+                lasted_s = progress.heard_at - progress.sent_at
+                seen = f"{progress.n_events:,} tokens were received in {lasted_s:.3g} s, then none for "
+                seen += f"{self.settings.silence_timeout_s:g} s"
+            return TimedOut(f"{self.who}: {seen}")
         if isinstance(error, httpx2.HTTPError | aiohttp.ClientError | OSError):
             cause = error.__cause__ or error
             said = self.plain(str(cause)) or type(cause).__name__
@@ -410,13 +415,6 @@ class _Progress:
     sent_at: float
     n_events: int = 0
     heard_at: float = -math.inf
-
-    def at_timeout(self, limit_s: float, silence_timeout_s: float) -> str:
-        """Return what was seen of a call that timed out."""
-        if self.n_events <= 1:
-            return f"nothing came in {limit_s:g} s"
-        lasted_s = self.heard_at - self.sent_at
-        return f"{self.n_events:,} tokens were received in {lasted_s:.3g} s, then none for {silence_timeout_s:g} s"
 
 
 class EventLines:

@@ -91,10 +91,9 @@ class OpenAiEmbedder:
 
         Raises:
             ConfigError: the endpoint's vectors have another size than `dim`.
-            RateLimited: 429.
-            ModelUnavailable: no answer, or 5xx.
-            UnusableReply: vectors are missing from the answer, or it is too large.
-            RequestRejected: another 4xx; or a vector that is not finite, or absurdly long or short; fatal where all
+            ModelError: as `EndpointClient.post`.
+            UnusableReply: vectors are missing from the answer.
+            RequestRejected: a vector that is not finite, or absurdly long or short; fatal where all
                 texts have the same vector.
         """
         found = await self._ask(texts)

@@ -26,8 +26,6 @@ _PIECE_CHARS = 16
 _NANO_KINDS = {"extract": "extract", "extract_glean": "extract"}
 _TEXT_KEYS = ("chunk_id", "passage_id")
 
-Key = tuple[str, str, int]
-
 
 class RecordedModel:
     """A `ChatModel` that answers from JSONL files.
@@ -68,7 +66,7 @@ class RecordedModel:
         self._passed_over = self._bad_triples = 0
         self._fallback = fallback
         self._count = count_tokens
-        self._replies: dict[Key, _Recorded] = {}
+        self._replies: dict[tuple[str, str, int], _Recorded] = {}
         self._by_request: dict[str, _Recorded] = {}
         self._load(path, model)
         if not self._replies and not self._by_request:
@@ -85,10 +83,6 @@ class RecordedModel:
         digest = content_id(*(part for item in items for part in item))[:12]
         self.name = f"recorded:{digest}" + (f"+{fallback.name}" if fallback else "")
 
-    def __len__(self) -> int:
-        """Replies that can be found by what they are about."""
-        return len(self._replies)
-
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Return the recorded reply as it is, whatever form the request asks for, or the fallback's.
 
@@ -99,7 +93,11 @@ class RecordedModel:
         if found is None:
             recorded_alone = any((request.role, unit, request.round) in self._replies for unit in request.packed)
             if self._fallback is None or recorded_alone:  # a refused pack is asked unit by unit
-                raise _missing(request)
+                about = one_line(request.messages[-1].content if request.messages else "")[:60]
+                raise RequestRejected(
+                    f"no recorded reply for {request.role}, round {request.round}, unit {request.unit} ({about}…); "
+                    "record it, or set a fallback"
+                )
             return await self._fallback.complete(request)
         input_tokens = token_count(found.input_tokens)
         if input_tokens is None and self._count is not None:
@@ -252,15 +250,6 @@ def _units_of(text: str, title: object) -> list[str]:
     if isinstance(title, str) and title:
         texts.append(f"{title}\n{clean_text(text)}")
     return list(dict.fromkeys(unit_id(each) for each in texts))
-
-
-def _missing(request: ChatRequest) -> RequestRejected:
-    last = request.messages[-1].content if request.messages else ""
-    about = one_line(last)[:60]
-    return RequestRejected(
-        f"no recorded reply for {request.role}, round {request.round}, unit {request.unit} ({about}…); "
-        "record it, or set a fallback"
-    )
 
 
 def _files(path: str) -> tuple[fs.FileSystem, list[str], list[str]]:

@@ -33,8 +33,7 @@ class Reranked:
 
     Attributes:
         scores: (n_texts,) relevance, larger is better.
-        input_tokens: tokens that the endpoint reports; None if it reports none.
-        rate_limits: the limits that the endpoint's headers named.
+        input_tokens: those that the endpoint reports; None if it reports none.
     """
 
     scores: FloatVector
@@ -58,11 +57,7 @@ class RerankEndpoint:
     async def request(self, question: str, texts: Sequence[str]) -> Reranked:
         """Return the relevance of each text to a question, by one request.
 
-        Raises:
-            RateLimited: 429.
-            ModelUnavailable: no answer, or 5xx.
-            UnusableReply: scores are missing from the answer, or cannot be read.
-            RequestRejected: another 4xx.
+        Raises as `EndpointClient.post`, and UnusableReply where scores are missing from the answer or cannot be read.
         """
         try:
             data = await self._post(question, texts)
@@ -133,11 +128,7 @@ RerankCall = Call[tuple[str, Sequence[str]], Reranked]
 
 
 class LimitedReranker:
-    """Asks a reranker within its limits. Implements `protocols.Reranker`.
-
-    Args:
-        count_tokens: counts a text; the endpoint reads the question again with each.
-    """
+    """Asks a reranker within its limits. Implements `protocols.Reranker`."""
 
     max_texts = 50
 
@@ -170,6 +161,7 @@ class LimitedReranker:
         await self._target.model.close()
 
     async def _scores(self, question: str, texts: Sequence[str]) -> FloatVector:
+        # The endpoint reads the question again with each text.
         tokens = len(texts) * self._count(question) + sum(map(self._count, texts))
         call: RerankCall = Call((question, texts), [self._target], _ROLE, tokens, 2 * tokens, context=self._context)
         return (await self._retried(call)).value.scores

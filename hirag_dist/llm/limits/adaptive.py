@@ -118,19 +118,17 @@ class _Window:
 class EndpointLimits:
     """The limits of one endpoint: a window of concurrent calls, a rate of requests, a rate of tokens.
 
+    Args:
+        rpm, tpm: requests and tokens a minute; None is searched for, unless the endpoint's headers say it.
+        max_concurrent: calls at a time; None is searched for.
+        burst_s: for how long an allowance that was not used is kept.
+
     Attributes:
         window: calls that may be in flight.
         disbelieved: requests or tokens → the limit a minute that headers named, and that is too low to be true.
     """
 
     def __init__(self, rpm: float | None, tpm: float | None, max_concurrent: int | None, burst_s: float = 10.0) -> None:
-        """Begin with what is known.
-
-        Args:
-            rpm, tpm: requests and tokens a minute; None is searched for, unless the endpoint's headers say it.
-            max_concurrent: calls at a time; None is searched for.
-            burst_s: for how long an allowance that was not used is kept.
-        """
         self._ceiling = _LARGEST_WINDOW if max_concurrent is None else float(max_concurrent)
         self.window = min(_FIRST_WINDOW, self._ceiling) if max_concurrent is None else self._ceiling
         self._slow_start = max_concurrent is None

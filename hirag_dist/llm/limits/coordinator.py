@@ -102,7 +102,12 @@ class _Endpoint:
 
 
 class QuotaCoordinator:
-    """Grants calls within the limits of all endpoints and of the run. Serves one event loop."""
+    """Grants calls within the limits of all endpoints and of the run. Serves one event loop.
+
+    Args:
+        max_usd, max_tokens: spending limits of the run; None is no limit.
+        advice: advice of the error when a spending limit is reached.
+    """
 
     def __init__(
         self,
@@ -112,12 +117,6 @@ class QuotaCoordinator:
         clock: Callable[[], float] = time.monotonic,
         advice: str = RAISE_LIMIT,
     ) -> None:
-        """Begin with nothing granted.
-
-        Args:
-            max_usd, max_tokens: spending limits of the run; None is no limit.
-            advice: advice of the error when a spending limit is reached.
-        """
         self._endpoints = {name: _Endpoint(limits, LimitLog(name)) for name, limits in endpoints.items()}
         self._max_usd = math.inf if max_usd is None else max_usd
         self._max_tokens = math.inf if max_tokens is None else max_tokens

@@ -32,12 +32,11 @@ class WorkerReport:
     does no harm.
 
     Attributes:
-        number: Number of the worker's reports to this endpoint; a report with a lower one was overtaken.
+        number: of the worker's reports to this endpoint; a report with a lower one was overtaken.
         released: granted calls that have ended or were not made.
         released_tokens, released_usd: what these could use at most.
         used_tokens, used_usd: what they used.
         answered, answered_tokens, latency_s: replies, their tokens, the sum of their seconds.
-        timeouts: calls that timed out.
         refused: replies that their parser refused.
         unused_requests: granted calls that were not made, for the rate.
         token_error: tokens used above those granted; below zero if less was used.
@@ -108,7 +107,6 @@ class CallTotals:
         limited: 429s.
         in_flight: calls at this moment.
         pause_s: seconds for which an endpoint asked to send nothing, the longest of all endpoints.
-        timeouts: calls that timed out.
         refused: replies that their parser refused.
     """
 

@@ -274,7 +274,14 @@ class EndpointPaused(RateLimited):
 
 
 class RateLimiter:
-    """Sends the calls of one worker within rate limits and spending limits. One instance serves one event loop."""
+    """Sends the calls of one worker within rate limits and spending limits. One instance serves one event loop.
+
+    Args:
+        worker: unique name; a worker that was restarted has another one.
+        spending: whether the run has a spending limit, so that the largest use of calls has to be known exactly.
+        observer: called with each request that was sent, its endpoint, when it was sent (nanoseconds since 1970), and
+            its reply or error.
+    """
 
     def __init__(
         self,
@@ -284,14 +291,6 @@ class RateLimiter:
         clock: Callable[[], float] = time.monotonic,
         observer: CallObserver | None = None,
     ) -> None:
-        """Begin without permits.
-
-        Args:
-            worker: unique name; a worker that was restarted has another one.
-            spending: whether the run has a spending limit, so that the largest use of calls has to be known exactly.
-            observer: called with each request that was sent, its endpoint, when it was sent (nanoseconds since 1970),
-                and its reply or error.
-        """
         self._client, self._worker, self._clock = client, worker, clock
         self._observer = observer
         self.spending = spending

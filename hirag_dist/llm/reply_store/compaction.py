@@ -1,14 +1,8 @@
 """Compaction: logs of writers that have ended become segments, and many segments become few. Purge: records go.
 
-Segments form runs (sorted; the parts of a run hold ranges of keys one after another) and runs form tiers by size, each
-tier eight times the one below. Eight runs of a tier are merged into one, so that a record is rewritten once per tier:
-O(n log n) in all, and a lookup meets at most seven runs a tier.
-
-A file is removed only when every record in it is durable in files written after it. Nothing else is relied on: no
-manifest, no order among compactions, not even that there is only one. One that is stopped anywhere, or wakes after
-another has done its work, leaves records twice, never nowhere; records that are there twice are equal, and the next
-merge drops one. What a crash leaves of a run is smaller than the whole, so it falls into the tier of what it was made
-from, or below, and is merged away with that.
+Segments form runs, and runs form tiers by size; a lookup meets at most seven runs a tier, and a record is rewritten
+once per tier: O(n log n) in all. A file is removed only when every record in it is durable in files written after it,
+so a compaction that is stopped anywhere leaves records twice, never nowhere. DESIGN.md says why this is enough.
 """
 
 from __future__ import annotations

@@ -65,21 +65,15 @@ class Ledger:
 
     Of two records of a key the one stored first counts, for every reader. A process that began before replies were
     removed (`purge`) stores no more: its reply may be about what was removed.
+
+    Args:
+        log_records: records after which this process's log is sealed, if not for its size before.
+        clock: seconds since the epoch.
     """
 
     def __init__(
-        self,
-        store: Store,
-        *,
-        log_records: int = _LOG_RECORDS,
-        clock: Callable[[], float] = time.time,
+        self, store: Store, *, log_records: int = _LOG_RECORDS, clock: Callable[[], float] = time.time
     ) -> None:
-        """Prepare to use the ledger of a store; nothing is read yet.
-
-        Args:
-            log_records: records after which this process's log is sealed, if not for its size before.
-            clock: seconds since the epoch.
-        """
         self._store = store
         self._is_local = store.local is not None
         self._log_records = log_records
@@ -100,11 +94,7 @@ class Ledger:
         return self._view.memory_bytes
 
     async def get(self, key: str) -> dict[str, Any] | None:
-        """Return a record, None where there is none.
-
-        Raises:
-            StoreError: the ledger cannot be read.
-        """
+        """Return a record, None where there is none. Raises as `get_many`."""
         return (await self.get_many([key])).get(key)
 
     async def get_many(self, keys: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -124,15 +114,11 @@ class Ledger:
         return {packed[key]: unpack_value(record.value) for key, record in found.items()}
 
     async def put(self, key: str, value: Mapping[str, Any], superseded: Collection[str] = ()) -> None:
-        """Store a record; return when it is durable. What is bytes in the value is kept as it is.
-
-        Raises:
-            StoreError: it could not be written. Nothing that depends on it may be used then.
-        """
+        """Store a record, as `put_many` does."""
         await self.put_many({key: value}, superseded)
 
     async def put_many(self, records: Mapping[str, Mapping[str, Any]], superseded: Collection[str] = ()) -> None:
-        """Store records that came together; return when all are durable.
+        """Store records that came together; return when all are durable. What is bytes in a value is kept as it is.
 
         Args:
             superseded: keys whose stored record cannot be used, so that the new one counts although it is later.
@@ -184,21 +170,6 @@ class Ledger:
 
     def _last_purge(self) -> bytes:
         return self._store.read_bytes(PURGED) if self._store.exists(PURGED) else b""
-
-    def _check_purge(self) -> None:
-        """Check that no reply was removed since the first use.
-
-        Raises:
-            StoreError: some were.
-        """
-        now = self._last_purge()
-        if self._purge is None:
-            self._purge = now
-        if now != self._purge:
-            raise StoreError(
-                f"cannot store replies in {self._store.uri}: documents were forgotten after this process began, and a "
-                "reply may be about them; run the command again"
-            )
 
     async def _opened(self) -> None:
         """Read the ledger's tails once, before the first lookup; again where that failed."""
@@ -264,7 +235,14 @@ class Ledger:
                 to.hold = self._store.try_lock(path, create=True)
             if to.hold is None:
                 raise StoreError(f"cannot write {self._store.uri}/{path}: another process holds it; run again")
-        self._check_purge()  # after the log is locked: a purge that begins now finds it
+        last_purge = self._last_purge()  # after the log is locked: a purge that begins now finds it
+        if self._purge is None:
+            self._purge = last_purge
+        if last_purge != self._purge:
+            raise StoreError(
+                f"cannot store replies in {self._store.uri}: documents were forgotten after this process began, and a "
+                "reply may be about them; run the command again"
+            )
         file, _ = self._store.append(path, pack_block(records))
         to.files.add(file)
 

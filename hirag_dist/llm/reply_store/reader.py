@@ -1,10 +1,8 @@
 """Reader of a ledger's files: the index of each file, and lookups of keys. Everything here blocks.
 
-Nothing in a ledger is ever changed or taken back: files are added, and a file goes only after all its records are
-durable in others. So the union of the files is the ledger at any moment, and a reader that finds a file gone looks at
-the folder again and finds its records elsewhere.
-
-Logs hold replies before they are sealed; their writers have them in memory and read nothing here.
+The union of the files is the ledger at any moment (DESIGN.md), so a reader that finds a file gone looks at the folder
+again and finds its records elsewhere. Logs hold replies before they are sealed; their writers have them in memory and
+read nothing here.
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@ Blocks of about 64 KiB, then a tail: for each block the first 8 bytes of its fir
 filter over the keys, and a footer. A reader keeps the tail, 14 bits a key and 16 bytes a block, and reads one block for
 a key that is there; for one that is not it reads nothing in 699 of 700 cases.
 
-Bloom filters over the keys take 14 bits a key and 8 probes: 1 key in 700 that is not there is looked for. Keys are
-hashes already, so two halves of a key choose its bits.
+The filter has 8 probes; keys are hashes already, so two halves of a key choose its bits.
 """
 
 from __future__ import annotations

@@ -295,7 +295,6 @@ def name_kind(name: str, plain: bool, places: int, speech: int, count: int) -> s
     """Return the kind of a proper name.
 
     Args:
-        name: The name as it is shown.
         plain: whether the text has one of its words in small letters as well.
         places: how often it follows a word such as "in" or "from".
         speech: how often a verb of speech or of a life is next to it.

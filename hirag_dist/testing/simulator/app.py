@@ -11,7 +11,7 @@ import math
 import signal
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -86,14 +86,6 @@ class CallCounts:
     faults: dict[str, int] = field(default_factory=dict)
 
 
-def total(counts: Iterable[CallCounts]) -> dict[str, Any]:
-    """Return the sums of all counts; of `most_in_flight` the largest."""
-    every = [asdict(each) for each in counts]
-    sums = {name: sum(each[name] for each in every) for name in every[0] if name != "faults"}
-    sums["most_in_flight"] = max(each["most_in_flight"] for each in every)
-    return sums | {"faults": dict(sum((Counter(each["faults"]) for each in every), Counter()))}
-
-
 @dataclass(frozen=True, slots=True)
 class CompletedCall:
     """A reply that is ready: its body, or the server-sent events of a stream, and its tokens."""
@@ -141,9 +133,13 @@ class Endpoint:
         return app
 
     def stats(self) -> dict[str, Any]:
-        """Return the counts by path and their total."""
+        """Return the counts by path, and their sums; of `most_in_flight` the largest."""
         endpoints = {path: asdict(each) for path, each in self._counts.items()}
-        return {"endpoints": endpoints, "total": total(self._counts.values())}
+        every = list(endpoints.values())
+        total = {name: sum(each[name] for each in every) for name in every[0] if name != "faults"}
+        total["most_in_flight"] = max(each["most_in_flight"] for each in every)
+        total["faults"] = dict(sum((Counter(each["faults"]) for each in every), Counter()))
+        return {"endpoints": endpoints, "total": total}
 
     async def _stop(self, app: web.Application) -> None:
         self._stopping.set()
@@ -375,14 +371,10 @@ class Simulator:
 
 
 async def run_simulator(options: SimulatorOptions, ready: Callable[[str], None]) -> dict[str, Any]:
-    """Serve until SIGINT or SIGTERM.
+    """Serve until SIGINT or SIGTERM, and return the counts, as GET /stats gives them.
 
     Args:
-        options: how the endpoint behaves.
         ready: is given the base URL once calls are taken.
-
-    Returns:
-        The counts, as GET /stats gives them.
 
     Raises:
         BackendUnavailable: the address cannot be listened on.

@@ -261,10 +261,7 @@ class Answers:
     """Answers from the messages alone: the same request has the same reply.
 
     `chat_call` and `embedding_call` return the request in a body, and raise ApiError 400.
-
-    Args:
-        reply: messages and form → the reply's text.
-        structured: messages and a foreign schema → the reply's text; None replies with the smallest value that fits.
+    Its arguments are those of `Endpoint`.
     """
 
     def __init__(self, reply: Reply, embedder: Embedder, structured: Structured | None = None) -> None:

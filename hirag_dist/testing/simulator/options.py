@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from hirag_dist.core.prompts.templates import BAR, DONE, FIELD
@@ -125,8 +125,8 @@ class SimulatedLimits:
     """Lets calls in, or says why not, as OpenAI's limits do."""
 
     def __init__(self, options: SimulatorOptions, clock: Callable[[], float]) -> None:
-        self._requests = TokenBucket(options.rpm, options.burst_s, clock) if options.rpm else None
-        self._tokens = TokenBucket(options.tpm, options.burst_s, clock) if options.tpm else None
+        limits = {"requests": options.rpm, "tokens": options.tpm}
+        self._buckets = {kind: TokenBucket(rate, options.burst_s, clock) for kind, rate in limits.items() if rate}
         self._max_concurrent = options.max_concurrent
         self._tells = options.limit_headers
         self._turn_s = max(options.latency_ms / 1000.0, 0.05)
@@ -137,20 +137,20 @@ class SimulatedLimits:
         if self._max_concurrent is not None and self.in_flight >= self._max_concurrent:
             said = "Too many concurrent requests" + (f": limit {self._max_concurrent}." if self._tells else ".")
             return LimitExceeded("concurrency", said, self._turn_s)
-        if self._tokens is not None and tokens > self._tokens.capacity:
-            said = f"Request too large: limit {self._tokens.capacity:.0f} tokens at once, requested {tokens}."
+        most = self._buckets["tokens"].capacity if "tokens" in self._buckets else math.inf
+        if tokens > most:
+            said = f"Request too large: limit {most:.0f} tokens at once, requested {tokens}."
             return LimitExceeded("tokens", said, None)
-        for kind, bucket, units in (("requests", self._requests, 1), ("tokens", self._tokens, tokens)):
-            wait_s = bucket.wait_s(units) if bucket else 0.0
-            if bucket and wait_s > 1e-9:
+        units = {"requests": 1, "tokens": tokens}
+        for kind, bucket in self._buckets.items():
+            wait_s = bucket.wait_s(units[kind])
+            if wait_s > 1e-9:
                 said = f"Rate limit reached for {kind} per min"
                 if self._tells:
                     said += f": limit {bucket.per_minute:g}. Please try again in {wait_s:.3f}s"
                 return LimitExceeded(kind, f"{said}.", wait_s)
-        if self._requests:
-            self._requests.take(1)
-        if self._tokens:
-            self._tokens.take(tokens)
+        for kind, bucket in self._buckets.items():
+            bucket.take(units[kind])
         self.in_flight += 1
         return None
 
@@ -160,19 +160,18 @@ class SimulatedLimits:
 
     def charge(self, tokens: int) -> None:
         """Take the tokens of a reply, known only now."""
-        if self._tokens:
-            self._tokens.take(tokens)
+        if "tokens" in self._buckets:
+            self._buckets["tokens"].take(tokens)
 
     def headers(self) -> dict[str, str]:
         """Return the `x-ratelimit-*` headers of this moment; none where callers have to find the limits."""
         found: dict[str, str] = {}
         if not self._tells:
             return found
-        for kind, bucket in (("requests", self._requests), ("tokens", self._tokens)):
-            if bucket:
-                found[f"x-ratelimit-limit-{kind}"] = f"{bucket.per_minute:.0f}"
-                found[f"x-ratelimit-remaining-{kind}"] = str(max(math.floor(bucket.level()), 0))
-                found[f"x-ratelimit-reset-{kind}"] = f"{bucket.wait_s(bucket.capacity):.3f}s"
+        for kind, bucket in self._buckets.items():
+            found[f"x-ratelimit-limit-{kind}"] = f"{bucket.per_minute:.0f}"
+            found[f"x-ratelimit-remaining-{kind}"] = str(max(math.floor(bucket.level()), 0))
+            found[f"x-ratelimit-reset-{kind}"] = f"{bucket.wait_s(bucket.capacity):.3f}s"
         return found
 
 
@@ -249,13 +248,13 @@ def damaged(reply: ChatReply, form: float, share: float) -> ChatReply:
         form: [0, 1), chooses among the damages that the reply's form allows: a plain text has none that it could miss.
         share: [0, 1), chooses the wording or the place.
     """
-    ways: list[Callable[[str, float], str]] = [_thinking, _empty, _refusal]
+    ways = ["thinking", "empty", "refusal"]
     is_json = _is_json(reply.text)
     if is_json:
-        ways = [_prose, _broken_json, *ways]
+        ways = ["prose", "broken JSON", *ways]
     elif reply.text.endswith(DONE):
-        ways = [_prose, _delimiters, *ways]
-    text = ways[int(form * len(ways))](reply.text, share)
+        ways = ["prose", "other separators", *ways]
+    text = _damaged_text(reply.text, _chosen(ways, form), share)
     return replace(reply, text=text, finish_reason="refusal" if is_json and text in _REFUSALS else "stop")
 
 
@@ -266,38 +265,27 @@ def _is_json(text: str) -> bool:
         return False
 
 
-def _prose(text: str, share: float) -> str:
+def _damaged_text(text: str, way: str, share: float) -> str:
+    if way == "thinking":
+        thought = f"Okay, I need to read this closely. {_words(text, 600)} Let me check again."
+        return f"<think>\n{thought}\n" + ("</think>\n" if share < 0.5 else "")
+    if way == "empty":
+        return _chosen(("", "\n", "  \n\n"), share)
+    if way == "refusal":
+        return _chosen(_REFUSALS, share)
+    if way == "broken JSON":
+        if share < 0.4:
+            return text.rstrip("]} \n")
+        if share < 0.7:
+            return repr(json.loads(text))  # keys in single quotes
+        return re.sub(r'":\s*("|\[|\{|[\d\-tfn])', r'": as "stated" \1', text, count=1)
+    if way == "other separators":
+        separator = _chosen((" :: ", "\t", "<||>", "; "), share)
+        separated = text.replace(DONE, "").replace(FIELD if FIELD in text else BAR, separator).strip()
+        if separated:
+            return separated
     openings = ("Here is what I found.", "Certainly! The text can be described as follows.", "Overview:")
     return f"{_chosen(openings, share)}\n\n{_words(text, 1200)}"
-
-
-def _thinking(text: str, share: float) -> str:
-    thought = f"Okay, I need to read this closely. {_words(text, 600)} Let me check again."
-    return f"<think>\n{thought}\n" + ("</think>\n" if share < 0.5 else "")
-
-
-def _empty(text: str, share: float) -> str:
-    return _chosen(("", "\n", "  \n\n"), share)
-
-
-def _refusal(text: str, share: float) -> str:
-    return _chosen(_REFUSALS, share)
-
-
-def _delimiters(text: str, share: float) -> str:
-    """Return the reply with other separators than the ones that were asked for."""
-    mark = FIELD if FIELD in text else BAR
-    separator = _chosen((" :: ", "\t", "<||>", "; "), share)
-    return text.replace(DONE, "").replace(mark, separator).strip() or _prose(text, share)
-
-
-def _broken_json(text: str, share: float) -> str:
-    """Closing brackets are missing, keys are in single quotes, or a value's quotes are not escaped."""
-    if share < 0.4:
-        return text.rstrip("]} \n")
-    if share < 0.7:
-        return repr(json.loads(text))
-    return re.sub(r'":\s*("|\[|\{|[\d\-tfn])', r'": as "stated" \1', text, count=1)
 
 
 def _words(text: str, n_chars: int) -> str:
@@ -306,5 +294,5 @@ def _words(text: str, n_chars: int) -> str:
     return shorten(said, n_chars) or "The passage mentions nothing that could be listed here."
 
 
-def _chosen(options: tuple[str, ...], share: float) -> str:
+def _chosen(options: Sequence[str], share: float) -> str:
     return options[int(share * len(options))]
