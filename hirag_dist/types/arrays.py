@@ -51,7 +51,7 @@ class WarmStart:
 class AccessFilter(NamedTuple):
     """Visibility of an index with labelled documents for one caller.
 
-    A row's state is that of its pattern (`core.access.labels`): hidden, mixed, or whole. A mixed row
+    A row's state is that of its pattern (`core.access`): hidden, mixed, or whole. A mixed row
     consists of parts, one for each label set of the documents that mention it, and some of these are visible.
 
     Attributes:

@@ -111,7 +111,7 @@ def table_row(cells: Sequence[str], width: int) -> str:
     r"""Return a row of a Markdown table.
 
     >>> table_row(["a|b", "c d"], 3)
-    '| a\\\\|b | c d |  |'
+    '| a\\|b | c d |  |'
     """
     shown = [" ".join(cell.split()).replace("|", "\\|") for cell in [*cells, *[""] * width][:width]]
     return f"| {' | '.join(shown)} |"

@@ -130,7 +130,7 @@ def _shown(cell: Any, epoch: dt.datetime) -> str:
 def _number(value: float, code: str) -> str:
     r"""Return a number with the texts that its format puts around it, and the zeros before it.
 
-    >>> _number(0.125, "0.0%"), _number(12.5, '0.0"%"'), _number(1067, "00000"), _number(3, '_-* #,##0\ "€"')
+    >>> _number(0.125, "0.0%"), _number(12.5, '0.0"%"'), _number(1067, "00000"), _number(3, r'_-* #,##0\ "€"')
     ('12.5%', '12.5%', '01067', '3 €')
     """
     tokens = [token for token in _TOKEN.findall(code.partition(";")[0]) if token[0] not in "_*"]

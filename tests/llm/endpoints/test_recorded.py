@@ -66,12 +66,13 @@ async def test_what_is_missing_is_refused_with_its_name(tmp_path: Path) -> None:
         [piece async for piece in model.stream(asking())]
 
 
-async def test_what_is_missing_goes_to_the_fallback(tmp_path: Path) -> None:
+async def test_what_is_missing_goes_to_the_fallback_under_its_own_model(tmp_path: Path) -> None:
     fallback = ScriptedModel(lambda request: "made up", name="other")
     model = RecordedModel(write(tmp_path / "r.jsonl", own("a")), fallback)
     assert (await model.complete(asking())).model == "other"
     assert [piece async for piece in model.stream(asking())] == ["made up", ChatReply("made up", model="other")]
-    assert (await model.complete(about("u1"))).text == "a"
+    own_reply = await model.complete(about("u1"))
+    assert (own_reply.text, own_reply.model) == ("a", "recorded")
     assert len(fallback.requests) == 2
 
 
