@@ -66,6 +66,7 @@ NEW_SHARE = 0.3
 FIRST_NEW = 10**9  # number of the first new name
 LOOK_S = 0.05
 WORKER_LOOKS = 20  # looks at this process for one at the workers
+RAY_AGENTS = ("ray::DashboardAgent", "ray::RuntimeEnvAgent")  # this process counts their CPU among its children's
 PARTS = {  # name → what is timed; `selected` is of `remove`
     "read": (pipeline, "read_input"),
     "unique documents": (pipeline, "unique_documents"),
@@ -279,7 +280,8 @@ class RayWorkers:
     def look(self) -> None:
         """Note what the workers use now."""
         for process in psutil.process_iter(["cmdline"]):
-            if (process.info["cmdline"] or [""])[0].startswith("ray::"):
+            name = (process.info["cmdline"] or [""])[0]
+            if name.startswith("ray::") and not name.startswith(RAY_AGENTS):
                 with suppress(psutil.Error, OSError):
                     self.cpu_s[process.pid] = sum(process.cpu_times()[:2])
                     self.peak_mb[process.pid] = max(self.peak_mb.get(process.pid, 0), _memory_mb(process.pid))

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hirag_dist.core.arrays import compiled, compiled_inside
+from hirag_dist.core.arrays import compiled, compiled_inside, read_only
 from hirag_dist.core.groupby import hashes_of, mixed
 from hirag_dist.types import CsrGraph, IntVector
 
@@ -195,9 +195,9 @@ def leiden(
     before = unknown if initial is None else initial.astype(np.int64)
     labels = unknown.copy()
     _part_all(
-        graph.indptr,
-        graph.indices,
-        graph.weights,
+        read_only(graph.indptr),
+        read_only(graph.indices),
+        read_only(graph.weights),
         order.astype(np.int64),
         np.append(starts, len(order)).astype(np.int64),
         float(resolution),
