@@ -57,7 +57,9 @@ def show(options: ConfigOptions) -> None:
         origins = (origin for known, origin in loaded.origins.items() if f"{key}.".startswith(f"{known}."))
         shown = value if isinstance(value, str) else jsonlib.dumps(value, ensure_ascii=False)
         rows.append((key, shown, next(origins, "default")))
-    out.print(table("", ["key", "value", "origin"], rows))
+    found = table("", ["key", "value", "origin"], rows)
+    found.columns[0].no_wrap = True  # a key is searched for, and copied
+    out.print(found)
 
 
 def validate(options: ConfigOptions) -> None:
