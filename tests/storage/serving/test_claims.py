@@ -10,13 +10,11 @@ import pytest
 
 from hirag_dist import schemas
 from hirag_dist.core.entities.claim_text import claim_text
-from hirag_dist.indexing.publish import ARRAYS
 from hirag_dist.retrieval.view.filtered_index import AccessControlledIndex, FilteredIndex
 from hirag_dist.retrieval.view.index import MappedIndex
-from hirag_dist.storage.layout import CONTENT_TABLES, LABEL_TABLES, PART_ARRAYS
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
-from hirag_dist.storage.snapshot.writer import write_snapshot
 from hirag_dist.storage.store import Store
+from tests.altered_snapshots import altered
 from tests.labelled_builds import build
 from tests.storage import snapshots
 from tests.toy_builds import Bench, rows
@@ -88,16 +86,7 @@ def test_a_caller_is_told_the_claims_of_chunks_in_reach(tmp_path: Path) -> None:
         claim("c2", ann, ids["Cid"], homes[()]),
         claim("c3", ann, None, "gone"),
     )
-    tables = {
-        name: built.table(name).cast(getattr(schemas, name.upper()))
-        for name in (*CONTENT_TABLES, *LABEL_TABLES, "usage", "rejects")
-    }
-    arrays = {name: built.array(name) for name in (*ARRAYS, *PART_ARRAYS)}
-    store = Store(str(tmp_path / "claimed"))
-    manifest = write_snapshot(
-        store, tables | {"claims": claims}, arrays, embedder="axes", complete=True, build={}, notes={}
-    )
-    snapshot = open_snapshot(store, manifest.snapshot_id)
+    snapshot = altered(built, {"claims": claims})
     index = MappedIndex.open(snapshot)
     views = AccessControlledIndex(index, snapshot)
     row = entities.index(ann)
