@@ -151,10 +151,6 @@ def words_table(*words: str) -> pa.Table:
     return pa.table({"word": list(words), "ids": [[word] * 2 for word in words]}, schema=PIECES)
 
 
-def words_table(*words: str) -> pa.Table:
-    return pa.table({"word": list(words), "ids": [[word] * 2 for word in words]}, schema=PIECES)
-
-
 def test_pieces_come_back_by_number_and_any_altered_bit_damages_one(store: Store) -> None:
     whole = words_table("a", "b", "c", "d")
     pieces = [whole.slice(0, 1), whole.slice(0, 0), whole.slice(1, 3)]
