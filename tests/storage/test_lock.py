@@ -20,7 +20,7 @@ import pytest
 
 from hirag_dist.errors import IndexBusy, StoreError
 from hirag_dist.storage.lock import BuildLock, LockTiming
-from hirag_dist.storage.lock_holder import HolderProcess, LockHolder, own_process
+from hirag_dist.storage.lock_holder import HolderProcess, own_process
 from hirag_dist.storage.snapshot.reader import current_id, read_current
 from hirag_dist.storage.snapshot.writer import make_current
 from hirag_dist.storage.store import Store
@@ -151,7 +151,7 @@ class TestBusy:
                 BuildLock(store).__enter__()
             lock.check()
 
-    @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"pid": 1}', b'{"beat": "x"}', b"\xff"])
+    @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"host": "a", "pid": "x"}', b'{"beat": "x"}', b"\xff"])
     def test_a_damaged_lock_is_taken_over(self, store: Store, data: bytes) -> None:
         store.write_bytes("run.lock", data)
         with BuildLock(store):
@@ -486,13 +486,3 @@ class TestHasEnded:
             process.kill()
             os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
             assert zombie.has_ended(own_process())
-
-
-def test_the_content_of_a_lock_is_read_back_and_a_damaged_one_names_nobody() -> None:
-    holder = LockHolder(own_process(), "now", "token", 1.5, 2.5, 3)
-    assert LockHolder.decode(holder.encode()) == holder
-    assert LockHolder.decode(b'{"host": "a", "pid": 7, "since": "", "token": "", "beat": 1}') == LockHolder(
-        HolderProcess("a", 7), "", "", 1.0, 0.0, 0
-    ), "what is not known"
-    for damaged in (b"", b"[]", b"{}", holder.encode()[:-5], b'{"host": "a", "pid": "x"}'):
-        assert LockHolder.decode(damaged) is None
