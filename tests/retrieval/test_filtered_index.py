@@ -29,9 +29,7 @@ def whole(snapshot: Snapshot) -> MappedIndex:
 
 @pytest.fixture(scope="module")
 def seen(snapshot: Snapshot, whole: MappedIndex) -> FilteredIndex:
-    found = AccessControlledIndex(whole, snapshot).view_for(NOBODY)
-    assert isinstance(found, FilteredIndex)
-    return found
+    return AccessControlledIndex(whole, snapshot).view_for(NOBODY)
 
 
 async def test_relations_of_a_bridge_are_scored_by_the_chunks_in_reach(
@@ -82,7 +80,6 @@ def test_callers_who_may_see_the_same_share_a_view(snapshot: Snapshot, whole: Ma
 def test_a_view_that_nobody_keeps_is_gone_at_once(snapshot: Snapshot, whole: MappedIndex) -> None:
     labelled = AccessControlledIndex(whole, snapshot)
     found = labelled.view_for(NOBODY)
-    assert found is not None
     view = weakref.ref(found)
     gc.disable()  # what is in a cycle waits for the collector, and keeps the files of an index mapped
     try:

@@ -19,8 +19,7 @@ from tests.table_rows import filled_table
 
 
 def folder(store: Store, own_id: str) -> Path:
-    assert store.local is not None
-    return store.local / "snapshots" / own_id
+    return Path(store.root, "snapshots", own_id)
 
 
 def test_what_was_published_is_opened(store: Store) -> None:

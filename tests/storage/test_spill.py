@@ -115,7 +115,7 @@ class OnFullDevice:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no such device here")
 def test_a_full_disk_is_one_line_that_says_what_to_do(tmp_path: Path) -> None:
-    full = SpillFile(OnFullDevice(tmp_path))  # type: ignore[arg-type]
+    full = SpillFile(OnFullDevice(tmp_path))
     said = r"^the temporary folder .* the disk is full; let TMPDIR name .* run again, finished work is kept$"
     with pytest.raises(StoreError, match=said):
         full.table([pa.table({"text": ["x" * 200_000]})], pa.schema([("text", pa.string())]))

@@ -306,7 +306,7 @@ def test_a_durable_write(tmp_path: Path, events: list[str]) -> None:
     created = ["create index", "sync .", "create index/a", "sync index"]
     assert events == [*created, "sync index/a/temporary", "rename index/a/b", "sync index/a"]
     events.clear()
-    store.replace("a/b", b"y", store.read_version("a/b")[1], durable=True)  # type: ignore[index]
+    store.replace("a/b", b"y", store.read_version("a/b")[1], durable=True)
     store.write_json("a/b", {})
     with store.create("a/b") as file:
         file.write(b"z")
