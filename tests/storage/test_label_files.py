@@ -19,30 +19,28 @@ from hirag_dist.storage.label_files import Mentions
 from hirag_dist.storage.layout import UPDATE_TABLES
 from hirag_dist.storage.metadata_files import map_metadata
 from hirag_dist.storage.serving.mmap_files import ServingFiles
-from hirag_dist.storage.serving.text_columns import TextColumns, text_schema, write_texts
+from hirag_dist.storage.serving.text_columns import text_schema
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.store import Store
 from tests.altered_snapshots import altered
 from tests.labelled_builds import build
 from tests.storage import snapshots
+from tests.storage.serving.test_text_columns import columns_of
 from tests.table_rows import filled_table
 from tests.toy_builds import Bench, rows
 
 
 def test_a_hub_is_told_from_its_first_thousand_mentions_in_reach(tmp_path: Path) -> None:
     """Row 2 has five mentions, row 7 three thousand, every other one of them in reach, row 9 one."""
-    with (tmp_path / "texts.arrow").open("wb") as file:
-        write_texts(file, text_schema(["name"]), [])
     counts = [5, 3000, 1]
     n = sum(counts)
-    sets = (np.arange(n) % 2).astype(np.int32)
     mentions = Mentions(
         rows=np.array([2, 7, 9], np.int32),
         indptr=np.cumsum([0, *counts]).astype(np.int64),
-        sets=sets,
+        sets=(np.arange(n) % 2).astype(np.int32),
         positions=np.zeros(n, np.int32),
         numbers=np.ones(n, np.bool_),
-        texts=TextColumns(tmp_path / "texts.arrow"),
+        texts=columns_of(tmp_path / "texts.arrow", text_schema(["name"])),
     )
     owners, places = mentions.visible(np.array([2, 7, 9]), np.array([False, True, False]))
     assert np.bincount(owners).tolist() == [2, 1000, 1]

@@ -70,9 +70,9 @@ def test_nothing_is_opened_in_place_of_a_named_one_a_newer_one_or_none(
     manifest(store, ids[1]).write_bytes(b"{}")
     with pytest.raises(SnapshotCorrupt):
         open_current(store, ids[1])
-    data = manifest(store, ids[2]).read_text().replace('"format_version": 3', '"format_version": 99')
+    data = manifest(store, ids[2]).read_text().replace('"format_version": 3', '"news": true, "format_version": 99')
     manifest(store, ids[2]).write_text(data)
-    with pytest.raises(SnapshotTooNew):
+    with pytest.raises(SnapshotTooNew, match="upgrade"):
         open_current(store)
 
 
