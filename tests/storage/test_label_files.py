@@ -135,7 +135,7 @@ def test_a_report_on_a_member_that_is_gone_is_in_nobodys_reach(snapshot: Snapsho
     assert any(unknown not in sets for sets, _ in patterns(changed, "community"))
 
 
-@pytest.mark.parametrize("lost", ["cluster", "member", "chunk"])
+@pytest.mark.parametrize("lost", ["cluster", "member", "chunk", "document"])
 def test_what_was_made_from_something_that_is_gone_is_in_nobodys_reach(snapshot: Snapshot, lost: str) -> None:
     source, entities, clusters = (rows(snapshot, name) for name in ("summary_sources", "entities", "clusters"))
     affected, cluster = source[0]["entity_id"], source[0]["cluster_id"]
@@ -144,10 +144,14 @@ def test_what_was_made_from_something_that_is_gone_is_in_nobodys_reach(snapshot:
     elif lost == "member":
         next(row for row in clusters if row["cluster_id"] == cluster)["entity_id"] = "gone"
         changed = with_rows(snapshot, "clusters", clusters)
-    else:
+    elif lost == "chunk":
         affected = entities[3]["entity_id"]
         entities[3]["chunk_ids"][-1] = "gone"
         changed = with_rows(snapshot, "entities", entities)
+    else:
+        affected, chunks = entities[3]["entity_id"], rows(snapshot, "chunks")
+        next(row for row in chunks if row["chunk_id"] in entities[3]["chunk_ids"])["document_id"] = "gone"
+        changed = with_rows(snapshot, "chunks", chunks)
     unknown = len(label_sets(changed.serving))
     found = dict(zip([row["entity_id"] for row in entities], patterns(changed, "entity"), strict=True))
     assert unknown in found[affected][0]
