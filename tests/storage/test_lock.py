@@ -163,8 +163,8 @@ class TestBusy:
         store.write_json("run.lock", holder(beat=clock.now))
 
         clock.meanwhile = lambda: store.delete("run.lock") if clock.slept > 3 else None
-        with clock.lock(store, 20.0):
-            pass
+        with clock.lock(store, 20.0) as lock:
+            lock.check()
         assert 3 < clock.slept < 5
         assert [record.message for record in caplog.records if "waiting up to 20 s" in record.message]
 

@@ -64,8 +64,8 @@ def test_derived_files_are_those_that_are_published(older: Store, tmp_path: Path
     whole = Store(str(tmp_path / "whole"))
     published = Path(whole.root) / snapshot_path(snapshots.published(whole).snapshot_id) / SERVING
     made = SnapshotCache(older, open_snapshot(older).manifest).serving()
-    files = ({path.name: path.read_bytes() for path in folder.iterdir()} for folder in (made, published))
-    assert next(files) == next(files)
+    derived, expected = ({path.name: path.read_bytes() for path in folder.iterdir()} for folder in (made, published))
+    assert derived == expected
 
 
 def test_an_index_that_cannot_be_written_to_gets_them_among_the_temporary_files(older: Store, temporary: Path) -> None:
