@@ -9,30 +9,23 @@ import pyarrow as pa
 
 from hirag_dist import schemas
 from hirag_dist.indexing.publish import ARRAYS
-from hirag_dist.storage.layout import CONTENT_TABLES, OPTIONAL_CONTENT, UPDATE_TABLES
+from hirag_dist.storage.layout import OPTIONAL_CONTENT, PART_ARRAYS, TABLES, UPDATE_TABLES
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.snapshot.writer import write_snapshot
 
 
-def altered(
-    snapshot: Snapshot,
-    tables: Mapping[str, pa.Table],
-    notes: Mapping[str, Any] | None = None,
-    build: Mapping[str, Any] | None = None,
-) -> Snapshot:
+def altered(snapshot: Snapshot, tables: Mapping[str, pa.Table], notes: Mapping[str, Any] | None = None) -> Snapshot:
     """Write the snapshot with other tables, and without update state but that given here, and open it."""
-    kept = (*CONTENT_TABLES, "usage", "rejects", *OPTIONAL_CONTENT)
-    present = {
-        name: snapshot.table(name) for name in kept if name in snapshot.manifest.counts and name not in UPDATE_TABLES
-    }
-    given = {name: table.cast(getattr(schemas, name.upper())) for name, table in (present | dict(tables)).items()}
+    before = snapshot.manifest
+    kept = {*TABLES, *OPTIONAL_CONTENT} - {*UPDATE_TABLES}
+    given = {name: snapshot.table(name) for name in before.counts if name in kept} | dict(tables)
     manifest = write_snapshot(
         snapshot.store,
-        given,
-        {name: snapshot.array(name) for name in ARRAYS},
-        embedder=snapshot.manifest.embedder,
+        {name: table.cast(getattr(schemas, name.upper())) for name, table in given.items()},
+        {name: snapshot.array(name) for name in (*ARRAYS, *PART_ARRAYS) if f"{name}.npy" in before.files},
+        embedder=before.embedder,
         complete=True,
-        build=snapshot.manifest.build | dict(build or {}),
+        build=before.build,
         notes=dict(notes or {}),
     )
     return open_snapshot(snapshot.store, manifest.snapshot_id)

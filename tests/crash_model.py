@@ -36,11 +36,10 @@ class CrashModel:
         self._on_event = on_event
         self._lock = Lock()  # threads rename: no file changes its name while the names are listed
         self._fsync, self._replace = os.fsync, os.replace
-        for folder in (root, *sorted(path for path in root.rglob("*") if path.is_dir())):
-            self._note_path(folder)
-        for file in root.rglob("*"):
-            if file.is_file():
-                self._note_path(file)
+        for path in (root, *root.rglob("*")):
+            descriptor = os.open(path, os.O_RDONLY)
+            self._note(descriptor, str(path))
+            os.close(descriptor)
         patch.setattr(os, "fsync", self._synced)
         patch.setattr(os, "replace", self._renamed)
 
@@ -70,13 +69,6 @@ class CrashModel:
             if str(target).startswith(str(self.root)):
                 self._on_event(self, f"rename {target}")
             self._replace(source, target)
-
-    def _note_path(self, path: Path) -> None:
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            self._note(descriptor, str(path))
-        finally:
-            os.close(descriptor)
 
     def _note(self, descriptor: int, path: str) -> None:
         status = os.fstat(descriptor)

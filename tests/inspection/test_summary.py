@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -62,13 +61,10 @@ def test_a_generated_index_agrees_with_networkx(generated: Tables) -> None:
         assert summary.clustering.average_local == pytest.approx(nx.average_clustering(oracle))
     degrees: dict[str, int] = dict(graph.degree)
     assert [hub.degree for hub in found.hubs] == sorted(degrees.values(), reverse=True)[:20]
+    reported = {row["community_id"] for row in generated["reports"].to_pylist()}
     for level in found.levels:
-        rows: list[dict[str, Any]] = [
-            row for row in generated["communities"].to_pylist() if row["level"] == level.level
-        ]
-        sizes = [row["n_entities"] for row in rows]
+        rows = [row for row in generated["communities"].to_pylist() if row["level"] == level.level]
         assert level.communities == len(rows)
-        assert level.sizes == tuple(np.quantile(sizes, [0, 0.25, 0.5, 0.75, 1]))
-        reported = {row["community_id"] for row in generated["reports"].to_pylist()}
+        assert level.sizes == tuple(np.quantile([row["n_entities"] for row in rows], [0, 0.25, 0.5, 0.75, 1]))
         covered = {name for row in rows if row["community_id"] in reported for name in row["entity_ids"]}
         assert level.entities_covered == pytest.approx(len(covered) / len(entities))

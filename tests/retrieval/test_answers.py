@@ -50,31 +50,24 @@ class Speaker:
                 raise ModelUnavailable("endpoint x: connection lost")
             if self.hangs:
                 await asyncio.Event().wait()
-            n_input = sum(COUNT(message.content) for message in request.messages)
             text = "".join(self.pieces)
-            n_output = COUNT(text) + self.thought
-            yield ChatReply(text, self.finish, "speaker", n_input, 0, n_output, self.thought)
+            yield ChatReply(text, self.finish, "speaker", 9, 0, COUNT(text) + self.thought, self.thought)
         finally:
             self.closed = True
 
     def model_name(self, request: ChatRequest) -> str:
         return "speaker"
 
-    async def close(self) -> None:
-        """Nothing is held."""
 
-
-def found(*texts: str, question: str = "Who?") -> Retrieval:
+def found(*texts: str) -> Retrieval:
     sources = tuple(SourceItem(f"s{at}", "d", f"Doc {at}", "u", 0, 9, text, 0.5) for at, text in enumerate(texts))
-    return render_context(Retrieval(question, "hirag", "snap", sources=sources), 4000, COUNT)
+    return render_context(Retrieval("Who?", "hirag", "snap", sources=sources), 4000, COUNT)
 
 
-async def said(retrieval: Retrieval, model: Speaker, deadline_s: float | None = None) -> tuple[Sequence[str], Answer]:
-    parts = [part async for part in answer_pieces(retrieval, model, Prompts(), COUNT, deadline_s)]
-    pieces, answer = parts[:-1], parts[-1]
-    assert isinstance(answer, Answer)
-    assert "".join(map(str, pieces)) == answer.text
-    return [str(piece) for piece in pieces], answer
+async def said(retrieval: Retrieval, model: Speaker) -> tuple[Sequence[str], Answer]:
+    *pieces, answer = [part async for part in answer_pieces(retrieval, model, Prompts(), COUNT)]
+    assert "".join(pieces) == answer.text
+    return pieces, answer
 
 
 async def test_what_was_shown_is_the_answer() -> None:
@@ -83,8 +76,7 @@ async def test_what_was_shown_is_the_answer() -> None:
     )
     assert pieces == ["It is", " so", " [S1], they", " say", "."]
     assert [(one.ref, one.id) for one in answer.citations] == [("S1", "s0")]
-    assert answer.dropped_citations == 2
-    assert answer.model == "speaker"
+    assert (answer.dropped_citations, answer.model, answer.input_tokens) == (2, "speaker", 9)
     assert answer.output_tokens == COUNT("It is so [S1, S99], they say [S77].\n")
 
 
@@ -157,38 +149,25 @@ async def test_a_document_cannot_pass_for_more_than_text() -> None:
 PIECE = "It is so, and nothing else is known of it, say all of them"  # long enough not to be the start of thinking
 
 
-class Endpoint:
-    """An HTTP endpoint that says one piece and then nothing; `gone` is set when its caller hangs up."""
-
-    def __init__(self) -> None:
-        self.gone = asyncio.Event()
-        self.url = ""
-
-    async def __aenter__(self) -> Endpoint:
-        self._server = await asyncio.start_server(self._answer, "127.0.0.1", 0)
-        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/v1"
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        self._server.close()
-
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = await reader.readuntil(b"\r\n\r\n")
-        (length,) = [int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-le")]
-        await reader.readexactly(length)
-        event = json.dumps({"choices": [{"index": 0, "delta": {"content": PIECE}}]}).encode()
-        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: " + event + b"\n\n")
-        await reader.read()
-        self.gone.set()
-        writer.close()
+def configured(max_concurrent: int, port: int = 9) -> Config:
+    endpoint = {"base_url": f"http://127.0.0.1:{port}/v1", "model": "m", "max_concurrent": max_concurrent}
+    return Config.model_validate({"llm": {"endpoints": {"e": endpoint}, "roles": {"answer": "e"}}})
 
 
 @pytest.mark.parametrize("way", ["closed", "cancelled", "deadline"])
 async def test_the_endpoint_is_hung_up_on(way: str) -> None:
-    """From the caller down to the socket."""
-    async with Endpoint() as endpoint:
-        own = {"base_url": endpoint.url, "model": "m", "max_concurrent": 1}
-        config = Config.model_validate({"llm": {"endpoints": {"e": own}, "roles": {"answer": "e"}}})
+    """From the caller down to the socket of an endpoint that says one piece and then nothing."""
+    gone = asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        event = json.dumps({"choices": [{"index": 0, "delta": {"content": PIECE}}]}).encode()
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: " + event + b"\n\n")
+        await reader.read()
+        gone.set()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        config = configured(1, server.sockets[0].getsockname()[1])
         pool = make_pool(config, None, RetriedCalls(RateLimiter(make_coordinator(config)), RetryPolicy()))
         pieces = answer_pieces(found("a"), pool, Prompts(), COUNT, 1.0 if way == "deadline" else None)
         assert PIECE.startswith(str(await anext(pieces)))
@@ -202,7 +181,7 @@ async def test_the_endpoint_is_hung_up_on(way: str) -> None:
             with pytest.raises(asyncio.CancelledError if way == "cancelled" else TimeoutError):
                 await waiting
         async with asyncio.timeout(10):
-            await endpoint.gone.wait()
+            await gone.wait()
         await pool.close()
 
 
@@ -213,14 +192,11 @@ def window(tokens: int | None) -> AnswerWindow:
     return AnswerWindow(tokens, Prompts(), COUNT)
 
 
-def size(question: str, context: str) -> int:
-    return sum(COUNT(message.content) for message in answer_request(question, context, Prompts()).messages)
-
-
 @pytest.mark.parametrize("tokens", [1024, 2048, 4096])
 def test_instructions_question_context_and_reply_fit(tokens: int) -> None:
     room = window(tokens).cut(RetrievalConfig(), QUESTION).context_tokens
-    prompt = size(QUESTION, " word" * room)
+    messages = answer_request(QUESTION, " word" * room, Prompts()).messages
+    prompt = sum(COUNT(message.content) for message in messages)
     assert tokens * 0.2 < prompt
     assert prompt + reply_tokens(tokens, ANSWER) <= usable_tokens(tokens)
 
@@ -245,11 +221,6 @@ def test_a_long_conversation_loses_its_beginning_and_never_its_question() -> Non
     assert len(QUESTION) < len(shorter) < len(asked)
     assert window(1024).shortened(asked) == QUESTION
     assert window(None).shortened(asked) == asked
-
-
-def configured(max_concurrent: int) -> Config:
-    endpoint = {"base_url": "http://127.0.0.1:9/v1", "model": "m", "max_concurrent": max_concurrent}
-    return Config.model_validate({"llm": {"endpoints": {"e": endpoint}, "roles": {"answer": "e"}}})
 
 
 async def settle() -> None:

@@ -18,19 +18,19 @@ import pytest
 
 from hirag_dist import schemas
 from hirag_dist.config.model import RetrievalConfig as RetrievalConfig
-from hirag_dist.core.graph.csr import build_graph
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.errors import InvalidQuery, ModelUnavailable
 from hirag_dist.retrieval.engine import QueryEngine
 from hirag_dist.retrieval.engine_resources import EngineResources
 from hirag_dist.retrieval.search import MODES, NO_DIRECTION
 from hirag_dist.retrieval.vector_index.memory import MemoryVectors
-from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
-from hirag_dist.storage.snapshot.writer import write_snapshot
+from hirag_dist.storage.layout import TABLES
+from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.storage.store import Store
 from hirag_dist.types import BY_NAME, BY_VECTOR, ChatRequest, FloatMatrix, Query
 from tests.leaky_builds import HIDDEN, NOBODY, Indexes, corpus
 from tests.scripted_model import ScriptedModel
+from tests.storage import snapshots
 from tests.table_rows import filled_table
 
 AXES = {
@@ -63,82 +63,59 @@ class Axes:
         return np.array([AXES[text.removesuffix("?")] for text in texts], np.float32)
 
 
-class Answers:
+class Answers(ScriptedModel):
     """The answering role, played by a script."""
-
-    def __init__(self, script: Callable[[ChatRequest], str]) -> None:
-        self.model = ScriptedModel(script)
-        self.stream = self.model.stream
-        self.close = self.model.close
 
     def model_name(self, request: ChatRequest) -> str:
         return "scripted"
 
 
-def entity(name: str) -> dict[str, Any]:
-    home = [chunk for chunk, names in CHUNKS.items() if name in names]
-    told = {"name": name.upper(), "type": "concept", "description": f"About {name}.", "described": True}
-    return {"entity_id": name, "layer": int(name == "S"), "chunk_ids": home} | told
+def chunks_of(*names: str) -> list[str]:
+    return [chunk for chunk, inside in CHUNKS.items() if {*names} <= {*inside}]
 
 
 def relation(source: str, target: str, weight: float, kind: str = "extracted", name: str = "") -> dict[str, Any]:
-    home = [chunk for chunk, names in CHUNKS.items() if source in names and target in names]
     own = {"relation_id": name or f"{source}-{target}", "source_id": source, "target_id": target, "kind": kind}
-    return own | {"description": f"{source} and {target}", "weight": weight, "chunk_ids": home}
-
-
-def community(name: str) -> dict[str, Any]:
-    members = sorted(COMMUNITIES[name])
-    return {"community_id": name, "is_leaf": True, "n_entities": len(members), "n_relations": 1, "entity_ids": members}
-
-
-def report(name: str) -> dict[str, Any]:
-    finding = {"summary": "They meet.", "explanation": "Often.", "entity_ids": [], "relation_ids": []}
-    told = {"title": f"The {name}", "summary": f"What the {name} is.", "findings": [finding]}
-    return {"community_id": name, "rating": 5.0, "origin": "model"} | told
+    return own | {"description": f"{source} and {target}", "weight": weight, "chunk_ids": chunks_of(source, target)}
 
 
 @pytest.fixture(scope="module")
 def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
-    relations = [
-        relation("a", "b", 4.0),
-        relation("a", "b", 1.0, name="a-b again"),
-        relation("b", "c", 3.0),
-        relation("c", "d", 2.0),
-        relation("a", "S", 1.0, "summary"),
-        relation("b", "S", 1.0, "summary"),
-    ]
-    document = {"document_id": "doc", "uri": "doc.txt", "title": "Doc", "source_ids": ["doc"], "text": "x" * 30}
-    chunks = [
-        {"chunk_id": own, "document_id": "doc", "position": at, "start": 10 * at, "end": 10 * at + 10, "n_tokens": 3}
-        | {"text": f"Text of {own}."}
-        for at, own in enumerate(CHUNKS)
-    ]
+    document = {"document_id": "doc", "uri": "doc.txt", "title": "Doc", "text": "x" * 30, "n_chars": 30}
+    told = {"rating": 5.0, "findings": [{"summary": "They meet.", "explanation": "Often."}]}
     rows: dict[str, list[dict[str, Any]]] = {
-        "documents": [document | {"n_chars": 30}],
-        "chunks": chunks,
-        "entities": [entity(name) for name in AXES],
-        "relations": sorted(relations, key=lambda row: str(row["relation_id"])),
-        "clusters": [],
-        "layers": [{"layer": layer, "n_entities": count} for layer, count in ((0, 5), (1, 1))],
-        "communities": [community(name) for name in sorted(COMMUNITIES)],
-        "reports": [report("left"), report("right")],
-        "usage": [],
-        "rejects": [],
+        "documents": [document],
+        "chunks": [
+            {"chunk_id": own, "document_id": "doc", "start": 10 * at, "end": 10 * at + 10, "text": f"Text of {own}."}
+            for at, own in enumerate(CHUNKS)
+        ],
+        "entities": [
+            {"entity_id": name, "layer": int(name == "S"), "name": name.upper(), "chunk_ids": chunks_of(name)}
+            for name in AXES
+        ],
+        "relations": [
+            relation("a", "S", 1.0, "summary"),
+            relation("a", "b", 4.0),
+            relation("a", "b", 1.0, name="a-b again"),
+            relation("b", "S", 1.0, "summary"),
+            relation("b", "c", 3.0),
+            relation("c", "d", 2.0),
+        ],
+        "communities": [
+            {"community_id": name, "is_leaf": True, "entity_ids": sorted(COMMUNITIES[name])}
+            for name in sorted(COMMUNITIES)
+        ],
+        "reports": [
+            {"community_id": name, "title": f"The {name}", "summary": f"What the {name} is."} | told
+            for name in ("left", "right")
+        ],
     }
-    tables = {name: filled_table(getattr(schemas, name.upper()), rows[name]) for name in rows}
-    graph = build_graph(tables["entities"]["entity_id"], tables["relations"])
-    arrays = {
-        "graph/indptr": graph.indptr,
-        "graph/indices": graph.indices,
-        "graph/weights": graph.weights,
-        "graph/relation_rows": graph.relation_rows,
+    tables = {name: filled_table(getattr(schemas, name.upper()), rows.get(name, [])) for name in TABLES}
+    vectors = {
         "vectors/entities": np.array(list(AXES.values()), np.float32),
         "vectors/chunks": np.array([AXES["a"], AXES["c"], AXES["e"]], np.float32),
     }
-    store = Store(str(tmp_path_factory.mktemp("index")))
-    manifest = write_snapshot(store, tables, arrays, embedder="axes", complete=True, build={}, notes={})
-    return open_snapshot(store, manifest.snapshot_id)
+    return snapshots.written(Store(str(tmp_path_factory.mktemp("index"))), tables, vectors)
 
 
 class Bench:
@@ -172,14 +149,14 @@ def bench(snapshot: Snapshot) -> Bench:
     return Bench(snapshot)
 
 
-def ids(items: Sequence[Any], field: str = "entity_id") -> list[str]:
+def ids(items: Sequence[Any], field: str = "entity_id") -> list[Any]:
     return [getattr(item, field) for item in items]
 
 
 async def test_local_entities_by_similarity_ties_by_row(bench: Bench) -> None:
     found = await bench.ask(top_n=4)
     assert ids(found.local) == ["a", "b", "c", "d"]
-    assert [item.score for item in found.local] == pytest.approx([1.0, 0.8, 0.0, 0.0])
+    assert ids(found.local, "score") == pytest.approx([1.0, 0.8, 0.0, 0.0])
     assert (await bench.ask("S?", top_n=1)).local[0].layer == 1
 
 
@@ -297,47 +274,28 @@ async def test_naive_ranks_chunks_by_their_own_vectors(bench: Bench) -> None:
     assert (found.sources[0].start, found.sources[0].end, found.sources[0].title) == (10, 20, "Doc")
 
 
-async def test_a_summary_entity_finds_sources_through_its_members(snapshot: Snapshot) -> None:
-    """No chunk is nearer to the question than another, so the nearest ones are left out."""
-    bench = Bench(snapshot, RetrievalConfig(fidelity="paper"))
-    found = await bench.ask("S?", "local", top_n=1)
-    assert ids(found.local) == ["S"]
-    assert ids(found.sources, "chunk_id")[0] == "k0"
-
-
-async def test_sources_come_from_what_the_question_names(snapshot: Snapshot) -> None:
+async def test_sources_come_from_entities_their_members_and_what_the_question_names(snapshot: Snapshot) -> None:
     """The question is near a alone; e, of chunk k2, is joined to nothing and stands in its words."""
     bench = Bench(snapshot, RetrievalConfig(top_n=1, fidelity="paper"))
-    near = AXES["a"]
-    asked = await bench.ask("What is near?", "local", vector=np.array(near, np.float32))
-    assert ids(asked.sources, "chunk_id") == ["k0", "k1"]
-    named = await bench.ask("What is E?", "local", vector=np.array(near, np.float32))
-    assert ids(named.sources, "chunk_id") == ["k2", "k0", "k1"]
+    near = np.array(AXES["a"], np.float32)
+    for question, vector, expected in (
+        ("What is near?", near, ["k0", "k1"]),
+        ("What is E?", near, ["k2", "k0", "k1"]),
+        ("S?", None, ["k0", "k1"]),
+    ):
+        found = await bench.ask(question, "local", vector=vector)
+        assert ids(found.sources, "chunk_id") == expected
 
 
-async def test_the_nearest_chunks_are_sources_but_not_in_the_paper(snapshot: Snapshot) -> None:
+async def test_chunks_near_a_question_and_with_its_words_are_sources_but_not_in_the_paper(snapshot: Snapshot) -> None:
     near = np.array([0, 0.1, 0, 0.9, 0], np.float32)  # to chunk k2, and then to k1
     alone, fused = (Bench(snapshot, RetrievalConfig(top_n=1, fidelity=own)) for own in ("paper", "best"))
     for mode in ("hirag", "flat"):
         assert "k1" not in ids((await alone.ask("?", mode, vector=near)).sources, "chunk_id")
         assert ids((await fused.ask("?", mode, vector=near)).sources, "chunk_id")[:2] == ["k2", "k1"]
-
-
-async def test_chunks_with_the_words_of_a_question_are_sources_but_not_in_the_paper(snapshot: Snapshot) -> None:
-    """The question is near a alone, and the words are those of chunk k2."""
-    near, question = np.array(AXES["a"], np.float32), "Where is k2?"
-    for fidelity, found in [("best", True), ("paper", False)]:
-        bench = Bench(snapshot, RetrievalConfig.model_validate({"top_n": 1, "fidelity": fidelity}))
-        sources = (await bench.ask(question, "hirag", vector=near)).sources
-        assert ("k2" in ids(sources, "chunk_id")) is found
-
-
-async def test_a_deadline_that_is_over_leaves_levels_out_and_says_which(bench: Bench) -> None:
-    found = await bench.engine.retrieve(Query("a?"), deadline_s=0.0)
-    assert found.partial == ("local", "global", "bridge")
-    assert (found.local, found.communities, found.paths) == ((), (), ())
-    whole = await bench.engine.retrieve(Query("a?"), deadline_s=60.0)
-    assert whole.partial == ()
+    for bench, is_found in ((alone, False), (fused, True)):
+        sources = (await bench.ask("Where is k2?", vector=np.array(AXES["a"], np.float32))).sources
+        assert ("k2" in ids(sources, "chunk_id")) is is_found, "by its words alone"
 
 
 async def test_a_deadline_between_levels_keeps_what_was_found(snapshot: Snapshot) -> None:
@@ -364,6 +322,7 @@ async def test_an_embedder_that_takes_too_long_is_not_waited_for(
     assert found.partial == cut
     assert (found.local, found.sources, found.context) == ((), (), "")
     assert "total" in found.timings_ms
+    assert (await Bench(snapshot).engine.retrieve(Query("a?", mode), deadline_s=60.0)).partial == ()
 
 
 async def test_a_callers_own_vector_is_used_and_scaled(bench: Bench) -> None:
@@ -410,13 +369,10 @@ async def test_wrong_questions(bench: Bench, wrong: dict[str, Any], said: str) -
         await bench.engine.retrieve(Query(**({"question": "a?"} | wrong)))
 
 
-def test_another_embedder_than_the_indexs(snapshot: Snapshot) -> None:
-    class Other(Axes):
-        name = "other"
-
-    model = Answers(lambda request: "")
+def test_another_embedder_than_the_indexs(snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Axes, "name", "other")
     with pytest.raises(InvalidQuery, match=r"built with embedder axes of 5 dimensions, and other"):
-        EngineResources(snapshot, MemoryVectors(snapshot), Other(), model, Prompts(), len)
+        Bench(snapshot)
 
 
 async def test_an_answer_with_its_citations(bench: Bench) -> None:
@@ -426,7 +382,7 @@ async def test_an_answer_with_its_citations(bench: Bench) -> None:
     assert [(one.ref, one.kind, one.id) for one in answer.citations] == [("E1", "entity", "a"), ("S1", "chunk", "k0")]
     assert answer.dropped_citations == 1
     assert "".join(piece for piece in pieces if isinstance(piece, str)).startswith("It is so [E1]")
-    (request,) = bench.answers.model.requests
+    (request,) = bench.answers.requests
     assert "Text of k0." in request.messages[1].content
     assert answer.model == "scripted"
 
@@ -463,19 +419,20 @@ async def test_a_reranker_orders_the_sources(snapshot: Snapshot, mode: str) -> N
     assert "rerank" in found.timings_ms
 
 
-async def test_sources_keep_their_order_where_the_reranker_fails(snapshot: Snapshot) -> None:
+@pytest.mark.parametrize(
+    ("judge", "deadline_s", "why"),
+    [
+        (Judge(ModelUnavailable("judge is out of reach")), None, "judge is out of reach"),
+        (Judge(hangs=True), 0.5, "the deadline passed"),
+    ],
+)
+async def test_sources_keep_their_order_where_the_reranker_fails_or_takes_too_long(
+    snapshot: Snapshot, judge: Judge, deadline_s: float | None, why: str
+) -> None:
     expected = await Bench(snapshot).ask("a?")
-    found = await Bench(snapshot, reranker=Judge(ModelUnavailable("judge is out of reach"))).ask("a?")
+    found = await Bench(snapshot, reranker=judge).engine.retrieve(Query("a?"), deadline_s=deadline_s)
     assert ids(found.sources, "chunk_id") == ids(expected.sources, "chunk_id")
-    assert found.note == "the sources are not reranked: judge is out of reach"
-
-
-async def test_a_deadline_ends_the_wait_for_the_reranker(snapshot: Snapshot) -> None:
-    expected = await Bench(snapshot).ask("a?")
-    bench = Bench(snapshot, reranker=Judge(hangs=True))
-    found = await bench.engine.retrieve(Query("a?", "hirag"), deadline_s=0.5)
-    assert ids(found.sources, "chunk_id") == ids(expected.sources, "chunk_id")
-    assert found.note == "the sources are not reranked: the deadline passed"
+    assert found.note == f"the sources are not reranked: {why}"
 
 
 async def asked(bench: Bench, question: str, mode: str = "hirag", **more: Any) -> Any:

@@ -12,41 +12,41 @@ from hirag_dist.retrieval.engine_resources import RecordTextCache
 
 
 def test_records_are_made_and_counted_once_and_the_oldest_are_forgotten() -> None:
-    made: list[str] = []
     counted: list[str] = []
 
     def count(text: str) -> int:
         counted.append(text)
         return len(text)
 
-    def make(text: str) -> str:
-        made.append(text)
-        return text
+    def get(level: str, row: int, text: str, n_tokens: int = 0) -> tuple[str, int]:
+        return cache.get(level, row, lambda *_: (n_tokens, 0), lambda form: text)
 
     cache = RecordTextCache(count, max_chars=10)
-    assert cache.get("local", 1, lambda *_: (0, 0), lambda form: make("abcd")) == ("abcd", 4)
-    assert cache.get("local", 1, lambda *_: (0, 0), lambda form: make("else")) == ("abcd", 4)
-    assert cache.get("bridge", 1, lambda *_: (7, 1), lambda form: make("wxyz")) == ("wxyz", 7)
-    assert (made, counted) == (["abcd", "wxyz"], ["abcd"])
-    cache.get("local", 2, lambda *_: (0, 0), lambda form: make("123"))  # no room: the oldest goes
-    assert cache.get("bridge", 1, lambda *_: (7, 1), lambda form: make("never")) == ("wxyz", 7)
-    assert cache.get("local", 1, lambda *_: (0, 0), lambda form: make("again")) == ("again", 5)
+    assert get("local", 1, "abcd") == get("local", 1, "never made") == ("abcd", 4)
+    assert get("bridge", 1, "wxyz", 7) == ("wxyz", 7)
+    assert counted == ["abcd"]
+    get("local", 2, "123")  # no room: the oldest goes
+    assert get("bridge", 1, "never made", 7) == ("wxyz", 7)
+    assert get("local", 1, "again") == ("again", 5)
 
 
 def test_views_share_what_is_stored_and_keep_what_is_rebuilt() -> None:
+    def get(view: RecordTextCache, text: str) -> tuple[str, int]:
+        return view.get("local", 1, lambda *_: (0, 0), lambda form: text)
+
+    def rebuilt(view: RecordTextCache, text: str) -> tuple[str, int]:
+        return view.rebuilt("local", 1, lambda form: text)
+
     stored = RecordTextCache(len)
     one, other = (RecordTextCache(len, stored=stored) for _ in range(2))
-    assert one.get("local", 1, lambda *_: (0, 0), lambda form: "stored") == ("stored", 6)
-    assert other.get("local", 1, lambda *_: (0, 0), lambda form: "never made") == ("stored", 6)
-    assert one.rebuilt("local", 1, lambda form: "of one view") == ("of one view", 11)
-    assert one.rebuilt("local", 1, lambda form: "never made") == ("of one view", 11)
-    assert other.rebuilt("local", 1, lambda form: "of another") == ("of another", 10)
-    assert other.get("local", 1, lambda *_: (0, 0), lambda form: "never made") == ("stored", 6)
+    assert get(one, "stored") == get(other, "never made") == ("stored", 6)
+    assert rebuilt(one, "of one view") == rebuilt(one, "never made") == ("of one view", 11)
+    assert rebuilt(other, "of another") == ("of another", 10)
+    assert get(other, "never made") == ("stored", 6)
 
 
 class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
+    now = 100.0
 
     def __call__(self) -> float:
         return self.now
@@ -69,25 +69,17 @@ async def test_work_stops_at_the_step_after_its_deadline() -> None:
 
 
 async def test_others_get_in_between_long_steps_and_not_between_short_ones() -> None:
-    order: list[str] = []
+    async def asked(seconds: float) -> list[int]:
+        """Return the steps of two tasks in the order in which they were done, the second one's from 1 again."""
+        seen: list[int] = []
+        clocks = Clock(), Clock()
+        await asyncio.gather(
+            *(CooperativeDeadline(clock, None).run(count_to(3, clock, seconds, seen)) for clock in clocks)
+        )
+        return seen
 
-    async def ask(name: str, seconds: float) -> None:
-        clock = Clock()
-        steps = count_to(3, clock, seconds, [])
-
-        def noted() -> Steps[str]:
-            for _ in steps:
-                order.append(name)
-                yield
-            return "done"
-
-        await CooperativeDeadline(clock, None).run(noted())
-
-    await asyncio.gather(ask("a", 1.0), ask("b", 1.0))
-    assert order == ["a", "b"] * 3
-    order.clear()
-    await asyncio.gather(ask("a", 1e-6), ask("b", 1e-6))
-    assert order == ["a"] * 3 + ["b"] * 3
+    assert await asked(1.0) == [1, 1, 2, 2, 3, 3]
+    assert await asked(1e-6) == [1, 2, 3, 1, 2, 3]
 
 
 async def test_cancelled_work_goes_no_further() -> None:

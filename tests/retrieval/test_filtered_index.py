@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from hirag_dist.core.access import HIDDEN
-from hirag_dist.core.retrieval.bridge import nearest_chunks
 from hirag_dist.retrieval.view.filtered_index import AccessControlledIndex, FilteredIndex
 from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.storage.snapshot.reader import Snapshot
-from tests.leaky_builds import Indexes, corpus
+from hirag_dist.types import Query
+from tests.leaky_builds import NOBODY, Indexes, corpus
 from tests.toy_builds import rows
 
 
@@ -29,32 +29,28 @@ def whole(snapshot: Snapshot) -> MappedIndex:
 
 @pytest.fixture(scope="module")
 def seen(snapshot: Snapshot, whole: MappedIndex) -> FilteredIndex:
-    found = AccessControlledIndex(whole, snapshot).view_for(frozenset())
-    assert isinstance(found, FilteredIndex)
-    return found
+    return AccessControlledIndex(whole, snapshot).view_for(NOBODY)
 
 
-def in_reach(snapshot: Snapshot) -> list[bool]:
-    """Of each chunk."""
+async def test_relations_of_a_bridge_are_scored_by_the_chunks_in_reach(
+    made: Indexes, snapshot: Snapshot, whole: MappedIndex, seen: FilteredIndex
+) -> None:
     public = {row["document_id"] for row in rows(snapshot, "documents") if not row["labels"]}
-    return [row["document_id"] in public for row in rows(snapshot, "chunks")]
-
-
-def chunks_of(whole: MappedIndex, relation: int) -> list[int]:
-    bounds = whole.provenance.relation_indptr
-    return whole.provenance.relation_chunks[bounds[relation] : bounds[relation + 1]].tolist()
-
-
-def test_chunks_that_relations_are_ranked_by(snapshot: Snapshot, whole: MappedIndex, seen: FilteredIndex) -> None:
-    reached = in_reach(snapshot)
-    assert seen.visible_chunks.tolist() == reached
-    rows = seen.visible_relations(np.arange(len(whole.ends)))
+    reached = np.array([row["document_id"] in public for row in rows(snapshot, "chunks")])
     query = np.random.default_rng(2).normal(size=whole.vectors.shape[1]).astype(np.float32)
-    found = nearest_chunks(seen.provenance, seen.chunk_vectors, rows, query, seen.visible_chunks)
-    for row, score in zip(rows.tolist(), found.tolist(), strict=True):
-        near = [float(whole.chunk_vectors[chunk] @ query) for chunk in chunks_of(whole, row) if reached[chunk]]
-        assert score == pytest.approx(max(near, default=0.0), abs=1e-5)
-    assert (found != nearest_chunks(whole.provenance, whole.chunk_vectors, rows, query)).any()
+    query /= np.linalg.norm(query)
+    found = await made(corpus(1)).retrieve(Query("What is near?", "bridge", top_n=40, vector=query, reach=NOBODY))
+    entities = [row["entity_id"] for row in rows(snapshot, "entities")]
+    relations = [row["relation_id"] for row in rows(snapshot, "relations")]
+    bounds, n_nearer = whole.provenance.relation_indptr, 0
+    for triple in found.triples:
+        row = relations.index(triple.relation_id)
+        chunks = whole.provenance.relation_chunks[bounds[row] : bounds[row + 1]]
+        ends = np.array([entities.index(triple.source_id), entities.index(triple.target_id)])
+        near = max(whole.chunk_vectors[chunks[reached[chunks]]] @ query, default=0.0)
+        assert triple.score == pytest.approx((max(seen.similarities(ends, query)) + near) / 2, abs=1e-5)
+        n_nearer += max(whole.chunk_vectors[chunks] @ query, default=0.0) > near
+    assert n_nearer, "else hidden chunks would change nothing"
 
 
 def test_records_that_are_told_anew(whole: MappedIndex, seen: FilteredIndex) -> None:
@@ -77,14 +73,13 @@ def test_callers_who_may_see_the_same_share_a_view(snapshot: Snapshot, whole: Ma
     assert labelled.view_for(frozenset({"secret"})) is whole
     assert labelled.view_for(None) is whole
     assert isinstance(labelled.view_for(None, ["secret"]), FilteredIndex)
-    assert labelled.view_for(frozenset(), ["secret"]) is None
+    assert labelled.view_for(NOBODY, ["secret"]) is None
     assert labelled.view_for(None, ["nobody carries it"]) is None
 
 
 def test_a_view_that_nobody_keeps_is_gone_at_once(snapshot: Snapshot, whole: MappedIndex) -> None:
     labelled = AccessControlledIndex(whole, snapshot)
-    found = labelled.view_for(frozenset())
-    assert found is not None
+    found = labelled.view_for(NOBODY)
     view = weakref.ref(found)
     gc.disable()  # what is in a cycle waits for the collector, and keeps the files of an index mapped
     try:

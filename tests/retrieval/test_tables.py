@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hirag_dist.retrieval.lookup.tables import IdLookup
-from hirag_dist.storage.serving.text_columns import TextColumns, text_schema, write_texts
+from hirag_dist.storage.serving.text_columns import TextColumns, text_schema
+from tests.storage.serving.test_text_columns import columns_of
 
 IDS = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=80), unique=True, max_size=12)
 
@@ -20,16 +21,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("texts")
 
 
-def columns_of(folder: Path, values: list[str], wide: bool = False) -> TextColumns:
+def ids_in(folder: Path, values: list[str], wide: bool = False) -> TextColumns:
     schema = text_schema(["id"], wide=["id"] if wide else [])
-    with (folder / "ids.arrow").open("wb") as file:
-        write_texts(file, schema, [pa.record_batch([pa.array(values, pa.string())], ["id"])])
-    return TextColumns(folder / "ids.arrow")
+    return columns_of(folder / "ids.arrow", schema, pa.record_batch([pa.array(values, pa.string())], ["id"]))
 
 
 @given(IDS, st.booleans())
 def test_rows_of_any_ids(folder: Path, ids: list[str], wide: bool) -> None:
-    lookup = IdLookup(columns_of(folder, ids, wide), "id")
+    lookup = IdLookup(ids_in(folder, ids, wide), "id")
     assert [lookup.row(own) for own in ids] == list(range(len(ids)))
     for other in ("", "\ud800", "x" * 81, *(own + "x" for own in ids)):
         assert lookup.row(other) == (ids.index(other) if other in ids else None)
@@ -37,4 +36,4 @@ def test_rows_of_any_ids(folder: Path, ids: list[str], wide: bool) -> None:
 
 @given(st.lists(st.sampled_from(["", "a", "ab", "ba", "é"]), max_size=20), st.sampled_from(["", "a", "ab", "é", "x"]))
 def test_rows_with_a_value(folder: Path, values: list[str], wanted: str) -> None:
-    assert columns_of(folder, values).equal_to("id", wanted).tolist() == [value == wanted for value in values]
+    assert ids_in(folder, values).equal_to("id", wanted).tolist() == [value == wanted for value in values]

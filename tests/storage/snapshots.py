@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyarrow import fs
 
 from hirag_dist import schemas
 from hirag_dist.core.entities.merging import inter_layer_relation
@@ -18,7 +19,7 @@ from hirag_dist.storage.digest import table_digest
 from hirag_dist.storage.serving import kept_rows
 from hirag_dist.storage.snapshot import divided_tables
 from hirag_dist.storage.snapshot.manifest import Manifest
-from hirag_dist.storage.snapshot.reader import open_snapshot
+from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.snapshot.writer import make_current, write_snapshot
 from hirag_dist.storage.store import Store
 from tests.table_rows import filled_row, filled_table
@@ -61,20 +62,30 @@ def tiny_tables(note: str = "") -> dict[str, pa.Table]:
 
 def publish(store: Store, tables: dict[str, pa.Table] | None = None, live: bool = True) -> Manifest:
     """Write the tiny snapshot, with vectors along the axes: entity i points along axis i."""
-    tables = tables or tiny_tables()
-    graph = build_graph(tables["entities"]["entity_id"], tables["relations"])
-    arrays: dict[str, Any] = {
-        "graph/indptr": graph.indptr,
-        "graph/indices": graph.indices,
-        "graph/weights": graph.weights,
-        "graph/relation_rows": graph.relation_rows,
-        "vectors/entities": np.eye(4, dtype=np.float32),
-        "vectors/chunks": np.full((1, 4), 0.5, np.float32),
-    }
-    manifest = write_snapshot(store, tables, arrays, embedder="axes", complete=True, build={}, notes={})
+    vectors = {"vectors/entities": np.eye(4, dtype="f4"), "vectors/chunks": np.full((1, 4), 0.5, np.float32)}
+    manifest = written(store, tables or tiny_tables(), vectors).manifest
     if live:
         make_current(store, manifest.snapshot_id)
     return manifest
+
+
+def written(
+    store: Store, tables: dict[str, pa.Table], vectors: dict[str, Any], base: Snapshot | None = None, **options: Any
+) -> Snapshot:
+    """Write a snapshot with the graph of its tables, and open it."""
+    graph = build_graph(tables["entities"]["entity_id"], tables["relations"])
+    parts = ("indptr", "indices", "weights", "relation_rows")
+    arrays = {f"graph/{part}": getattr(graph, part) for part in parts} | vectors
+    facts: dict[str, Any] = {"embedder": "axes", "complete": True, "build": {}, "notes": {}, "base": base}
+    manifest = write_snapshot(store, tables, arrays, **facts, **options)
+    return open_snapshot(store, manifest.snapshot_id, full_check=True)
+
+
+def flip(file: Path, at: int | None = None) -> None:
+    """Alter the byte of a file at a place; in its middle, where none is given."""
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2 if at is None else at] ^= 1
+    file.write_bytes(data)
 
 
 _WRITTEN: list[tuple[dict[str, bytes], Manifest]] = []  # files of an index with the tiny snapshot, once it is needed
@@ -93,6 +104,13 @@ def published(store: Store) -> Manifest:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(data)
     return manifest
+
+
+def as_remote(local: Store) -> Store:
+    """Return a copy of an index that is not in a folder of this machine."""
+    store = Store("mock:///index")
+    fs.copy_files(local.root, store.root, fs.LocalFileSystem(), store._fs)
+    return store
 
 
 def as_an_earlier_version_wrote_it(store: Store, snapshot_id: str) -> None:

@@ -34,7 +34,7 @@ ROW = st.fixed_dictionaries(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=80)
+@settings(derandomize=True, deadline=None, max_examples=40)
 @given(one=st.lists(ROW, max_size=4), other=st.lists(ROW, max_size=4), cut=st.integers(0, 4))
 def test_equal_rows_and_only_these_have_equal_digests(one: list[object], other: list[object], cut: int) -> None:
     table = pa.Table.from_pylist(one, KIND)

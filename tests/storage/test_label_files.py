@@ -8,43 +8,39 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
 from hirag_dist import schemas
 from hirag_dist.core.metadata.columns import DERIVED, DIVISIBLE, WHOLE
 from hirag_dist.core.retrieval.levels import RankedCommunity
-from hirag_dist.indexing.publish import ARRAYS
 from hirag_dist.retrieval.view.filtered_index import AccessControlledIndex
 from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.storage.label_files import Mentions
-from hirag_dist.storage.layout import CONTENT_TABLES, LABEL_TABLES, PART_ARRAYS, UPDATE_TABLES
+from hirag_dist.storage.layout import UPDATE_TABLES
 from hirag_dist.storage.metadata_files import map_metadata
 from hirag_dist.storage.serving.mmap_files import ServingFiles
-from hirag_dist.storage.serving.text_columns import TextColumns, text_schema, write_texts
+from hirag_dist.storage.serving.text_columns import text_schema
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
-from hirag_dist.storage.snapshot.writer import write_snapshot
 from hirag_dist.storage.store import Store
+from tests.altered_snapshots import altered
 from tests.labelled_builds import build
 from tests.storage import snapshots
+from tests.storage.serving.test_text_columns import columns_of
 from tests.table_rows import filled_table
 from tests.toy_builds import Bench, rows
 
 
 def test_a_hub_is_told_from_its_first_thousand_mentions_in_reach(tmp_path: Path) -> None:
     """Row 2 has five mentions, row 7 three thousand, every other one of them in reach, row 9 one."""
-    with (tmp_path / "texts.arrow").open("wb") as file:
-        write_texts(file, text_schema(["name"]), [])
     counts = [5, 3000, 1]
     n = sum(counts)
-    sets = (np.arange(n) % 2).astype(np.int32)
     mentions = Mentions(
         rows=np.array([2, 7, 9], np.int32),
         indptr=np.cumsum([0, *counts]).astype(np.int64),
-        sets=sets,
+        sets=(np.arange(n) % 2).astype(np.int32),
         positions=np.zeros(n, np.int32),
         numbers=np.ones(n, np.bool_),
-        texts=TextColumns(tmp_path / "texts.arrow"),
+        texts=columns_of(tmp_path / "texts.arrow", text_schema(["name"])),
     )
     owners, places = mentions.visible(np.array([2, 7, 9]), np.array([False, True, False]))
     assert np.bincount(owners).tolist() == [2, 1000, 1]
@@ -115,27 +111,15 @@ def test_what_stands_behind_entities_relations_and_communities(snapshot: Snapsho
         assert found == (sets.union(*({of_chunk[chunk] for chunk in edge["chunk_ids"]} for edge in among)), False)
 
 
-def content(snapshot: Snapshot) -> dict[str, pa.Table]:
-    names = (*CONTENT_TABLES, *LABEL_TABLES, "usage", "rejects")
-    return {name: snapshot.table(name).cast(getattr(schemas, name.upper())) for name in names}
+def with_rows(snapshot: Snapshot, table: str, changed: list[dict[str, Any]]) -> Snapshot:
+    """The same index with other rows of a table."""
+    return altered(snapshot, {table: pa.Table.from_pylist(changed, getattr(schemas, table.upper()))})
 
 
-def with_tables(snapshot: Snapshot, tables: dict[str, pa.Table], folder: Path) -> Snapshot:
-    """The same index with other tables."""
-    arrays = {name: snapshot.array(name) for name in (*ARRAYS, *PART_ARRAYS)}
-    manifest = write_snapshot(Store(str(folder)), tables, arrays, embedder="e", complete=True, build={}, notes={})
-    return open_snapshot(Store(str(folder)), manifest.snapshot_id)
-
-
-def test_a_report_on_a_member_that_is_gone_is_in_nobodys_reach(snapshot: Snapshot, tmp_path: Path) -> None:
-    tables = content(snapshot)
-    communities = tables["communities"]
-    members = communities["entity_ids"].to_pylist()
-    members[0] = [*members[0][:-1], "gone"]
-    at = communities.schema.get_field_index("entity_ids")
-    field = schemas.COMMUNITIES.field(at)
-    tables["communities"] = communities.set_column(at, field, pa.array(members, field.type))
-    changed = with_tables(snapshot, tables, tmp_path)
+def test_a_report_on_a_member_that_is_gone_is_in_nobodys_reach(snapshot: Snapshot) -> None:
+    communities = rows(snapshot, "communities")
+    communities[0]["entity_ids"][-1] = "gone"
+    changed = with_rows(snapshot, "communities", communities)
     unknown = len(label_sets(changed.serving))
     for (before, _), (after, _) in zip(patterns(snapshot, "community"), patterns(changed, "community"), strict=True):
         assert unknown not in before or unknown in after
@@ -151,33 +135,26 @@ def test_a_report_on_a_member_that_is_gone_is_in_nobodys_reach(snapshot: Snapsho
     assert any(unknown not in sets for sets, _ in patterns(changed, "community"))
 
 
-@pytest.mark.parametrize("lost", ["cluster", "member", "chunk"])
-def test_what_was_made_from_something_that_is_gone_is_in_nobodys_reach(
-    snapshot: Snapshot, tmp_path: Path, lost: str
-) -> None:
-    tables = content(snapshot)
-    source = tables["summary_sources"].slice(0, 1).to_pylist()[0]
-    clusters, entities = tables["clusters"], tables["entities"]
+@pytest.mark.parametrize("lost", ["cluster", "member", "chunk", "document"])
+def test_what_was_made_from_something_that_is_gone_is_in_nobodys_reach(snapshot: Snapshot, lost: str) -> None:
+    source, entities, clusters = (rows(snapshot, name) for name in ("summary_sources", "entities", "clusters"))
+    affected, cluster = source[0]["entity_id"], source[0]["cluster_id"]
     if lost == "cluster":
-        tables["clusters"] = clusters.filter(pc.not_equal(clusters["cluster_id"], source["cluster_id"]))
-        affected = [source["entity_id"]]
+        changed = with_rows(snapshot, "clusters", [row for row in clusters if row["cluster_id"] != cluster])
     elif lost == "member":
-        ids = clusters["entity_id"].to_pylist()
-        ids[clusters["cluster_id"].to_pylist().index(source["cluster_id"])] = "gone"
-        tables["clusters"] = clusters.set_column(2, schemas.CLUSTERS.field("entity_id"), pa.array(ids))
-        affected = [source["entity_id"]]
+        next(row for row in clusters if row["cluster_id"] == cluster)["entity_id"] = "gone"
+        changed = with_rows(snapshot, "clusters", clusters)
+    elif lost == "chunk":
+        affected = entities[3]["entity_id"]
+        entities[3]["chunk_ids"][-1] = "gone"
+        changed = with_rows(snapshot, "entities", entities)
     else:
-        lists = entities["chunk_ids"].to_pylist()
-        lists[3] = [*lists[3][:-1], "gone"]
-        at = entities.schema.get_field_index("chunk_ids")
-        tables["entities"] = entities.set_column(
-            at, schemas.ENTITIES.field(at), pa.array(lists, schemas.ENTITIES.field(at).type)
-        )
-        affected = [entities["entity_id"][3].as_py()]
-    changed = with_tables(snapshot, tables, tmp_path)
+        affected, chunks = entities[3]["entity_id"], rows(snapshot, "chunks")
+        next(row for row in chunks if row["chunk_id"] in entities[3]["chunk_ids"])["document_id"] = "gone"
+        changed = with_rows(snapshot, "chunks", chunks)
     unknown = len(label_sets(changed.serving))
-    found = dict(zip(entities["entity_id"].to_pylist(), patterns(changed, "entity"), strict=True))
-    assert all(unknown in found[own][0] for own in affected)
+    found = dict(zip([row["entity_id"] for row in entities], patterns(changed, "entity"), strict=True))
+    assert unknown in found[affected][0]
     assert sum(unknown in sets for sets, _ in found.values()) < len(found) / 2
 
 

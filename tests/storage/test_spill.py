@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -50,8 +49,7 @@ def tables(n_parts: int, rng: np.random.Generator) -> list[pa.Table]:
 
 @pytest.mark.parametrize("by", [("layer", "name"), ("name",), ()])
 @pytest.mark.parametrize(
-    ("piece_bytes", "small_bytes"),
-    [(1 << 30, 0), (1 << 30, 1_000), (200, 0), (1, 0), (200, 1_000), (1, 1_000), (1, 1 << 30)],
+    ("piece_bytes", "small_bytes"), [(1 << 30, 0), (1 << 30, 1_000), (200, 0), (1, 1_000), (1, 1 << 30)]
 )
 def test_a_table_comes_as_if_sorted_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: tuple[str, ...], piece_bytes: int, small_bytes: int
@@ -62,8 +60,7 @@ def test_a_table_comes_as_if_sorted_in_memory(
     whole = pa.concat_tables(parts)
     expected = whole.sort_by([(name, "ascending") for name in by]) if by else whole
     found = SpillFile(tmp_path, piece_bytes).table(iter(parts), SCHEMA, by)
-    assert found.schema == SCHEMA
-    assert found.to_pylist() == expected.to_pylist()
+    assert found == expected
     pieces = found["text"].num_chunks
     assert pieces == 1 if max(piece_bytes, small_bytes) == 1 << 30 else pieces > 1
     assert list(tmp_path.iterdir()) == []  # mapped, and gone with the last use
@@ -71,18 +68,11 @@ def test_a_table_comes_as_if_sorted_in_memory(
 
 @pytest.mark.parametrize("n_more", [0, 5])
 def test_sorted_rows_stay_where_they_are(tmp_path: Path, n_more: int) -> None:
-    names = [f"n{at:05}" for at in range(9000)]
-    rows = [
-        {"layer": at // 5000, "name": name, "text": name, "of": [name], "found": [], "sure": True}
-        for at, name in enumerate(names)
-    ]
+    rows = [{"layer": at // 5000, "name": f"n{at:05}", "text": f"{at}", "of": [], "sure": True} for at in range(9000)]
     kept = pa.Table.from_pylist(rows, SCHEMA)
     more = pa.Table.from_pylist([row | {"name": f"{row['name']}-more"} for row in rows[1200::1700][:n_more]], SCHEMA)
     found = SpillFile(tmp_path).table([kept.slice(0, 100), kept.slice(100), more], SCHEMA, ("layer", "name"))
-    assert (
-        found.to_pylist()
-        == pa.concat_tables([kept, more]).sort_by([("layer", "ascending"), ("name", "ascending")]).to_pylist()
-    )
+    assert found == pa.concat_tables([kept, more]).sort_by([("layer", "ascending"), ("name", "ascending")])
     assert found["text"].num_chunks == 1 + 2 * n_more  # slices
     assert list(tmp_path.iterdir()) == []
 
@@ -125,7 +115,7 @@ class OnFullDevice:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no such device here")
 def test_a_full_disk_is_one_line_that_says_what_to_do(tmp_path: Path) -> None:
-    full = SpillFile(OnFullDevice(tmp_path))  # type: ignore[arg-type]
+    full = SpillFile(OnFullDevice(tmp_path))
     said = r"^the temporary folder .* the disk is full; let TMPDIR name .* run again, finished work is kept$"
     with pytest.raises(StoreError, match=said):
         full.table([pa.table({"text": ["x" * 200_000]})], pa.schema([("text", pa.string())]))
@@ -161,59 +151,36 @@ def words_table(*words: str) -> pa.Table:
     return pa.table({"word": list(words), "ids": [[word] * 2 for word in words]}, schema=PIECES)
 
 
-def test_pieces_come_back_by_number(store: Store) -> None:
+def test_pieces_come_back_by_number_and_any_altered_bit_damages_one(store: Store) -> None:
     whole = words_table("a", "b", "c", "d")
-    pieces = [whole.slice(0, 0), whole.slice(0, 1), whole.slice(1, 3), whole.slice(4, 0)]
-    write_pieces(store, "folder/file.pieces", pieces)
-    for number, piece in enumerate(pieces):
-        found = read_piece(store, "folder/file.pieces", number, PIECES)
-        assert found.equals(piece)
-        assert found.schema.equals(PIECES)
-
-
-def test_a_piece_is_read_without_the_others(store: Store) -> None:
-    write_pieces(store, "file", [words_table("a" * 1000), words_table("b"), words_table("c" * 1000)])
-    data = bytearray(store.read_bytes("file"))
-    numbers = [int.from_bytes(data[at : at + 8], "little") for at in range(0, 96, 8)]
-    starts, lengths = numbers[0::4], numbers[1::4]
-    assert (starts[0], starts[2] + lengths[2]) == (96, len(data))
-    for number in (0, 2):
-        data[starts[number] : starts[number] + lengths[number]] = bytes(lengths[number])
-    store.write_bytes("file", bytes(data))
-    assert read_piece(store, "file", 1, PIECES).equals(words_table("b"))
-    for number in (0, 2):
-        with pytest.raises(StoreError, match=r"file is damaged"):
-            read_piece(store, "file", number, PIECES)
-
-
-def test_any_altered_bit_is_found(store: Store) -> None:
-    pieces = [words_table("a", "b"), words_table(), words_table("c")]
+    pieces = [whole.slice(0, 1), whole.slice(0, 0), whole.slice(1, 3)]
     write_pieces(store, "file", pieces)
+    for number, piece in enumerate(pieces):
+        found = read_piece(store, "file", number, PIECES)
+        assert (found, found.schema) == (piece, PIECES)
     data = store.read_bytes("file")
     for bit in range(0, len(data) * 8, 61):
         altered = bytearray(data)
         altered[bit // 8] ^= 1 << bit % 8
         store.write_bytes("file", bytes(altered), durable=False)
-        found = []
+        found = 0
         for number, piece in enumerate(pieces):
             with suppress(WorkFileDamaged):
                 assert read_piece(store, "file", number, PIECES).equals(piece)
-                found.append(number)
-        assert len(found) == 2, f"bit {bit}: one piece is refused"
+                found += 1
+        assert found == 2, f"bit {bit}: one piece is refused"
+    with pytest.raises(StoreError, match="file is damaged"):
+        read_piece(store, "file", 2, PIECES)
 
 
 VALUE = {"tasks": [{"number": 1, "rows": 0.5, "text": "é"}], "a": None}
 
 
-def test_what_was_written_is_read_back(store: Store) -> None:
-    write_checked(store, "a/b.json", VALUE)
-    assert read_checked(store, "a/b.json") == VALUE
-    assert store.read_json("a/b.json") == VALUE | {"check": store.read_json("a/b.json")["check"]}
-    assert read_checked(store, "nothing.json") is None
-
-
-def test_any_altered_bit_and_any_length(store: Store) -> None:
+def test_what_was_written_is_read_back_and_any_altered_bit_and_length_is_damage(store: Store) -> None:
+    assert read_checked(store, "a.json") is None
     write_checked(store, "a.json", VALUE)
+    assert read_checked(store, "a.json") == VALUE
+    assert store.read_json("a.json") == VALUE | {"check": store.read_json("a.json")["check"]}
     file = Path(store.root) / "a.json"
     data = store.read_bytes("a.json")
     for bit in range(0, len(data) * 8, 5):
@@ -222,11 +189,9 @@ def test_any_altered_bit_and_any_length(store: Store) -> None:
         file.write_bytes(bytes(altered))
         found = read_checked(store, "a.json")
         assert found is None or {name: value for name, value in found.items() if name in VALUE} == VALUE
-    for length in range(len(data)):
-        file.write_bytes(data[:length])
+    for damaged in (b"[1]", *(data[:length] for length in range(len(data)))):
+        file.write_bytes(damaged)
         assert read_checked(store, "a.json") is None
-    file.write_text(json.dumps([1]))
-    assert read_checked(store, "a.json") is None
 
 
 def test_a_file_that_cannot_be_read_is_not_taken_for_a_damaged_one(store: Store) -> None:

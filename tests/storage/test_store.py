@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,7 +16,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from hirag_dist.errors import StoreError
-from hirag_dist.storage.file_locks import make_folder
 from hirag_dist.storage.store import Store
 from tests.storage.s3_server import s3_server
 
@@ -40,19 +40,20 @@ def test_what_was_written_is_read_back(store: Store) -> None:
     assert store.names("nothing") == []
 
 
+KILLED = """
+import os, sys
+from hirag_dist.storage.store import Store
+with Store(sys.argv[1]).create("snapshots/a/t.parquet") as file:
+    file.write(b"half")
+    file.flush()
+    os.kill(os.getpid(), 9)
+"""
+
+
 @pytest.mark.integration
 def test_a_process_killed_before_the_rename_leaves_the_old_file(store: Store) -> None:
     store.write_bytes("snapshots/a/t.parquet", b"old")
-    script = (
-        "import os, sys\n"
-        "from hirag_dist.storage.store import Store\n"
-        "store = Store(sys.argv[1])\n"
-        "with store._atomic_target('snapshots/a/t.parquet') as temporary:\n"
-        "    open(temporary, 'wb').write(b'half')\n"
-        "    os.kill(os.getpid(), 9)\n"
-    )
-    ended = subprocess.run([sys.executable, "-c", script, store.root], check=False)
-    assert ended.returncode == -9
+    assert subprocess.run([sys.executable, "-c", KILLED, store.root], check=False).returncode == -9
     assert store.read_bytes("snapshots/a/t.parquet") == b"old"
     assert store.names("snapshots/a") == ["t.parquet"], "what the killed process left is not shown"
     store.write_bytes("snapshots/a/t.parquet", b"new")
@@ -117,6 +118,10 @@ def test_a_full_disk_is_said_in_plain_words(store: Store) -> None:
 
 FORBIDDEN = """
 import os, sys
+from hirag_dist.errors import StoreError
+from hirag_dist.storage.store import Store
+store = Store(sys.argv[1])
+store.exists("a")
 os.chmod(sys.argv[1], 0o555)
 if os.geteuid() == 0:
     os.setresuid(65534, 65534, 65534)
@@ -135,11 +140,8 @@ def test_a_folder_that_may_not_be_written_to_is_said_in_plain_words(tmp_path: Pa
     for parent in [folder, *folder.parents]:  # another user must be able to come here at all
         if os.stat(parent).st_uid == os.geteuid() and parent != Path("/"):
             os.chmod(parent, os.stat(parent).st_mode | 0o055)
-    head = "import sys\nfrom hirag_dist.errors import StoreError\nfrom hirag_dist.storage.store import Store\n"
-    script = head + "store = Store(sys.argv[1])\nstore.exists('a')\n" + FORBIDDEN
-    ended = subprocess.run(
-        [sys.executable, "-c", script, str(folder)], capture_output=True, text=True, check=True, timeout=240
-    )
+    command = [sys.executable, "-c", FORBIDDEN, str(folder)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
     folder.chmod(0o755)
     assert ended.stdout.splitlines() == [f"cannot write {folder}/a/b: permission denied"] * 2
 
@@ -197,14 +199,9 @@ def test_a_file_that_is_created_piece_by_piece_is_there_whole_or_not_at_all(stor
         assert not store.exists("a/one")
         stream.write(b"cd")
     assert store.read_bytes("a/one") == b"abcd"
-
-    def fail() -> None:
-        with store.create("a/one") as stream:
-            stream.write(b"x")
-            raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        fail()
+    with suppress(KeyError), store.create("a/one") as stream:
+        stream.write(b"x")
+        raise KeyError
     assert store.read_bytes("a/one") == b"abcd"
     assert [file.name for file in (Path(store.root) / "a").iterdir()] == ["one"]
 
@@ -224,22 +221,23 @@ def test_a_file_is_held_by_one_until_it_lets_go(store: Store) -> None:
     fresh.release()
 
 
+LOCKER = """
+import sys
+from hirag_dist.storage.store import Store
+held = Store(sys.argv[1]).try_lock("log", create=True)
+print(held is not None, flush=True)
+sys.stdin.read()
+"""
+
+
 @pytest.mark.integration
 def test_a_held_file_is_let_go_when_its_process_is_killed(store: Store) -> None:
-    code = (
-        "import sys; from hirag_dist.storage.store import Store;"
-        "lock = Store(sys.argv[1]).try_lock('log', create=True);"
-        "print(lock is not None, flush=True); sys.stdin.read()"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", code, store.root], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
+    command = [sys.executable, "-c", LOCKER, store.root]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "True\n"
         assert store.try_lock("log") is None
         process.kill()
-        process.wait()
-    held = store.try_lock("log")
-    held.release()
+    store.try_lock("log").release()
 
 
 def test_a_table_is_read_in_small_pieces(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,7 +277,7 @@ def test_a_copy_is_a_link_or_the_same_bytes(store: Store, monkeypatch: pytest.Mo
 @pytest.fixture
 def events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
-    fsync, replace, mkdir = os.fsync, os.replace, os.mkdir
+    replace, mkdir = os.replace, os.mkdir
 
     def shown(path: str | Path) -> str:
         name = os.path.relpath(path, tmp_path)
@@ -287,7 +285,6 @@ def events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def note_sync(descriptor: int) -> None:
         found.append(f"sync {shown(os.readlink(f'/proc/self/fd/{descriptor}'))}")
-        fsync(descriptor)
 
     def note_replace(source: Path, target: Path) -> None:
         found.append(f"rename {shown(target)}")
@@ -309,7 +306,7 @@ def test_a_durable_write(tmp_path: Path, events: list[str]) -> None:
     created = ["create index", "sync .", "create index/a", "sync index"]
     assert events == [*created, "sync index/a/temporary", "rename index/a/b", "sync index/a"]
     events.clear()
-    store.replace("a/b", b"y", store.read_version("a/b")[1], durable=True)  # type: ignore[index]
+    store.replace("a/b", b"y", store.read_version("a/b")[1], durable=True)
     store.write_json("a/b", {})
     with store.create("a/b") as file:
         file.write(b"z")
@@ -327,10 +324,3 @@ def test_files_that_are_synced_together(tmp_path: Path, events: list[str]) -> No
     files, folders = events[:3], events[3:]
     assert sorted(files) == ["sync w/c", "sync w/s/a", "sync w/s/t/b"]
     assert sorted(folders) == ["sync .", "sync w", "sync w/s", "sync w/s/t"]
-
-
-def test_a_folder_that_exists_is_not_synced(tmp_path: Path, events: list[str]) -> None:
-    make_folder(tmp_path)
-    assert events == []
-    make_folder(tmp_path / "a" / "b")
-    assert events == ["create a", "sync .", "create a/b", "sync a"]

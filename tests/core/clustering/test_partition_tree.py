@@ -30,7 +30,7 @@ from hirag_dist.core.clustering.soft_clusters import (
     soft_clusters,
 )
 from hirag_dist.core.clustering.ward import row_tree
-from hirag_dist.types import GroupSums, LabelledCell, Memberships
+from hirag_dist.types import GroupSums, LabelledCell, Memberships, Mixture
 from tests.core.clustering.test_soft_clusters import check_promises, same
 from tests.core.planted_rows import Rows, blobs, isotropic_mixture
 
@@ -72,6 +72,18 @@ def test_a_row_has_in_a_nested_cell_its_share_of_the_share_of_the_node() -> None
     at, cells = np.nonzero(of_cells >= 0.02)
     assert (found.rows.tolist(), found.cells.tolist()) == (at.tolist(), cells.tolist())
     assert found.cells[found.is_home].tolist() == of_cells.argmax(axis=1).tolist()
+
+
+def test_shares_are_those_among_the_cells_that_see_a_row() -> None:
+    """Of a row in the middle of all components the shares are their weights; 0.03 of a half would be too little."""
+
+    def mixture(*weights: float) -> Mixture:
+        return isotropic_mixture(np.zeros((len(weights), 1), np.float32), 1.0, np.array(weights), 1e-6)
+
+    node = PartitionNode(mixture(0.97, 0.03), (0, 1))
+    root = PartitionNode(mixture(0.5, *[0.01] * 50), (node, *range(2, 52)))
+    found = assign_cells(KERNELS, np.zeros((1, 1), np.float32), PartitionTree(root, 52))
+    assert found.cells.tolist() == [0, 1]
 
 
 def each_of(rows: Rows) -> Callable[[Rows], GroupSums]:

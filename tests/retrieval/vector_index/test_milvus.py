@@ -9,21 +9,20 @@ import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from milvus_lite.server_manager import server_manager_instance
-from numpy.typing import NDArray
 from pymilvus import MilvusClient, MilvusException
 
 from hirag_dist.config.model import Config, VectorsConfig
 from hirag_dist.errors import BackendUnavailable, ConfigError
 from hirag_dist.retrieval.vector_index.memory import make_vector_index
-from hirag_dist.retrieval.vector_index.milvus import MilvusVectors, collection_name, open_milvus, open_milvus_lite
+from hirag_dist.retrieval.vector_index.milvus import collection_name, open_milvus, open_milvus_lite
 from hirag_dist.retrieval.vector_index.milvus.collection import (
-    SERVER_FLAT_ROWS,
     aliases,
     choose_index,
     drop,
@@ -59,16 +58,9 @@ def snapshot(tmp_path: Path) -> Snapshot:
     return publish(Store(str(tmp_path)), VECTORS, salt=uuid.uuid4().hex)
 
 
-def rows_near(index: MilvusVectors, vector: NDArray[np.float32], limit: int = 12) -> list[int]:
-    return list(asyncio.run(index.search(vector, limit))[0].tolist())
-
-
 def nearest(snapshot: Snapshot) -> list[int]:
-    index = open_milvus_lite(snapshot, VectorsConfig())
-    try:
-        return rows_near(index, snapshot.entity_vectors[7])
-    finally:
-        index.close()
+    with closing(open_milvus_lite(snapshot, VectorsConfig())) as index:
+        return list(asyncio.run(index.search(snapshot.entity_vectors[7], 12))[0].tolist())
 
 
 def client(snapshot: Snapshot) -> Any:
@@ -130,9 +122,8 @@ def test_one_process_owns_the_file(snapshot: Snapshot, owner: subprocess.Popen[s
     assert make_vector_index(Config(), snapshot).name == "memory"  # auto
     owner.communicate(timeout=120)
     assert make_vector_index(Config(), snapshot).name == "memory"
-    chosen = make_vector_index(named, snapshot)
-    assert chosen.name == "milvus-lite"
-    chosen.close()
+    with closing(make_vector_index(named, snapshot)) as chosen:
+        assert chosen.name == "milvus-lite"
 
 
 def test_a_server_that_is_not_there(snapshot: Snapshot) -> None:
@@ -146,52 +137,39 @@ def test_a_server_that_is_not_there(snapshot: Snapshot) -> None:
         make_vector_index(Config.model_validate({"vectors": {"backend": "milvus"}}), snapshot)
 
 
-def test_the_old_snapshots_searches_go_on_when_its_successor_closes(snapshot: Snapshot, tmp_path: Path) -> None:
-    """Both are in one Lite file, which one process serves."""
-    old = open_milvus_lite(snapshot, VectorsConfig())
-    before = rows_near(old, snapshot.entity_vectors[7])
-    other: Snapshot = publish(Store(str(tmp_path)), VECTORS, salt="other")
-    new = open_milvus_lite(other, VectorsConfig())
-    new.close()
-    assert rows_near(old, snapshot.entity_vectors[7]) == before
-    old.close()
-
-
 async def test_searches_that_come_together_find_what_each_finds_alone(snapshot: Snapshot) -> None:
-    index = open_milvus_lite(snapshot, VectorsConfig())
-    asked = [(row, limit, layer) for row in range(8) for limit in (3, 9) for layer in (None, 0)]
-    together = await asyncio.gather(*(index.search(snapshot.entity_vectors[row], *rest) for row, *rest in asked))
-    for (row, *rest), (rows, scores) in zip(asked, together, strict=True):
-        alone_rows, alone_scores = await index.search(snapshot.entity_vectors[row], *rest)
-        assert rows.tolist() == alone_rows.tolist()
-        assert scores.tolist() == alone_scores.tolist()
-    index.close()
+    vectors = snapshot.entity_vectors
+    with closing(open_milvus_lite(snapshot, VectorsConfig())) as index:
+        asked = [(vectors[row], limit, layer) for row in range(8) for limit in (3, 9) for layer in (None, 0)]
+        together = await asyncio.gather(*(index.search(*each) for each in asked))
+        for each, found in zip(asked, together, strict=True):
+            assert np.array_equal(found, await index.search(*each))
 
 
 async def test_a_lost_connection_is_said_and_made_again(snapshot: Snapshot, tmp_path: Path) -> None:
-    (tmp_path / "own").mkdir()
-    uri = server_manager_instance.start_and_get_uri(str(tmp_path / "own" / "milvus.db"))
-    assert uri
+    uri = server_manager_instance.start_and_get_uri(str(tmp_path / "milvus.db"))
     cable = Cable(f"127.0.0.1:{uri.rpartition(':')[2]}")
     await cable.plug_in()
     config = VectorsConfig(uri=f"http://{cable.address}")
     index = await asyncio.to_thread(open_milvus, snapshot, config, timeout_s=1.0)
-    before = await index.search(snapshot.entity_vectors[7], 5)
+
+    async def found() -> list[int]:
+        return list((await index.search(snapshot.entity_vectors[7], 5))[0].tolist())
+
+    before, again = await found(), None
     await cable.unplug()
     with pytest.raises(BackendUnavailable, match=f"Milvus at http://{cable.address} does not search"):
-        await index.search(snapshot.entity_vectors[7], 5)
+        await found()
     await cable.plug_in()
     async with asyncio.timeout(10):
-        while True:
-            try:
-                again = await index.search(snapshot.entity_vectors[7], 5)
-                break
-            except BackendUnavailable:  # the channel tries again within a second
-                await asyncio.sleep(0.05)
-    assert again[0].tolist() == before[0].tolist()
+        while again is None:
+            with suppress(BackendUnavailable):  # the channel tries again within a second
+                again = await found()
+            await asyncio.sleep(0.05)
+    assert again == before
     await cable.unplug()
     await cable.plug_in()
-    assert (await index.search(snapshot.entity_vectors[7], 5))[0].tolist() == before[0].tolist()
+    assert await found() == before
     index.close()
     await cable.unplug()
 
@@ -203,18 +181,15 @@ class Clock:
         self.seconds = 0.0
         self.meanwhile: Callable[[], None] = lambda: None
 
-    def now(self) -> float:
-        return self.seconds
-
     def pause(self, seconds: float) -> None:
         self.seconds += seconds
         self.meanwhile()
 
 
-def filling(snapshot: Snapshot, clock: Clock) -> CollectionFill:
+def filling(snapshot: Snapshot, clock: Clock, own: Any = None) -> CollectionFill:
     """As at a server, where others may be filling too; Lite keeps the same rules of names and aliases."""
-    kind = choose_index(len(snapshot.entity_vectors), SERVER_FLAT_ROWS)
-    return CollectionFill(client(snapshot), snapshot, kind, lite=False, now=clock.now, pause=clock.pause)
+    own = own or client(snapshot)
+    return CollectionFill(own, snapshot, "hnsw", lite=False, now=lambda: clock.seconds, pause=clock.pause)
 
 
 def only_collection(held: Any, snapshot: Snapshot) -> str:

@@ -8,7 +8,9 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,12 +24,10 @@ from hirag_dist.retrieval.vector_index.memory import MemoryVectors
 from hirag_dist.retrieval.vector_index.milvus import (
     MilvusCollections,
     MilvusVectors,
-    collection_name,
     open_milvus,
     open_milvus_lite,
 )
-from hirag_dist.retrieval.vector_index.milvus.collection import aliases, choose_index, drop, list_keys, resolved
-from hirag_dist.retrieval.vector_index.milvus.fill import CollectionFill
+from hirag_dist.retrieval.vector_index.milvus.collection import aliases, drop, list_keys, resolved
 from hirag_dist.retrieval.view.filtered_index import AccessControlledIndex
 from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.storage.snapshot.reader import Snapshot
@@ -36,9 +36,10 @@ from hirag_dist.types import AccessFilter
 from tests.labelled_builds import build
 from tests.leaky_builds import script
 from tests.lineages import as_update, publish, unit
+from tests.mortal_store import Killed
+from tests.retrieval.vector_index.test_milvus import ROOT, Clock, filling, name_of
 from tests.toy_builds import Bench
 
-ROOT = Path(__file__).parents[3]
 Vectors = dict[str, NDArray[np.float32]]
 
 
@@ -56,29 +57,35 @@ class Place(NamedTuple):
     def collection(self, snapshot: Snapshot) -> str:
         return resolved(self.client, name_of(snapshot))
 
+    def size(self, snapshot: Snapshot) -> int:
+        return len(list_keys(self.client, self.collection(snapshot)))
 
-def name_of(snapshot: Snapshot) -> str:
-    return collection_name(snapshot.manifest.snapshot_id)
+    def check(self, *snapshots: Snapshot) -> None:
+        """Open each, search it and close it."""
+        for snapshot in snapshots:
+            with closing(self.open(snapshot)) as index:
+                assert_exact(index, snapshot)
 
 
 @pytest.fixture(params=["milvus-lite", pytest.param("milvus", marks=pytest.mark.integration)])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    store = Store(str(tmp_path))
-    config = VectorsConfig()
     if request.param == "milvus-lite":
-        (tmp_path / "milvus").mkdir()
-        client = MilvusClient(str(tmp_path / "milvus" / "milvus.db"))
-        yield Place(store, partial(open_milvus_lite, config=config), client, "")
+        made = in_lite(tmp_path)
     else:
-        uri = request.getfixturevalue("milvus_uri")
-        client = MilvusClient(uri)
-        config = config.model_copy(update={"uri": uri})
-        yield Place(store, partial(open_milvus, config=config), client, uuid.uuid4().hex)
-        for snapshot_id in store.names("snapshots"):
-            for name in client.list_collections():
-                if name.startswith(f"hirag_{snapshot_id}_"):
-                    drop(client, name)
-    client.close()
+        uri, store = request.getfixturevalue("milvus_uri"), Store(str(tmp_path))
+        opened = partial(open_milvus, config=VectorsConfig(uri=uri))
+        made = Place(store, opened, MilvusClient(uri), uuid.uuid4().hex)
+    yield made
+    for name in made.client.list_collections():
+        if any(name.startswith(f"hirag_{snapshot_id}_") for snapshot_id in made.store.names("snapshots")):
+            drop(made.client, name)
+    made.client.close()
+
+
+def in_lite(folder: Path) -> Place:
+    (folder / "milvus").mkdir()
+    client = MilvusClient(str(folder / "milvus" / "milvus.db"))
+    return Place(Store(str(folder)), partial(open_milvus_lite, config=VectorsConfig()), client, "")
 
 
 @pytest.fixture
@@ -127,26 +134,20 @@ def test_an_update_inserts_what_changed_and_both_snapshots_are_searched(
         f"inserting 6 of 74 vectors into Milvus collection {collection}",
     ]
     assert sorted(aliases(place.client, collection)) == sorted([name_of(base), name_of(update)])
-    assert len(list_keys(place.client, collection)) == 75 + 6
-    for _ in range(2):
-        assert_exact(old, base)
-        assert_exact(new, update)
-        old.close()
-        new.close()
-        old, new = place.open(base), place.open(update)
+    assert place.size(base) == 75 + 6
+    for index, snapshot in ((old, base), (new, update)):
+        assert_exact(index, snapshot)
+        index.close()
+    place.check(base, update)
     assert len(messages(caplog)) == 2, "nothing is inserted when they open again"
-    old.close()
-    new.close()
 
 
 def test_a_removed_base_is_passed_over(place: Place, vectors: Vectors) -> None:
     base = place.publish(vectors)
     update = place.publish(updated(vectors), base)
     place.store.delete(f"snapshots/{base.manifest.snapshot_id}")
-    index = place.open(update)
-    assert_exact(index, update)
+    place.check(update)
     assert place.collection(update).startswith(name_of(update))
-    index.close()
 
 
 def test_too_large_a_change_is_a_collection_of_its_own(place: Place, vectors: Vectors) -> None:
@@ -155,30 +156,23 @@ def test_too_large_a_change_is_a_collection_of_its_own(place: Place, vectors: Ve
     halved = place.publish({own: vector for own, vector in vectors.items() if int(own[1:]) % 2}, base)
     doubled = place.publish(vectors | {f"e1{at:03d}": unit(3000 + at) for at in range(80)}, base)
     for snapshot in (halved, doubled):
-        index = place.open(snapshot)
-        assert_exact(index, snapshot)
+        place.check(snapshot)
         assert place.collection(snapshot).startswith(name_of(snapshot))
-        index.close()
     assert aliases(place.client, place.collection(base)) == [name_of(base)]
-    assert_exact(old, base)
+    assert_exact(old, base)  # in Lite one process serves all of them
     old.close()
 
 
 def test_rows_of_others_that_fill_the_hits_are_searched_past(place: Place, vectors: Vectors) -> None:
     """Thirty versions of five entities, all of them nearer to the question than what the last one has."""
     chain = [place.publish(vectors)]
-    index = place.open(chain[0])
+    place.open(chain[0]).close()
     for version in range(6):
         changed = {f"e{at:02d}": unit(31) + np.float32(0.001 * (5 * version + at)) for at in range(5)}
         chain.append(place.publish(vectors | changed, chain[-1]))
-        index.close()
-        index = place.open(chain[-1])
+        place.open(chain[-1]).close()
     last = place.publish({own: vector for own, vector in vectors.items() if own not in changed}, chain[-1])
-    index.close()
-    for snapshot in (last, chain[0], chain[3]):
-        index = place.open(snapshot)
-        assert_exact(index, snapshot)
-        index.close()
+    place.check(last, chain[0], chain[3])
     assert len({place.collection(snapshot) for snapshot in (*chain, last)}) == 1
 
 
@@ -199,17 +193,15 @@ def test_rows_that_no_kept_snapshot_needs_are_deleted(place: Place, vectors: Vec
     assert place.client.has_collection(collection), "it is named after the base, and the update needs it"
     assert aliases(place.client, collection) == [name_of(update)]
     assert MilvusCollections(place.client, "here").of([base.manifest.snapshot_id]) == []
-    assert len(list_keys(place.client, collection)) == 74
+    assert place.size(update) == 74
     assert_exact(index, update)
     restored = place.publish(vectors | {"e98": unit(8)}, update)
-    again = place.open(restored)
+    place.check(restored)
     assert place.collection(restored) == collection
-    assert_exact(again, restored)
     assert_exact(index, update)
-    for each in (again, index):
-        each.close()
+    index.close()
     dropped(place, update, restored)
-    assert len(list_keys(place.client, collection)) == 76
+    assert place.size(restored) == 76
     dropped(place, restored)
     assert not place.client.has_collection(collection)
 
@@ -224,10 +216,10 @@ def test_rows_of_an_unknown_snapshot_stay(place: Place, vectors: Vectors) -> Non
     place.open(update).close()
     dropped(place, base, update)
     assert_exact(index, other)
-    assert len(list_keys(place.client, place.collection(update))) == 75 + 6 + 1
+    assert place.size(update) == 75 + 6 + 1
     assert MilvusCollections(place.client, "here").of([base.manifest.snapshot_id]) == [f"{name_of(base)}_removed"]
     dropped(place, other, update)
-    assert len(list_keys(place.client, place.collection(update))) == 74
+    assert place.size(update) == 74
     assert aliases(place.client, place.collection(update)) == [name_of(update)]
     index.close()
 
@@ -249,13 +241,9 @@ def test_a_removal_that_was_interrupted_is_repeated(place: Place, vectors: Vecto
     assert not place.collection(base), "it is not complete any more"
     assert collections.snapshots() >= {base.manifest.snapshot_id}
     dropped(place, base, update)
-    assert len(list_keys(place.client, place.collection(update))) == 74
+    assert place.size(update) == 74
     assert_exact(index, update)
     index.close()
-
-
-class Killed(BaseException):
-    """Of a process, at one call."""
 
 
 class MortalClient:
@@ -271,52 +259,35 @@ class MortalClient:
             return found
 
         def called(*values: Any, **options: Any) -> Any:
-            self._calls -= 0.5
-            if self._calls < 0:
-                raise Killed
+            self._count()
             result = found(*values, **options)
-            self._calls -= 0.5
-            if self._calls < 0:
-                raise Killed
+            self._count()
             return result
 
         return called
+
+    def _count(self) -> None:
+        self._calls -= 0.5
+        if self._calls < 0:
+            raise Killed
 
 
 @pytest.mark.integration
 def test_a_kill_at_any_call_is_made_good_by_the_next(tmp_path: Path, vectors: Vectors) -> None:
     """With the rules of a server, in a Lite file."""
-    (tmp_path / "milvus").mkdir()
-    client = MilvusClient(str(tmp_path / "milvus" / "milvus.db"))
-    place = Place(Store(str(tmp_path)), partial(open_milvus_lite, config=VectorsConfig()), client, "")
+    place, clock = in_lite(tmp_path), Clock()
     base = place.publish(vectors)
     old = place.open(base)
-    seconds = [0.0]
-
-    def pause(duration: float) -> None:
-        seconds[0] += duration
-
-    kills = 0
-    while True:
-        changed = updated(vectors) | {"e97": unit(4000 + kills)}
-        update = place.publish(changed, base)
-
-        def fill(own: Any, snapshot: Snapshot = update) -> Any:
-            choice = choose_index(len(snapshot.entity_vectors), 0)
-            return CollectionFill(own, snapshot, choice, lite=False, now=lambda: seconds[0], pause=pause).ensure()
-
+    for kills in count():
+        update = place.publish(updated(vectors) | {"e97": unit(4000 + kills)}, base)
         try:
-            fill(MortalClient(client, kills / 2))
-        except Killed:
-            kills += 1
-            assert_exact(old, base)
-            found = fill(client)
-            assert place.collection(update) == found.name
-            index = place.open(update)
-            assert_exact(index, update)
-            index.close()
-        else:
+            filling(update, clock, MortalClient(place.client, kills / 2)).ensure()
             break
+        except Killed:
+            assert_exact(old, base)
+            found = filling(update, clock, place.client).ensure()
+            assert place.collection(update) == found.name
+            place.check(update)
     assert kills >= 10
     assert_exact(old, base)
     old.close()
@@ -349,11 +320,9 @@ def test_processes_open_an_update_at_once(place: Place, vectors: Vectors, milvus
     assert sorted(aliases(place.client, collection)) == sorted([name_of(base), name_of(update)])
     found = place.client.query(collection, filter="", output_fields=["count(*)"], consistency_level="Strong")
     assert found[0]["count(*)"] == 75 + 6, "each row once"
-    index = place.open(update)
-    assert_exact(index, update)
+    place.check(update)
     assert_exact(old, base)
-    for each in (old, index):
-        each.close()
+    old.close()
 
 
 def labelled_documents() -> list[tuple[str, list[str]]]:
@@ -371,9 +340,9 @@ def filters(snapshot: Snapshot) -> list[AccessFilter]:
     """The filters of several callers."""
     index = AccessControlledIndex(MappedIndex.open(snapshot), snapshot)
     reaches = [(), ("tenant:north",), ("tenant:south", "secret"), ("secret", "aside"), ("tenant:north", "tenant:south")]
-    views = [index.view_for(frozenset(reach)) for reach in reaches]
-    assert all(view is not None and view.access is not None for view in views)
-    return [view.access for view in views if view is not None and view.access is not None]
+    found = [index.view_for(frozenset(reach)).access for reach in reaches]
+    assert None not in found
+    return found
 
 
 @pytest.mark.parametrize("uri", ["", pytest.param("server", marks=pytest.mark.integration)])

@@ -49,9 +49,8 @@ def snapshot(published: tuple[Snapshot, Snapshot]) -> Snapshot:
     return published[0]
 
 
-@pytest.fixture
-def divided_snapshot(published: tuple[Snapshot, Snapshot]) -> Snapshot:
-    return published[1]
+def array_of(snapshot: Snapshot, name: str) -> Array:
+    return np.load(Path(snapshot.store.root) / snapshot.folder / name)
 
 
 def is_refused(snapshot: Snapshot) -> bool:
@@ -124,7 +123,7 @@ def accepted(snapshot: Snapshot, change: Callable[[Array], Array], kinds: str) -
     for name in [name for name in snapshot.manifest.files if name.endswith(".npy")]:
         if name.removesuffix(".npy").removeprefix(f"{SERVING}/") in refused:
             continue
-        array = np.load(Path(snapshot.store.root) / snapshot.folder / name)
+        array = array_of(snapshot, name)
         if array.size and array.dtype.kind in kinds:
             with replaced(snapshot, name, saved(change(array))) as changed:
                 if not is_refused(changed):
@@ -150,16 +149,15 @@ def test_arrays_of_another_form(snapshot: Snapshot) -> None:
 
 @pytest.mark.parametrize("name", ["graph/indices.npy", "vectors/part_sets.npy", "serving-2/relation_ends.npy"])
 def test_an_array_that_its_rule_refuses_is_not_opened(snapshot: Snapshot, name: str) -> None:
-    array = np.load(Path(snapshot.store.root) / snapshot.folder / name)
-    with replaced(snapshot, name, saved(far(array))) as changed:
+    with replaced(snapshot, name, saved(far(array_of(snapshot, name)))) as changed:
         assert is_refused(changed)
 
 
-def test_slots_that_name_a_place_twice(divided_snapshot: Snapshot) -> None:
-    name = "serving-2/chunk_slots.npy"
-    slots = np.load(Path(divided_snapshot.store.root) / divided_snapshot.folder / name)
+def test_slots_that_name_a_place_twice(published: tuple[Snapshot, Snapshot]) -> None:
+    divided, name = published[1], "serving-2/chunk_slots.npy"
+    slots = array_of(divided, name)
     slots[0] = slots[1]
-    with replaced(divided_snapshot, name, saved(slots)) as changed:
+    with replaced(divided, name, saved(slots)) as changed:
         assert is_refused(changed), "scores would be written past their end"
 
 
@@ -200,9 +198,8 @@ def test_a_file_that_is_no_array(tmp_path: Path) -> None:
 
 
 def test_texts_with_another_number_of_rows(snapshot: Snapshot) -> None:
-    with replaced(
-        snapshot, "serving-2/reports.arrow", arrow(pa.record_batch([["a"], ["b"]], ["title", "text"]))
-    ) as changed:
+    data = arrow(pa.record_batch([["a"], ["b"]], ["title", "text"]))
+    with replaced(snapshot, "serving-2/reports.arrow", data) as changed:
         assert is_refused(changed)
 
 

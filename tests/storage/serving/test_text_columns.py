@@ -16,6 +16,13 @@ from hirag_dist.storage.serving.text_columns import BATCH_ROWS, TextColumns, tex
 SCHEMA = text_schema(["own", "text"], wide=["text"])
 
 
+def columns_of(file: Path, schema: pa.Schema, *batches: pa.RecordBatch) -> TextColumns:
+    """Write batches of texts, and map them."""
+    with file.open("wb") as stream:
+        write_texts(stream, schema, batches)
+    return TextColumns(file)
+
+
 def written(folder: Path, sizes: list[int]) -> tuple[TextColumns, list[str], list[str]]:
     """Write random texts, long, empty and of several scripts, in batches of the given sizes."""
     draw = random.Random(sum(sizes))
@@ -28,9 +35,7 @@ def written(folder: Path, sizes: list[int]) -> tuple[TextColumns, list[str], lis
         columns = [pa.array(values[first : first + size], pa.string()) for values in (own, texts)]
         batches.append(pa.record_batch(columns, ["own", "text"]))
         first += size
-    with open(folder / "texts.arrow", "wb") as file:
-        write_texts(file, SCHEMA, batches)
-    return TextColumns(folder / "texts.arrow"), own, texts
+    return columns_of(folder / "texts.arrow", SCHEMA, *batches), own, texts
 
 
 @pytest.mark.parametrize("sizes", [[], [3, 0, 4], [BATCH_ROWS - 1, 2, BATCH_ROWS, 5], [2 * BATCH_ROWS + 7]])
@@ -53,9 +58,8 @@ def test_values_in_two_files_are_read_as_from_one(tmp_path: Path, n_changed: int
     slots[changed] = len(own) + np.arange(n_changed)
     for row in changed.tolist():
         texts[row] = f"new {row}"
-    rows = pa.table([[own[row] for row in changed], [texts[row] for row in changed]], names=["own", "text"])
-    with open(tmp_path / "changed.arrow", "wb") as file:
-        write_texts(file, SCHEMA, rows.cast(pa.schema([("own", "string"), ("text", "string")])).to_batches())
+    rows = [pa.array([values[row] for row in changed], pa.string()) for values in (own, texts)]
+    columns_of(tmp_path / "changed.arrow", SCHEMA, pa.record_batch(rows, ["own", "text"]))
     kept = np.sort(rng.choice(len(own), len(own) - 30, replace=False))  # and some rows of the first are gone
     columns = TextColumns(tmp_path / "texts.arrow", tmp_path / "changed.arrow", slots[kept])
     own, texts = [own[row] for row in kept], [texts[row] for row in kept]
@@ -75,14 +79,12 @@ def test_values_in_two_files_are_read_as_from_one(tmp_path: Path, n_changed: int
 @pytest.mark.parametrize("slot", [-1, 3])
 def test_a_slot_outside_both_files_is_damage(tmp_path: Path, slot: int) -> None:
     written(tmp_path, [2])
-    with open(tmp_path / "changed.arrow", "wb") as file:
-        write_texts(file, SCHEMA, [pa.record_batch([["new"], ["new"]], ["own", "text"])])
+    columns_of(tmp_path / "changed.arrow", SCHEMA, pa.record_batch([["new"], ["new"]], ["own", "text"]))
     with pytest.raises(SnapshotCorrupt, match="does not belong"):
         TextColumns(tmp_path / "texts.arrow", tmp_path / "changed.arrow", np.array([0, slot], np.int32))
 
 
 def test_a_value_that_is_no_text_does_not_stop_a_question(tmp_path: Path) -> None:
     bad = pa.array([b"fine", b"\xff\xfe"], pa.binary()).view(pa.string())
-    with open(tmp_path / "texts.arrow", "wb") as file:
-        write_texts(file, text_schema(["own"]), [pa.record_batch([bad], ["own"])])
-    assert TextColumns(tmp_path / "texts.arrow").values("own", [1, 0]) == ["��", "fine"]
+    columns = columns_of(tmp_path / "texts.arrow", text_schema(["own"]), pa.record_batch([bad], ["own"]))
+    assert columns.values("own", [1, 0]) == ["��", "fine"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import networkx as nx
@@ -27,6 +28,7 @@ from hirag_dist.core.retrieval.context import (
 from hirag_dist.core.retrieval.entity_linking import NameIndex, found_names, words
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.storage.serving import writer
+from hirag_dist.storage.serving.base_values import BaseFiles, BaseValues
 from hirag_dist.storage.serving.lexical import LEXICAL_ARRAYS
 from hirag_dist.storage.serving.mmap_files import ServingFiles
 from hirag_dist.storage.serving.renderings import TOKENIZER, unpacked
@@ -79,19 +81,27 @@ def random_tables(seed: int) -> dict[str, pa.Table]:
     return {name: filled_table(getattr(schemas, name.upper()), rows[name]) for name in rows}
 
 
+COUNT = counter(TOKENIZER)
 Served = tuple[dict[str, pa.Table], ServingFiles]
 
 
-@pytest.fixture(scope="module", params=range(3))
-def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Served:
-    """Random tables, and the files that are written from them."""
-    folder, tables = tmp_path_factory.mktemp("serving") / "out", random_tables(request.param)
+def written(folder: Path, tables: dict[str, pa.Table], base: Path | None = None) -> Path:
+    """Write the serving files of tables, with those of a base where there is one."""
 
     def batches(name: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         if name in tables:
             yield from tables[name].select(columns).to_batches(max_chunksize=3)
 
-    write_serving(batches, tables["entities"].num_rows, Store(str(folder)).create)
+    values = BaseValues(None if base is None else BaseFiles(base, lexical=True))
+    write_serving(batches, tables["entities"].num_rows, Store(str(folder)).create, values=values)
+    return folder
+
+
+@pytest.fixture(scope="module", params=range(3))
+def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Served:
+    """Random tables, and the files that are written from them."""
+    tables = random_tables(request.param)
+    folder = written(tmp_path_factory.mktemp("serving") / "out", tables)
     lexical = [f"{name}.npy" for name in LEXICAL_ARRAYS]
     assert sorted(path.name for path in folder.iterdir()) == sorted([*FILES, *lexical])
     return tables, ServingFiles(folder)
@@ -102,11 +112,16 @@ def lists(files: ServingFiles, indptr: str, rows: str) -> list[list[int]]:
     return [values[a:b].tolist() for a, b in pairwise(bounds.tolist())]
 
 
+def renderings(files: ServingFiles, name: str) -> list[tuple[int, int]]:
+    """Return the number of tokens and the form of each row."""
+    return list(map(unpacked, files.array(f"{name}_renderings").tolist()))
+
+
 def test_every_number_and_text_is_that_of_the_tables(served: Served) -> None:
     tables, files = served
     rows = {name: table.to_pylist() for name, table in tables.items()}
     place = {
-        name: {row[f"{_singular(name)}_id"]: at for at, row in enumerate(rows[name])}
+        name: {own: at for at, own in enumerate(tables[name].column(0).to_pylist())}
         for name in ("documents", "chunks", "entities")
     }
     for file, name, columns in (
@@ -119,14 +134,12 @@ def test_every_number_and_text_is_that_of_the_tables(served: Served) -> None:
         for column in columns:
             found = files.texts(file).values(column, range(len(rows[name])))
             assert found == [row[column] for row in rows[name]]
-    assert files.texts(writer.REPORTS).values("text", range(len(rows["reports"]))) == list(
-        map(report_text, rows["reports"])
-    )
+    found = files.texts(writer.REPORTS).values("text", range(len(rows["reports"])))
+    assert found == list(map(report_text, rows["reports"]))
     assert files.array("entity_layers").tolist() == [row["layer"] for row in rows["entities"]]
-    for name in ("entities", "relations"):
-        found = lists(files, f"{_singular(name)}_chunks_indptr", f"{_singular(name)}_chunks")
-        assert found == [
-            [place["chunks"][own] for own in row["chunk_ids"] if own in place["chunks"]] for row in rows[name]
+    for own, name in (("entity", "entities"), ("relation", "relations")):
+        assert lists(files, f"{own}_chunks_indptr", f"{own}_chunks") == [
+            [place["chunks"][chunk] for chunk in row["chunk_ids"] if chunk in place["chunks"]] for row in rows[name]
         ]
     assert files.array("relation_ends").tolist() == [
         [place["entities"].get(row["source_id"], -1), place["entities"].get(row["target_id"], -1)]
@@ -138,25 +151,22 @@ def test_every_number_and_text_is_that_of_the_tables(served: Served) -> None:
     ]
     assert files.array("chunk_spans").tolist() == [[row["start"], row["end"]] for row in rows["chunks"]]
     titles = {row["document_id"]: row["title"] for row in rows["documents"]}
-    count = counter(TOKENIZER)
-    assert list(map(unpacked, files.array("chunk_renderings").tolist())) == [
-        (count(source_text(title, row["start"], row["end"], row["text"])), text_form(title, row["text"]))
+    assert renderings(files, "chunk") == [
+        (COUNT(source_text(title, row["start"], row["end"], row["text"])), text_form(title, row["text"]))
         for row in rows["chunks"]
         for title in [titles.get(row["document_id"], "")]
     ]
     names = {row["entity_id"]: row["name"] for row in rows["entities"]}
-    assert list(map(unpacked, files.array("entity_renderings").tolist())) == [
-        (count(text), PLAIN if text == entity_text(*fields, PLAIN) else UNKNOWN_FORM)
-        for row in rows["entities"]
-        for fields in [(row["name"], row["type"], row["layer"], row["description"])]
-        for text in [entity_text(*fields)]
-    ]
-    assert list(map(unpacked, files.array("relation_renderings").tolist())) == [
-        (count(text), PLAIN if text == relation_text(*fields, PLAIN) else UNKNOWN_FORM)
+    entities = [(row["name"], row["type"], row["layer"], row["description"]) for row in rows["entities"]]
+    relations = [
+        (names.get(row["source_id"], ""), names.get(row["target_id"], ""), row["description"])
         for row in rows["relations"]
-        for fields in [(names.get(row["source_id"], ""), names.get(row["target_id"], ""), row["description"])]
-        for text in [relation_text(*fields)]
     ]
+    for name, text_of, told in (("entity", entity_text, entities), ("relation", relation_text, relations)):
+        assert renderings(files, name) == [
+            (COUNT(text_of(*fields)), PLAIN if text_of(*fields) == text_of(*fields, PLAIN) else UNKNOWN_FORM)
+            for fields in told
+        ]
 
 
 def test_chunks_know_their_entities_and_names_whose_they_are(served: Served) -> None:
@@ -201,20 +211,18 @@ def test_communities_have_their_members_reports_and_order(served: Served) -> Non
     by_id = sorted(range(len(communities)), key=lambda at: str(communities[at]["community_id"]))
     assert files.array("community_order").tolist() == [by_id.index(at) for at in range(len(communities))]
     place = {row["community_id"]: at for at, row in enumerate(reports)}
-    count = counter(TOKENIZER)
-    assert list(map(unpacked, files.array("community_renderings").tolist())) == [
-        (
-            count(community_text(row["title"], row["level"], row["rating"], report_text(row))),
+    rendered = {
+        own: (
+            COUNT(community_text(row["title"], row["level"], row["rating"], report_text(row))),
             text_form(row["title"], report_text(row)),
         )
-        if (row := reports[place[own]] if (own := community["community_id"]) in place else None)
-        else (0, UNKNOWN_FORM)
-        for community in communities
-    ]
-    assert files.array("community_reports").tolist() == [place.get(row["community_id"], -1) for row in communities]
-    assert files.array("community_ratings").tolist() == [
-        reports[place[row["community_id"]]]["rating"] if row["community_id"] in place else 0.0 for row in communities
-    ]
+        for own, row in zip(place, reports, strict=True)
+    }
+    ratings = {own: row["rating"] for own, row in zip(place, reports, strict=True)}
+    ids = [row["community_id"] for row in communities]
+    assert renderings(files, "community") == [rendered.get(own, (0, UNKNOWN_FORM)) for own in ids]
+    assert files.array("community_reports").tolist() == [place.get(own, -1) for own in ids]
+    assert files.array("community_ratings").tolist() == [ratings.get(own, 0.0) for own in ids]
 
 
 @pytest.mark.parametrize(("n_entities", "n_relations"), [(1, 0), (2, 1), (2, 9), (4, 30), (40, 60), (3000, 500)])
@@ -245,7 +253,3 @@ def test_further_relations_of_a_pair_are_found_by_the_one_in_the_graph(n_entitie
             (head,) = set(pair) & set(graph.relation_rows.tolist())
             expected[head] = sorted(set(pair) - {head}, key=lambda row: (-weights[row], row))
     assert found == expected
-
-
-def _singular(name: str) -> str:
-    return "entity" if name == "entities" else name.removesuffix("s")

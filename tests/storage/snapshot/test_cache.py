@@ -17,8 +17,7 @@ from pyarrow import fs
 from hirag_dist.errors import SnapshotCorrupt, StoreError
 from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.storage.layout import snapshot_path
-from hirag_dist.storage.serving.lexical import LEXICAL_ARRAYS
-from hirag_dist.storage.serving.writer import FILES, SERVING
+from hirag_dist.storage.serving.writer import SERVING
 from hirag_dist.storage.snapshot import cache
 from hirag_dist.storage.snapshot.cache import SnapshotCache, user_cache
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
@@ -38,21 +37,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def older(store: Store) -> Store:
     """An index whose snapshot was published without serving files."""
-    return _without_serving(store, snapshots.published(store).snapshot_id)
-
-
-@pytest.fixture
-def remote(tmp_path: Path) -> Store:
-    """The tiny snapshot on a store that is not a folder here."""
-    snapshots.published(Store(str(tmp_path / "published")))
-    store = Store("mock:///index")
-    fs.copy_files(str(tmp_path / "published"), store.root, fs.LocalFileSystem(), store._fs)
-    assert store.local is None
-    return store
-
-
-def _without_serving(store: Store, own: str) -> Store:
-    folder = Path(store.root) / snapshot_path(own)
+    folder = Path(store.root) / snapshot_path(snapshots.published(store).snapshot_id)
     shutil.rmtree(folder / SERVING)
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["files"] = {name: entry for name, entry in manifest["files"].items() if not name.startswith(SERVING)}
@@ -60,38 +45,33 @@ def _without_serving(store: Store, own: str) -> Store:
     return store
 
 
+@pytest.fixture
+def remote(tmp_path: Path) -> Store:
+    """The tiny snapshot on a store that is not a folder here."""
+    local = Store(str(tmp_path / "published"))
+    snapshots.published(local)
+    return snapshots.as_remote(local)
+
+
 def names(snapshot: Snapshot) -> list[str]:
     return [item.name for item in MappedIndex.open(snapshot).entities([(row, 1.0) for row in range(4)])]
 
 
-ALL_FILES = [*FILES, *(f"{name}.npy" for name in LEXICAL_ARRAYS)]
 NAMES = ["Scrooge", "Marley", "London", "London people"]
 
 
-def test_a_local_snapshot_without_them_gets_them_beside_it_once(older: Store) -> None:
-    made = Path(older.root) / "cache" / open_snapshot(older).manifest.snapshot_id / SERVING
-    assert names(open_snapshot(older)) == NAMES
-    assert sorted(path.name for path in made.iterdir()) == sorted(ALL_FILES)
-    first = made.stat().st_ino
-    assert names(open_snapshot(older)) == NAMES
-    assert made.stat().st_ino == first
-    assert [path.name for path in made.parent.iterdir()] == [SERVING]
-
-
-def test_derived_files_are_those_that_are_published(store: Store) -> None:
-    own = snapshots.published(store).snapshot_id
-    folder = Path(store.root) / snapshot_path(own) / SERVING
-    published = {path.name: path.read_bytes() for path in folder.iterdir()}
-    snapshot = open_snapshot(_without_serving(store, own))
-    made = SnapshotCache(store, snapshot.manifest).serving()
-    assert {path.name: path.read_bytes() for path in made.iterdir()} == published
+def test_derived_files_are_those_that_are_published(older: Store, tmp_path: Path) -> None:
+    whole = Store(str(tmp_path / "whole"))
+    published = Path(whole.root) / snapshot_path(snapshots.published(whole).snapshot_id) / SERVING
+    made = SnapshotCache(older, open_snapshot(older).manifest).serving()
+    derived, expected = ({path.name: path.read_bytes() for path in folder.iterdir()} for folder in (made, published))
+    assert derived == expected
 
 
 def test_an_index_that_cannot_be_written_to_gets_them_among_the_temporary_files(older: Store, temporary: Path) -> None:
     (Path(older.root) / "cache").write_text("a file where the folder would be")
     assert names(open_snapshot(older)) == NAMES
-    (made,) = temporary.glob(f"hirag-dist-{os.getuid()}/*/*/{SERVING}")
-    assert len(list(made.iterdir())) == len(ALL_FILES)
+    assert len(list(temporary.glob(f"hirag-dist-{os.getuid()}/*/*/{SERVING}"))) == 1
 
 
 def test_somebody_elses_temporary_folder_is_not_trusted(temporary: Path) -> None:
@@ -102,15 +82,16 @@ def test_somebody_elses_temporary_folder_is_not_trusted(temporary: Path) -> None
         user_cache()
 
 
-def test_openings_at_once_derive_once_and_all_can_read(older: Store) -> None:
+def test_openings_at_once_derive_once_beside_a_local_snapshot_and_all_can_read(older: Store) -> None:
+    folder = Path(older.root) / "cache" / open_snapshot(older).manifest.snapshot_id
+
+    def opened(number: int) -> int:
+        assert names(open_snapshot(older)) == NAMES
+        return (folder / SERVING).stat().st_ino
+
     with ThreadPoolExecutor(6) as pool:
-        assert list(pool.map(lambda _: names(open_snapshot(older)), range(12))) == [NAMES] * 12
-    (folder,) = (path for path in (Path(older.root) / "cache").iterdir() if path.is_dir())
+        assert len(set(pool.map(opened, range(12)))) == 1
     assert [path.name for path in folder.iterdir()] == [SERVING]
-
-
-def _half_made(cache: Path) -> list[str]:
-    return [path.name for path in cache.rglob(".tmp-*")]
 
 
 def test_what_killed_processes_left_half_made_goes(older: Store, remote: Store, tmp_path: Path) -> None:
@@ -119,12 +100,12 @@ def test_what_killed_processes_left_half_made_goes(older: Store, remote: Store, 
     (derived / f".tmp-{SERVING}-1234").mkdir(parents=True)
     (derived / f".tmp-{SERVING}-1234" / "entities.arrow").write_bytes(b"half")
     assert names(open_snapshot(older)) == NAMES
-    assert _half_made(derived) == []
+    assert not list(derived.rglob(".tmp-*"))
     snapshot = open_snapshot(remote).cached_in(str(tmp_path / "cache"))
     vectors = SnapshotCache(remote, snapshot.manifest, str(tmp_path / "cache")).path("vectors/entities.npy")
     (vectors.parent / ".tmp-entities.npy-1234").write_bytes(b"half")
     assert names(snapshot) == NAMES
-    assert _half_made(tmp_path / "cache") == []
+    assert not list((tmp_path / "cache").rglob(".tmp-*"))
 
 
 def test_who_copies_is_left_alone_by_who_sweeps(older: Store) -> None:
@@ -163,7 +144,7 @@ def test_files_of_an_object_store_are_copied_once_and_mapped(remote: Store, tmp_
     snapshot = open_snapshot(remote).cached_in(str(tmp_path / "cache"))
     assert names(snapshot) == NAMES
     assert snapshot.entity_vectors.tolist() == open_snapshot(remote).entity_vectors.tolist()
-    for path in [f"{SERVING}/{name}" for name in FILES] + ["graph/indices.npy", "vectors/chunks.npy"]:
+    for path in (SERVING, "graph/indices.npy", "vectors/chunks.npy"):
         remote.delete(f"{snapshot.folder}/{path}")
     again = Snapshot(remote, snapshot.manifest, str(tmp_path / "cache"))
     assert names(again) == NAMES
@@ -180,12 +161,8 @@ def test_a_file_that_the_snapshot_before_has_too_is_linked(
     first, second = (tmp_path.glob(f"*/{manifest.snapshot_id}") for manifest in (before, after))
     (folder,) = first
     (folder / "graph/indices.npy").write_bytes(bytes(before.files["graph/indices.npy"].bytes))  # other content
-    fs.copy_files(
-        f"{remote.root}/{snapshot_path(before.snapshot_id)}",
-        f"{remote.root}/{snapshot_path('after')}",
-        remote._fs,
-        remote._fs,
-    )
+    folders = (f"{remote.root}/{snapshot_path(manifest.snapshot_id)}" for manifest in (before, after))
+    fs.copy_files(*folders, remote._fs, remote._fs)
     for name in (f"{SERVING}/entities.arrow", "vectors/entities.npy"):
         remote.delete(f"{snapshot_path('after')}/{name}")  # it need not be read
     opened = Snapshot(remote, after, str(tmp_path))
@@ -234,12 +211,6 @@ def test_a_cache_without_room_is_not_overfilled(remote: Store, tmp_path: Path) -
         assert _held(cache) <= limit
 
 
-def _cached_before(folder: Path, name: str, minutes: int) -> None:
-    (folder / name).mkdir()
-    (folder / name / "vectors.npy").write_bytes(b"0" * 1000)
-    os.utime(folder / name, (time.time() - 60 * minutes,) * 2)
-
-
 def test_older_snapshots_make_room_and_the_one_in_use_does_not(remote: Store, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     snapshot = open_snapshot(remote)
@@ -248,7 +219,10 @@ def test_older_snapshots_make_room_and_the_one_in_use_does_not(remote: Store, tm
     (own,) = cache.glob(f"*/{snapshot.manifest.snapshot_id}")
     shutil.rmtree(own)
     for minutes, name in ((1, "in-use"), (2, "older"), (3, "oldest")):
-        _cached_before(own.parent, name, minutes)
+        other = own.with_name(name)
+        other.mkdir()
+        (other / "vectors.npy").write_bytes(b"0" * 1000)
+        os.utime(other, (time.time() - 60 * minutes,) * 2)
     assert names(snapshot.cached_in(str(cache), enough + 1500)) == NAMES
     left = sorted(path.name for path in own.parent.iterdir() if path.is_dir())
     assert left == sorted([own.name, "in-use"])

@@ -90,7 +90,6 @@ def test_a_table_is_read_as_it_was_given_after_any_changes(states: Sequence[Rows
 def test_rows_around_long_runs_that_came_or_went_stay(old: Rows, new: Rows, changed: range, unused: range) -> None:
     before = mentions(old)
     found = divided(mentions(new), before, whole(before))
-    assert found is not None
     assert (found.changed.tolist(), found.unused.tolist()) == ([*changed], [*unused])
 
 
@@ -107,7 +106,6 @@ def test_equal_hashes_of_keys_do_not_make_rows_equal(monkeypatch: pytest.MonkeyP
     before = mentions({("a", "c", 0): "a", ("b", "c", 0): "b"})
     table = mentions({("a", "c", 0): "a", ("c", "c", 0): "b"})
     found = divided(table, before, whole(before))
-    assert found is not None
     assert found.changed.tolist() == [1]
     assert read(found, before, table, 1) == table.to_pylist()
 
@@ -116,7 +114,6 @@ def test_any_rows_and_columns_are_read_as_from_a_table_written_whole(store: Stor
     states = (numbered("m", 90), numbered("k", 5) | numbered("m", 80) | numbered("n", 3))
     before, table = map(mentions, states)
     found = divided(table, before, whole(before))
-    assert found is not None
     changed = table.take(pa.array(found.changed)).append_column(divided_tables.ROW, pa.array(found.changed))
     unused = pa.table({divided_tables.ROW: found.unused})
     for file, rows in zip(divided_tables.table_files("mentions"), (before, changed, unused), strict=True):

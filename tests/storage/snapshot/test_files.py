@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyarrow import fs
 
 from hirag_dist import schemas
 from hirag_dist.core.retrieval.lexical import LexicalIndexBuilder, best_chunks, visible_chunks
@@ -25,75 +24,62 @@ from hirag_dist.storage.layout import FORMAT_VERSION
 from hirag_dist.storage.serving.lexical import LEXICAL_ARRAYS, map_lexical
 from hirag_dist.storage.snapshot import cache as snapshot_cache
 from hirag_dist.storage.snapshot.files import SnapshotFiles, write_parquet
-from hirag_dist.storage.snapshot.manifest import FileEntry, Manifest
+from hirag_dist.storage.snapshot.manifest import FileEntry
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
-from hirag_dist.storage.snapshot.writer import write_snapshot, write_whole
+from hirag_dist.storage.snapshot.writer import write_whole
 from hirag_dist.storage.store import Store
 from tests.mortal_store import Killed, MortalStore
 from tests.storage import snapshots
 
+VECTORS = {"vectors/entities": np.eye(4, dtype=np.float32), "vectors/chunks": np.ones((1, 4), np.float32)}
 
-def contents(note: str) -> tuple[dict[str, pa.Table], dict[str, Any]]:
-    """Tables and arrays of the tiny snapshot; the note changes one document and one report."""
+
+def write(store: Store, note: str, base: Snapshot | None = None) -> Snapshot:
+    """Write the tiny snapshot; the note changes one document and one report."""
     tables = snapshots.tiny_tables(note)
     reports = tables["reports"].to_pylist()
     reports[0]["summary"] += note
     tables["reports"] = pa.Table.from_pylist(reports, schemas.REPORTS)
-    names = ("graph/indptr", "graph/indices", "graph/weights", "graph/relation_rows")
-    arrays: dict[str, Any] = {name: np.arange(5) for name in names}
-    arrays["graph/indptr"] = np.zeros(5, np.int64)
-    return tables, arrays | {"vectors/entities": np.eye(4, dtype=np.float32), "vectors/chunks": np.ones((1, 4), "f4")}
+    return snapshots.written(store, tables, VECTORS, base)
 
 
-def write(store: Store, note: str, base: Snapshot | None = None) -> Manifest:
-    return write_snapshot(store, *contents(note), embedder="e", complete=True, build={}, notes={}, base=base)
-
-
-def inode(store: Store, snapshot_id: str, name: str) -> int:
-    return (Path(store.root) / "snapshots" / snapshot_id / name).stat().st_ino
+def path_in(snapshot: Snapshot, name: str) -> Path:
+    return Path(snapshot.store.root) / snapshot.folder / name
 
 
 def test_files_of_the_same_content_are_links_and_stay_when_the_base_goes(store: Store, tmp_path: Path) -> None:
-    base = open_snapshot(store, write(store, "").snapshot_id)
+    base = write(store, "")
     found = write(store, " More.", base)
     other = write(Store(str(tmp_path / "alone")), " More.")
-    assert found.snapshot_id == other.snapshot_id != base.manifest.snapshot_id
-    assert dict(found.files) == dict(other.files)
-    assert list(found.files) == sorted(found.files)
-    linked = {
-        name
-        for name in found.files
-        if inode(store, found.snapshot_id, name) == inode(store, base.manifest.snapshot_id, name)
-    }
-    assert {"entities.parquet", "graph/indices.npy", "vectors/entities.npy"} <= linked
-    assert "serving-2/relations.arrow" in linked
+    assert found.manifest.snapshot_id == other.manifest.snapshot_id != base.manifest.snapshot_id
+    files = found.manifest.files
+    assert files == other.manifest.files
+    assert list(files) == sorted(files)
+    linked = {name for name in files if path_in(found, name).samefile(path_in(base, name))}
+    assert {"entities.parquet", "graph/indices.npy", "vectors/entities.npy", "serving-2/relations.arrow"} <= linked
     assert not linked & {"documents.parquet", "chunks.parquet", "reports.parquet", "usage.parquet", "rejects.parquet"}
     store.delete(base.folder)
-    open_snapshot(store, found.snapshot_id, full_check=True)
+    open_snapshot(store, found.manifest.snapshot_id, full_check=True)
 
 
 @pytest.mark.parametrize("gone", [True, False])
 def test_a_base_that_is_gone_or_altered_is_not_used(
     store: Store, tmp_path: Path, gone: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    base = open_snapshot(store, write(store, "").snapshot_id)
-    folder = Path(store.root) / base.folder
+    base = write(store, "")
     if gone:
-        shutil.rmtree(folder)
+        store.delete(base.folder)
     else:
-        for path in (folder / "entities.parquet", folder / "serving-2" / "relation_renderings.npy"):
-            data = bytearray(path.read_bytes())
-            data[-9] ^= 1
-            path.write_bytes(data)
+        for name in ("entities.parquet", "serving-2/relation_renderings.npy"):
+            snapshots.flip(path_in(base, name), -9)
     with caplog.at_level(logging.INFO):
         found = write(store, " More.", base)
-    assert dict(found.files) == dict(write(Store(str(tmp_path / "alone")), " More.").files)
-    open_snapshot(store, found.snapshot_id, full_check=True)
+    assert found.manifest.files == write(Store(str(tmp_path / "alone")), " More.").manifest.files
     assert ("is written again" if gone else "was altered") in caplog.text
 
 
 def test_a_failure_in_one_file_leaves_no_manifest(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    base = open_snapshot(store, write(store, "").snapshot_id)
+    base = write(store, "")
     written = SnapshotFiles.array
 
     def full(self: SnapshotFiles, name: str, array: Any, kept: Any) -> None:
@@ -109,25 +95,20 @@ def test_a_failure_in_one_file_leaves_no_manifest(store: Store, monkeypatch: pyt
     with pytest.raises(SnapshotNotFound, match="never finished"):
         open_snapshot(store, left)
     again = write(store, " More.", base)  # over files that the failed run has linked or written
-    assert again.snapshot_id == left
-    open_snapshot(store, left, full_check=True)
+    assert again.manifest.snapshot_id == left
     open_snapshot(store, base.manifest.snapshot_id, full_check=True)
     assert not [name for _, _, names in os.walk(store.root) for name in names if name.startswith(".tmp-")]
 
 
 def test_on_an_object_store_files_are_copied_by_the_store(tmp_path: Path) -> None:
     local = Store(str(tmp_path / "published"))
-    own_id = write(local, "").snapshot_id
-    store = Store("mock:///index")
-    fs.copy_files(local.root, store.root, fs.LocalFileSystem(), store._fs)
-    assert store.local is None
+    own_id = write(local, "").manifest.snapshot_id
+    store = snapshots.as_remote(local)
     base = open_snapshot(store, own_id).cached_in(str(tmp_path / "cache"))
     alone = write(local, " More.")
     for part in ("graph", "vectors", "serving-2"):
-        store._fs.create_dir(f"{store.root}/snapshots/{alone.snapshot_id}/{part}")  # object stores have no folders
-    found = write(store, " More.", base)
-    assert dict(found.files) == dict(alone.files)
-    open_snapshot(store, found.snapshot_id, full_check=True)
+        store._fs.create_dir(f"{store.root}/{alone.folder}/{part}")  # object stores have no folders
+    assert write(store, " More.", base).manifest.files == alone.manifest.files
 
 
 def test_a_table_has_the_same_bytes_however_it_lies_in_memory(tmp_path: Path) -> None:
@@ -149,39 +130,31 @@ def test_a_table_has_the_same_bytes_however_it_lies_in_memory(tmp_path: Path) ->
     assert pq.read_table(tmp_path / "none").equals(whole.schema.empty_table())
 
 
-def large(seed: int, n_rows: int = 60) -> tuple[dict[str, pa.Table], dict[str, Any]]:
-    """Tables and arrays of a snapshot; those of another seed differ in a few rows."""
+def large(seed: int) -> tuple[dict[str, pa.Table], dict[str, Any]]:
+    """Tables and vectors of a snapshot; those of another seed differ in a few of some 60 rows."""
     draw, rng = random.Random(seed), np.random.default_rng(seed)
-    tables, arrays = contents("")
-    numbers = sorted({*range(n_rows), *(draw.randrange(n_rows, 2 * n_rows) for _ in range(3))} - {draw.randrange(60)})
+    tables = snapshots.tiny_tables()
+    numbers = sorted({*range(60), *(draw.randrange(60, 120) for _ in range(3))} - {draw.randrange(60)})
     other = {draw.choice(numbers) for _ in range(3)}
     texts = {number: f"text {number}" + (f" of {seed}" if number in other else "") for number in numbers}
-    entity, relation = tables["entities"].to_pylist()[0], tables["relations"].to_pylist()[0]
-    entities = [entity | {"entity_id": f"{number:024}", "description": texts[number]} for number in numbers]
-    ends = {"source_id": entities[0]["entity_id"], "target_id": entities[1]["entity_id"]}
-    relations = [relation | ends | {"relation_id": f"{number:024}", "description": texts[number]} for number in numbers]
-    vectors = np.random.default_rng(0).standard_normal((2 * n_rows, 4)).astype(np.float32)
-    vectors[rng.integers(2 * n_rows)] += 1
-    tables["entities"] = pa.Table.from_pylist(entities, schemas.ENTITIES)
-    tables["relations"] = pa.Table.from_pylist(relations, schemas.RELATIONS)
-    community, report = tables["communities"].to_pylist()[0], tables["reports"].to_pylist()[0]
-    ids = {number: {"community_id": f"{number:024}"} for number in numbers}
-    communities = [community | ids[number] for number in numbers]
-    reports = [report | ids[number] | {"summary": texts[number]} for number in numbers]
-    chunk = tables["chunks"].to_pylist()[0]
-    chunks = [chunk | {"chunk_id": f"{number:024}", "text": texts[number]} for number in numbers]
-    tables["chunks"] = pa.Table.from_pylist(chunks, schemas.CHUNKS)
-    tables["communities"] = pa.Table.from_pylist(communities, schemas.COMMUNITIES)
-    tables["reports"] = pa.Table.from_pylist(reports, schemas.REPORTS)
-    arrays |= {f"vectors/{table}": vectors[numbers] for table in ("entities", "chunks")}
-    return tables, arrays | {"graph/indptr": np.zeros(len(numbers) + 1, np.int64)}
+    ends = {"source_id": f"{numbers[0]:024}", "target_id": f"{numbers[1]:024}"}
+    for name, own_id, text, same in (
+        ("entities", "entity_id", "description", {}),
+        ("relations", "relation_id", "description", ends),
+        ("chunks", "chunk_id", "text", {}),
+        ("communities", "community_id", "", {}),
+        ("reports", "community_id", "summary", {}),
+    ):
+        row = tables[name].to_pylist()[0] | same
+        rows = [row | {own_id: f"{number:024}"} | ({text: texts[number]} if text else {}) for number in numbers]
+        tables[name] = pa.Table.from_pylist(rows, getattr(schemas, name.upper()))
+    vectors = np.random.default_rng(0).standard_normal((120, 4)).astype(np.float32)
+    vectors[rng.integers(120)] += 1
+    return tables, {f"vectors/{table}": vectors[numbers] for table in ("entities", "chunks")}
 
 
 def write_large(store: Store, seed: int, base: Snapshot | None = None, **options: Any) -> Snapshot:
-    manifest = write_snapshot(
-        store, *large(seed), embedder="e", complete=True, build={}, notes={}, base=base, **options
-    )
-    return open_snapshot(store, manifest.snapshot_id, full_check=True)
+    return snapshots.written(store, *large(seed), base, **options)
 
 
 def readings(snapshot: Snapshot) -> list[Any]:
@@ -235,18 +208,11 @@ def test_rows_that_did_not_change_stay_in_files_of_the_base(store: Store, alone:
         assert now.manifest.snapshot_id == other.manifest.snapshot_id
         assert (now.manifest.is_divided, other.manifest.is_divided) == (True, False)
         assert readings(now) == expected
-        for folder, name in (
-            ("serving-2", "entities.arrow"),
-            ("serving-2", "relations.arrow"),
-            ("serving-2", "chunks.arrow"),
-            ("serving-2", "term_chunks.npy"),
-            ("serving-2", "reports.arrow"),
-            ("vectors", "entities.npy"),
-            (".", "entities.parquet"),
-            (".", "relations.parquet"),
-        ):
-            stored = inode(store, now.manifest.snapshot_id, f"{folder}/stored_{name}")
-            assert stored == inode(store, first.manifest.snapshot_id, f"{folder}/{name}")
+        texts = [f"serving-2/{table}.arrow" for table in ("entities", "relations", "chunks", "reports")]
+        arrays = ["serving-2/term_chunks.npy", "vectors/entities.npy"]
+        for name in (*texts, *arrays, "entities.parquet", "relations.parquet"):
+            stored = path_in(now, name)
+            assert stored.with_name(f"stored_{stored.name}").samefile(path_in(first, name))
         before = now
     store.delete(first.folder)
     assert readings(open_snapshot(store, before.manifest.snapshot_id, full_check=True)) == expected
@@ -300,10 +266,8 @@ def test_an_altered_file_of_the_base_is_not_kept(
     store: Store, divided_base: Snapshot, alone: Alone, altered: dict[str, int | None]
 ) -> None:
     for name, offset in altered.items():
-        file = Path(store.root) / divided_base.folder / name
-        data = bytearray(file.read_bytes())
-        data[data.rindex(b"text 5") if offset is None else offset] ^= 1
-        file.write_bytes(data)
+        file = path_in(divided_base, name)
+        snapshots.flip(file, file.read_bytes().rindex(b"text 5") if offset is None else offset)
     assert readings(write_large(store, 2, divided_base)) == alone(2)[1]
 
 
@@ -349,12 +313,12 @@ def test_all_files_of_a_table_are_kept_or_none(store: Store, alone: Alone, monke
 @pytest.mark.usefixtures("divided")
 def test_tables_of_equal_content_are_links_without_slots(store: Store) -> None:
     before = write_large(store, 0)
-    tables, arrays = large(0)
+    tables, vectors = large(0)
     tables["documents"] = snapshots.tiny_tables(" More.")["documents"]
-    now = write_snapshot(store, tables, arrays, embedder="e", complete=True, build={}, notes={}, base=before)
-    assert (now.slotted, now.divided_tables) == (frozenset(), {"documents"})
+    now = snapshots.written(store, tables, vectors, before)
+    assert (now.manifest.slotted, now.manifest.divided_tables) == (frozenset(), {"documents"})
     for name in ("serving-2/entities.arrow", "vectors/entities.npy"):
-        assert inode(store, now.snapshot_id, name) == inode(store, before.manifest.snapshot_id, name)
+        assert path_in(now, name).samefile(path_in(before, name))
 
 
 @pytest.mark.usefixtures("divided")
@@ -395,9 +359,7 @@ def test_a_snapshot_that_is_published_again_from_another_base_is_read_from_its_o
     expected = alone(1)[1]
     for base in (0, 2):
         snapshot = write_large(store, 1, write_large(store, base))
-        remote = Store("mock:///index")
-        fs.copy_files(store.root, remote.root, fs.LocalFileSystem(), remote._fs)
-        cached = Snapshot(remote, snapshot.manifest, str(tmp_path / "cache"))
+        cached = Snapshot(snapshots.as_remote(store), snapshot.manifest, str(tmp_path / "cache"))
         assert readings(cached) == expected
         assert snapshot.manifest.slotted
         store.delete(snapshot.folder)
@@ -405,17 +367,16 @@ def test_a_snapshot_that_is_published_again_from_another_base_is_read_from_its_o
 
 @pytest.mark.usefixtures("divided")
 def test_a_file_of_a_version_with_other_columns_is_not_kept(store: Store) -> None:
-    tables, arrays = contents("")
+    tables = snapshots.tiny_tables()
     (row,) = tables["documents"].to_pylist()
     rows = [row | {"source_ids": [], "document_id": f"d{number}"} for number in range(1, 4)]
 
     def written(n_rows: int, base: Snapshot | None = None) -> Snapshot:
         documents = {"documents": pa.Table.from_pylist(rows[:n_rows], schemas.DOCUMENTS)}
-        facts = {"embedder": "e", "complete": True, "build": {}, "notes": {}}
-        return open_snapshot(store, write_snapshot(store, tables | documents, arrays, base=base, **facts).snapshot_id)
+        return snapshots.written(store, tables | documents, VECTORS, base)
 
     base = written(2)
-    path = Path(store.root) / base.folder / "documents.parquet"
+    path = path_in(base, "documents.parquet")
     table = pq.read_table(path).drop_columns("source_ids")
     path.unlink()
     pq.write_table(table, path)
@@ -429,11 +390,7 @@ def test_a_file_of_a_version_with_other_columns_is_not_kept(store: Store) -> Non
 def test_a_stage_refuses_a_divided_table_of_which_a_file_was_altered(
     store: Store, divided_base: Snapshot, file: str
 ) -> None:
-    path = f"{divided_base.folder}/changed_entities.parquet"
     sha256 = divided_base.manifest.files["changed_entities.parquet"].sha256
-    altered = Path(store.root) / divided_base.folder / file
-    data = bytearray(altered.read_bytes())
-    data[-9] ^= 1
-    altered.write_bytes(data)
+    snapshots.flip(path_in(divided_base, file), -9)
     with pytest.raises(SnapshotCorrupt, match="was altered"):
-        read_part(store, path, sha256)
+        read_part(store, f"{divided_base.folder}/changed_entities.parquet", sha256)

@@ -17,14 +17,11 @@ from hirag_dist.storage.snapshot.history import record_current, remove_from_hist
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.snapshot.writer import make_current
 from hirag_dist.storage.store import Store
+from tests.mortal_store import Killed
 from tests.storage import snapshots
 
 DAY = 86_400.0
 BEGIN = 1_700_000_000.0
-
-
-class Killed(BaseException):
-    pass
 
 
 class Shelf:
@@ -55,9 +52,8 @@ def five(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, list[str]]:
     """Five snapshots that went live a day after another, the last one four days after BEGIN."""
     store, made = Store(str(tmp_path_factory.mktemp("five"))), []
     for day in range(5):
-        made.append(snapshots.publish(store, snapshots.tiny_tables(f" On day {day}.")).snapshot_id)
-        store.write_json(HISTORY, {"history": [[own_id, BEGIN + at * DAY] for at, own_id in enumerate(made)]})
-        went_live(store, BEGIN + day * DAY)
+        made.append(snapshots.publish(store, snapshots.tiny_tables(f" On day {day}."), live=False).snapshot_id)
+        live(store, made[-1], BEGIN + day * DAY)
     return store, made
 
 
@@ -72,14 +68,17 @@ def went_live(store: Store, at: float) -> None:
     os.utime(Path(store.root) / CURRENT, (at, at))
 
 
-def going(store: Store, *, keep: int = 0, days: float = 1.0, today: float = 5.0) -> list[str]:
-    plan = plan_gc(store, RetentionPolicy(keep, days * DAY), BEGIN + today * DAY)
-    return [one.snapshot_id for one in plan.snapshots]
+def planned(store: Store, keep: int = 0, days: float = 1.0, today: float = 5.0) -> GcPlan:
+    return plan_gc(store, RetentionPolicy(keep, days * DAY), BEGIN + today * DAY)
 
 
-def carry_out(store: Store, plan: GcPlan, shelf: Shelf, *, shared: bool = True) -> None:
+def going(store: Store, **rule: float) -> list[str]:
+    return [one.snapshot_id for one in planned(store, **rule).snapshots]
+
+
+def carry_out(store: Store, plan: GcPlan, shelf: Shelf) -> None:
     with BuildLock(store) as lock:
-        prune(store, lock, plan, [(shelf, collections_of(plan, shelf, shared=shared))])
+        prune(store, lock, plan, [(shelf, collections_of(plan, shelf, shared=True))])
 
 
 def test_what_has_not_been_current_for_long_goes(store: Store, ids: list[str]) -> None:
@@ -117,7 +116,7 @@ def test_all_that_was_made_from_a_snapshot_goes_with_it(store: Store, ids: list[
         store.write_bytes(f"cache/{name}/serving-2/entities.arrow", b"derived")
         store.write_bytes(f"cache/.{name}.lock", b"")
     shelf = Shelf(f"{ids[0]}_1", f"{ids[0]}_2", f"{ids[1]}_1", f"{ids[4]}_1", "another_1")
-    plan = plan_gc(store, RetentionPolicy(2, DAY), BEGIN + 5 * DAY)
+    plan = planned(store, keep=2)
     assert [one.snapshot_id for one in plan.snapshots] == ids[:2]
     in_folder = sum(file.stat().st_size for file in (Path(store.root) / snapshot_path(ids[0])).rglob("*.*"))
     assert plan.snapshots[0].size_bytes == in_folder + len("derived")
@@ -136,10 +135,10 @@ def test_what_a_killed_run_left_goes_with_the_next(store: Store, ids: list[str])
     shelf = Shelf(f"{ids[0]}_1")
     shelf.dies = True
     with pytest.raises(Killed):
-        carry_out(store, plan_gc(store, RetentionPolicy(3), BEGIN + 5 * DAY), shelf)
+        carry_out(store, planned(store, keep=3), shelf)
     assert not store.exists(f"{snapshot_path(ids[0])}/{MANIFEST}"), "nobody opens what is half removed"
     shelf.dies = False
-    plan = plan_gc(store, RetentionPolicy(9), BEGIN + 5 * DAY)
+    plan = planned(store, keep=9)
     assert [(one.snapshot_id, one.retired_at) for one in plan.snapshots] == [(ids[0], None)]
     carry_out(store, plan, shelf)
     assert shelf.names == set()
@@ -147,7 +146,7 @@ def test_what_a_killed_run_left_goes_with_the_next(store: Store, ids: list[str])
 
 
 def test_one_that_goes_live_meanwhile_stays(store: Store, ids: list[str]) -> None:
-    plan = plan_gc(store, RetentionPolicy(3), BEGIN + 5 * DAY)
+    plan = planned(store, keep=3)
     store.write_bytes(CURRENT, ids[0].encode())
     shelf = Shelf(f"{ids[0]}_1")
     with pytest.raises(IndexBusy, match="went live meanwhile"):
@@ -163,17 +162,18 @@ def test_a_file_that_snapshots_share_is_freed_with_the_last_of_them(store: Store
         (folders[0] / name).write_bytes(b"0" * 1000)
         for folder in folders[1:last]:
             os.link(folders[0] / name, folder / name)
-    plan = plan_gc(store, RetentionPolicy(keep=0, older_than_s=0), BEGIN + 9 * DAY)
-    assert [one.size_bytes for one in plan.snapshots] == [sizes[0], sizes[1], sizes[2] + 1000, sizes[3]]
+    assert [one.size_bytes for one in planned(store, days=0).snapshots] == [
+        sizes[0],
+        sizes[1],
+        sizes[2] + 1000,
+        sizes[3],
+    ]
 
 
-def live(store: Store, own_id: str, at: float, *, by_hand: bool = False) -> None:
-    if by_hand:
-        store.write_bytes(CURRENT, own_id.encode())
-    else:
-        make_current(store, own_id)
-        store.write_json(HISTORY, {"history": [*store.read_json(HISTORY)["history"][:-1], [own_id, at]]})
-    os.utime(Path(store.root) / CURRENT, (at, at))
+def live(store: Store, own_id: str, at: float) -> None:
+    make_current(store, own_id)
+    store.write_json(HISTORY, {"history": [*store.read_json(HISTORY)["history"][:-1], [own_id, at]]})
+    went_live(store, at)
 
 
 def ends(store: Store, *ids: str) -> list[float | None]:
@@ -191,7 +191,8 @@ def test_a_snapshot_ends_when_the_next_one_goes_live(store: Store) -> None:
 def test_what_somebody_wrote_by_hand_counts(store: Store) -> None:
     live(store, "a", 100.0)
     live(store, "b", 200.0)
-    live(store, "a", 300.0, by_hand=True)
+    store.write_bytes(CURRENT, b"a")
+    went_live(store, 300.0)
     assert ends(store, "a", "b") == [None, 300.0]
     live(store, "c", 400.0)
     assert ends(store, "a", "b", "c") == [400.0, 300.0, None]
@@ -216,15 +217,10 @@ def test_a_damaged_list_keeps_nothing_from_going_live(store: Store) -> None:
         live(store, "a", 100.0)
 
 
-def published(store: Store, *ids: str) -> None:
-    for own_id in ids:
-        store.write_bytes(f"{snapshot_path(own_id)}/{MANIFEST}", b"{}")
-
-
 def test_going_back_by_hand_is_seen_and_going_forward_by_a_command_is_not(store: Store) -> None:
-    published(store, "a", "b")
-    make_current(store, "a")
-    make_current(store, "b")
+    for own_id in "ab":
+        store.write_bytes(f"{snapshot_path(own_id)}/{MANIFEST}", b"{}")
+        make_current(store, own_id)
     assert rolled_back_to(store, "b") is None
     store.write_bytes(CURRENT, b"a\n")
     assert rolled_back_to(store, "b") == "a"
