@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import networkx as nx
 import numpy as np
@@ -18,15 +19,18 @@ from tests.table_rows import filled_table
 Edges = Sequence[tuple[int, int, float]]
 
 
+def id_of(entity: int) -> str:
+    return f"e{entity:06d}"
+
+
 def ids_of(n_entities: int) -> pa.ChunkedArray:
-    return pa.chunked_array([[f"e{at:06d}" for at in range(n_entities)]], pa.string())
+    return pa.chunked_array([[id_of(at) for at in range(n_entities)]], pa.string())
 
 
 def relation_table(n_entities: int, relations: Edges) -> tuple[pa.ChunkedArray, pa.Table]:
     """Return the ids of entities, in order, and RELATIONS between them as (source, target, weight)."""
-    ids = ids_of(n_entities).to_pylist()
     rows = (
-        {"relation_id": f"r{at:06d}", "source_id": ids[source], "target_id": ids[target], "weight": weight}
+        {"relation_id": f"r{at:06d}", "source_id": id_of(source), "target_id": id_of(target), "weight": weight}
         for at, (source, target, weight) in enumerate(relations)
     )
     return ids_of(n_entities), filled_table(RELATIONS, rows)
@@ -39,6 +43,17 @@ def csr_of(n_nodes: int, edges: Edges) -> CsrGraph:
 def csr(graph: nx.Graph) -> CsrGraph:
     """Return a graph of nodes 0 … n − 1."""
     return csr_of(len(graph), [(a, b, float(weight)) for a, b, weight in graph.edges(data="weight", default=1.0)])
+
+
+def best_path(graph: nx.Graph, source: int, target: int) -> list[int]:
+    """Return a shortest path: of several one whose smallest weight is the largest, and of these that of the first rows."""
+
+    def smallest_weight(path: list[int]) -> float:
+        return min((graph[a][b]["weight"] for a, b in pairwise(path)), default=0.0)
+
+    if not nx.has_path(graph, source, target):
+        return []
+    return min(nx.all_shortest_paths(graph, source, target), key=lambda path: (-smallest_weight(path), path))
 
 
 def order_keys(n_nodes: int, seed: int) -> NDArray[np.uint64]:

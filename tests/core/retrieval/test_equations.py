@@ -21,7 +21,7 @@ from hirag_dist.core.retrieval.bridge import Parallel, bridge_relations, key_ent
 from hirag_dist.core.retrieval.entity_linking import joined_in_order
 from hirag_dist.core.retrieval.levels import CommunityIndex, RankedCommunity, invert, nearest_of_all, ranked_communities
 from hirag_dist.storage.serving.writer import parallel_relations
-from tests.core.graphs import relation_table
+from tests.core.graphs import best_path, relation_table
 
 
 @dataclass
@@ -77,22 +77,12 @@ def slow(world: World) -> Found:
         if source != target:
             before = graph.get_edge_data(source, target, {"weight": 0.0})["weight"]
             graph.add_edge(source, target, weight=before + weight)
-    paths = [shortest(graph, source, target) for source, target in pairwise(keys)]  # Eq. 15
+    paths = [best_path(graph, source, target) for source, target in pairwise(keys)]  # Eq. 15
     nodes = {entity for path in paths for entity in path} | set(keys)
     triples = [  # Eq. 16
         at for at, (source, target, _) in enumerate(world.relations) if source != target and {source, target} <= nodes
     ]
     return Found(local, chosen, keys, paths, triples)
-
-
-def shortest(graph: nx.Graph[int], source: int, target: int) -> list[int]:
-    if not nx.has_path(graph, source, target):
-        return []
-
-    def weakest(path: list[int]) -> float:
-        return min(graph[a][b]["weight"] for a, b in pairwise(path))
-
-    return min(nx.all_shortest_paths(graph, source, target), key=lambda path: (-weakest(path), path))
 
 
 def fast(world: World) -> Found:
