@@ -46,7 +46,7 @@ def csr(graph: nx.Graph) -> CsrGraph:
 
 
 def best_path(graph: nx.Graph, source: int, target: int) -> list[int]:
-    """Return a shortest path: of several one whose smallest weight is the largest, and of these that of the first rows."""
+    """Return a shortest path: of several, one whose weakest edge is heaviest; of these, that of the first rows."""
 
     def smallest_weight(path: list[int]) -> float:
         return min((graph[a][b]["weight"] for a, b in pairwise(path)), default=0.0)

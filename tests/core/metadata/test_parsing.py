@@ -122,7 +122,6 @@ def test_the_documents_that_meet_a_filter_are_those_of_a_slow_reading(
     assert found.tolist() == [bool(meets(document)) for document in documents]
 
 
-@settings(deadline=None)
 @given(st.text(max_size=40))
 def test_any_text_is_an_expression_or_refused_at_a_character(text: str) -> None:
     try:
