@@ -282,19 +282,9 @@ def cugraph() -> ModuleType:
 class UMAP:
     """cuML's, as far as it is used: positions that keep the start, whatever the vectors' neighbours are."""
 
-    def __init__(
-        self,
-        *,
-        n_neighbors: int,
-        n_components: int,
-        metric: str,
-        min_dist: float,
-        init: Any,
-        random_state: int,
-        build_algo: str,
-        output_type: str,
-    ) -> None:
-        assert (metric, build_algo, output_type, min_dist) == ("cosine", "brute_force_knn", "numpy", 0.0)
+    def __init__(self, *, n_neighbors: int, n_components: int, init: Any, random_state: int, **options: Any) -> None:
+        build = {"build_algo": "brute_force_knn", "output_type": "numpy"}
+        assert options == build | {"metric": "cosine", "min_dist": 0.0}
         assert init.shape[1] == n_components
         self._n_neighbors, self._init = n_neighbors, init
 

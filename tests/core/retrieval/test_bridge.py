@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pytest
@@ -24,13 +23,6 @@ from hirag_dist.core.retrieval.source_ranking import RelationProvenance
 from hirag_dist.storage.serving.writer import parallel_relations
 from tests.core.graph.test_pagerank import csr
 from tests.core.graphs import relation_table
-
-
-def path_order(rows: Any, weights: Any, ends: Any, paths: list[list[int]]) -> list[tuple[int, float]]:
-    """The order of the paper's bridge: along the paths, then by weight."""
-    all_ends = np.zeros((200, 2), np.int64)
-    all_ends[rows] = ends
-    return along_first(weight_order(rows, np.zeros(len(rows), np.float32), weights), all_ends, paths)
 
 
 def test_a_chunk_that_may_not_be_seen_says_nothing() -> None:
@@ -67,8 +59,11 @@ def test_as_an_obvious_version_says(data: st.DataObject) -> None:
     scores = question_scores(ends, np.arange(6), closeness, stated)
     by_question = sorted(range(n), key=lambda at: (-score(at), -weights[at], rows[at]))
     assert [row for row, _ in question_order(rows, scores, weights)] == [rows[at] for at in by_question]
+    all_ends = np.zeros((100, 2), np.int64)
+    all_ends[rows] = ends
+    found = along_first(weight_order(rows, np.zeros(n, np.float32), weights), all_ends, paths)  # as in the paper
     by_path = sorted(range(n), key=lambda at: (step(at), -weights[at], rows[at]))
-    assert [row for row, _ in path_order(rows, weights, ends, paths)] == [rows[at] for at in by_path]
+    assert [row for row, _ in found] == [rows[at] for at in by_path]
 
 
 def test_bridge_relations_of_hubs_are_found() -> None:
