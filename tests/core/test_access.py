@@ -27,7 +27,8 @@ from hirag_dist.core.access import (
 from hirag_dist.core.arrays import all_at_once
 from hirag_dist.core.graph.shortest_paths import PathFinder
 from hirag_dist.core.retrieval.bridge import key_entities
-from hirag_dist.core.retrieval.levels import CommunityIndex, exact_scores, nearest, nearest_of_all
+from hirag_dist.core.retrieval.levels import exact_scores, nearest, nearest_of_all
+from tests.core.graphs import community_index
 from tests.core.labelled_graphs import N_SETS, Labelled, labelled_graph, unit
 
 _SEEDS = st.integers(0, 10_000)
@@ -91,17 +92,7 @@ def test_scores_are_those_of_the_graph_without_what_is_hidden(seed: int, reached
 def test_key_entities_are_members_that_may_be_seen(seed: int, reached: int) -> None:
     labelled = labelled_graph(seed)
     half = labelled.n // 2
-    members = np.arange(labelled.n, dtype=np.int32)
-    nothing = np.zeros(2, np.int64)
-    index = CommunityIndex(
-        levels=np.zeros(2, np.int32),
-        ratings=np.zeros(2),
-        order=nothing,
-        indptr=np.array([0, half, labelled.n]),
-        members=members,
-        of_indptr=nothing,
-        of=members,
-    )
+    index = community_index(labelled.n, [0, 0], [range(half), range(half, labelled.n)])
     query = unit(np.random.default_rng(seed))
     found = key_entities(index, [1, 0], labelled.vectors, query, 3, labelled.access({reached}))
     seen, vectors = labelled.seen({reached}), labelled.left_vectors(reached)

@@ -21,14 +21,13 @@ from hirag_dist.core.retrieval.bridge import (
 from hirag_dist.core.retrieval.entity_linking import along_first
 from hirag_dist.core.retrieval.source_ranking import RelationProvenance
 from hirag_dist.storage.serving.writer import parallel_relations
-from tests.core.graph.test_pagerank import csr
-from tests.core.graphs import relation_table
+from tests.core.graphs import flat, relation_table
 
 
 def test_a_chunk_that_may_not_be_seen_says_nothing() -> None:
     vectors, query = np.array([[0.2], [0.9], [-0.5]], np.float32), np.ones(1, np.float32)
     seen = np.array([True, False, False])
-    origins = RelationProvenance(*csr([[0, 1], [1], [2, 0]]))
+    origins = RelationProvenance(*flat([[0, 1], [1], [2, 0]]))
     assert nearest_chunks(origins, vectors, np.arange(3), query, seen) == pytest.approx([0.2, 0.0, 0.2])
 
 
@@ -55,7 +54,7 @@ def test_as_an_obvious_version_says(data: st.DataObject) -> None:
     def step(at: int) -> int:
         return next((place for place, pair in enumerate(walked) if pair == set(ends[at].tolist())), len(walked))
 
-    stated = nearest_chunks(RelationProvenance(*csr(chunks)), vectors, np.arange(n), query)
+    stated = nearest_chunks(RelationProvenance(*flat(chunks)), vectors, np.arange(n), query)
     scores = question_scores(ends, np.arange(6), closeness, stated)
     by_question = sorted(range(n), key=lambda at: (-score(at), -weights[at], rows[at]))
     assert [row for row, _ in question_order(rows, scores, weights)] == [rows[at] for at in by_question]

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hirag_dist.core.access import HIDDEN, VISIBLE
 from hirag_dist.core.arrays import all_at_once
 from hirag_dist.core.graph.pagerank import RESTART, WalkGraph, personalised_pagerank
 from hirag_dist.core.retrieval.source_ranking import (
@@ -27,11 +26,12 @@ from hirag_dist.core.retrieval.source_ranking import (
     tolerance_of,
 )
 from hirag_dist.types import AccessFilter
-from tests.core.graph.test_pagerank import csr, ways_of
+from tests.core.graphs import flat, ways_of
+from tests.core.labelled_graphs import DIM, Labelled
 
 MENTIONED_IN = [[0], [0, 1, 2, 3], [4], []]  # of entities; chunks 5 and 6 mention nothing
 WAYS = ways_of([0, 0, 0, 1], [[1], [0], [], []], MENTIONED_IN, 7)
-ORIGINS = RelationProvenance(*csr([[0, 1], [4], [], [5]]))
+ORIGINS = RelationProvenance(*flat([[0, 1], [4], [], [5]]))
 
 
 def ranked(starts: SeedSet, limit: int = 10) -> dict[int, float]:
@@ -117,7 +117,7 @@ def test_the_sources_returned_are_those_of_the_exact_walk(limit: int, agreed: fl
     ways = ways_of([0] * n_entities, [sorted(each) for each in joined], mentioned_in, n_chunks)
     shares = []
     for _ in range(6):
-        own = SeedSet(ways, RelationProvenance(*csr([[]])))
+        own = SeedSet(ways, RelationProvenance(*flat([[]])))
         entities, chunks = (rng.choice(n, NEAREST, replace=False).tolist() for n in (n_entities, n_chunks))
         own.of_entities([(row, 1.0 - 0.1 * rank) for rank, row in enumerate(entities)])
         own.of_chunks([(row, 0.9 - 0.05 * rank) for rank, row in enumerate(chunks)])
@@ -184,7 +184,7 @@ def test_names_closeness_and_links_order_what_the_walk_reaches() -> None:
         similarity = rng.random(n_chunks).astype(np.float32)
         near = {chunk: float(similarity[chunk]) for chunk in np.argsort(-similarity)[:CANDIDATES].tolist()}
         names = rng.choice(n_entities, 2, replace=False).tolist() if trial % 4 else []
-        own = SeedSet(graph, RelationProvenance(*csr([[]])))
+        own = SeedSet(graph, RelationProvenance(*flat([[]])))
         own.of_names(names)
         own.of_chunks(list(near.items()))
         total = SHARES["near"] + (SHARES["named"] if names else 0)
@@ -204,15 +204,6 @@ def test_names_closeness_and_links_order_what_the_walk_reaches() -> None:
     assert moved > 4, "the walk alone gives another order"
 
 
-def hiding(entities: list[int], n_entities: int) -> AccessFilter:
-    """Return a filter that hides some entities and no relation."""
-    states = np.array([VISIBLE, HIDDEN], np.uint8)
-    patterns = np.isin(np.arange(n_entities), entities).astype(np.int32)
-    none, no_ends = np.zeros(0, np.int32), np.zeros(1, np.int64)
-    sets, vectors, strengths = np.ones(1, np.bool_), np.zeros((0, 1), np.float32), np.zeros(0)
-    return AccessFilter(sets, patterns, states, none, states, none, none, vectors, none, no_ends, none, strengths)
-
-
 def test_an_entity_that_the_question_names_or_that_is_hidden_links_nothing() -> None:
     """Chunk 0 is the best. 1 and 2 share an entity with it, 3 none."""
     mentioned_in = [[0, 1], [0, 2], [3]]
@@ -221,7 +212,7 @@ def test_an_entity_that_the_question_names_or_that_is_hidden_links_nothing() -> 
     def factors(
         names: list[int], access: AccessFilter | None = None, documents: Sequence[int] = (0, 1, 2, 3)
     ) -> list[float]:
-        own = SeedSet(graph, RelationProvenance(*csr([[]])), access=access)
+        own = SeedSet(graph, RelationProvenance(*flat([[]])), access=access)
         own.of_names(names)
         return own._links(np.arange(4), 0, np.array(documents)).round(3).tolist()
 
@@ -229,5 +220,6 @@ def test_an_entity_that_the_question_names_or_that_is_hidden_links_nothing() -> 
     assert factors([]) == [rare, rare, rare, 0]
     assert factors([1]) == [rare, rare, 0, 0]
     assert factors([0, 1]) == [0, 0, 0, 0]
-    assert factors([], hiding([0], 3)) == [rare, 0, rare, 0]
+    hidden = Labelled(3, [{1}, {0}, {0}], [], [], np.zeros((3, DIM), np.float32), {}).access({0})
+    assert factors([], hidden) == [rare, 0, rare, 0]
     assert factors([], documents=(5, 5, 6, 6)) == [rare, 0, rare, 0], "chunks of one document do not link"
