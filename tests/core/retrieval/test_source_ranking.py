@@ -128,49 +128,43 @@ def test_the_sources_returned_are_those_of_the_exact_walk(limit: int, agreed: fl
     assert np.mean(shares) >= agreed
 
 
-class Plain:
-    """The order of chunks, computed with sets and from walks whose every step is followed."""
+def slowly_ranked(
+    graph: WalkGraph,
+    mentioned_in: list[list[int]],
+    names: dict[int, float],
+    chunks: dict[int, float],
+    near: dict[int, float],
+    similarity: list[float],
+) -> list[tuple[int, float]]:
+    """Return all candidates in order, computed with sets and from walks whose every step is followed.
 
-    def __init__(self, mentioned_in: list[list[int]], n_chunks: int, graph: WalkGraph) -> None:
-        self.graph, self.n_entities = graph, len(mentioned_in)
-        self.count = [len(chunks) for chunks in mentioned_in]
-        self.entities = [
-            {entity for entity, chunks in enumerate(mentioned_in) if chunk in chunks} for chunk in range(n_chunks)
-        ]
-
-    def worth(self, entity: int) -> float:
-        share = math.log(len(self.entities) / self.count[entity]) / math.log(10_000)
-        return share**2 / math.log(1 + self.count[entity])
-
-    def ranked(
-        self, names: dict[int, float], chunks: dict[int, float], near: dict[int, float], similarity: list[float]
-    ) -> list[tuple[int, float]]:
-        """Return all candidates in order.
-
-        Args:
-            names: entity → restart share; chunks: chunk → restart share.
-            near: nearest chunk → similarity.
-        """
-        of_names = walked(names, self.graph)
-        others = walked({self.n_entities + chunk: share for chunk, share in chunks.items()}, self.graph)
-        mass = {chunk: of_names.get(chunk, 0) + others.get(chunk, 0) for chunk in {*of_names, *others}}
-        candidates = sorted(mass, key=lambda chunk: (-mass[chunk], chunk))[:CANDIDATES]
-        low, high = min(near.values()), max(near.values())
-        named = sum(names.values())
-        score = {
-            chunk: mass[chunk]
-            * ((of_names.get(chunk, 0) / named if named else 0) + 1e-5) ** NAMED
-            * math.exp(CLOSENESS * (similarity[chunk] - low) / (high - low))
-            for chunk in candidates
-        }
-        first = min(candidates, key=lambda chunk: (-score[chunk], chunk))
-        link = {}
-        for chunk in candidates:
-            common = (self.entities[chunk] & self.entities[first]) - set(names) if chunk != first else set()
-            link[chunk] = max((self.worth(entity) for entity in common), default=0.0)
-        link[first] = max(link.values())
-        score = {chunk: value * math.exp(LINK * link[chunk]) for chunk, value in score.items()}
-        return sorted(score.items(), key=lambda pair: (-pair[1], pair[0]))
+    Args:
+        mentioned_in: the chunks of each entity.
+        names: entity → restart share; chunks: chunk → restart share.
+        near: nearest chunk → similarity; similarity: that of every chunk.
+    """
+    of_names = walked(names, graph)
+    others = walked({len(mentioned_in) + chunk: share for chunk, share in chunks.items()}, graph)
+    mass = {chunk: of_names.get(chunk, 0) + others.get(chunk, 0) for chunk in {*of_names, *others}}
+    candidates = sorted(mass, key=lambda chunk: (-mass[chunk], chunk))[:CANDIDATES]
+    low, high = min(near.values()), max(near.values())
+    named = sum(names.values())
+    score = {
+        chunk: mass[chunk]
+        * ((of_names.get(chunk, 0) / named if named else 0) + 1e-5) ** NAMED
+        * math.exp(CLOSENESS * (similarity[chunk] - low) / (high - low))
+        for chunk in candidates
+    }
+    first = min(candidates, key=lambda chunk: (-score[chunk], chunk))
+    link = dict.fromkeys(candidates, 0.0)
+    for entity, own in enumerate(mentioned_in):
+        if first in own and entity not in names:
+            rarity = math.log(len(similarity) / len(own)) / math.log(10_000)
+            for chunk in link.keys() & set(own) - {first}:
+                link[chunk] = max(link[chunk], rarity**2 / math.log(1 + len(own)))
+    link[first] = max(link.values())
+    score = {chunk: value * math.exp(LINK * link[chunk]) for chunk, value in score.items()}
+    return sorted(score.items(), key=lambda pair: (-pair[1], pair[0]))
 
 
 def test_names_closeness_and_links_order_what_the_walk_reaches() -> None:
@@ -178,7 +172,6 @@ def test_names_closeness_and_links_order_what_the_walk_reaches() -> None:
     n_chunks, n_entities = 60, 40
     mentioned_in = [sorted(rng.choice(n_chunks, rng.integers(1, 7), replace=False).tolist()) for _ in range(n_entities)]
     graph = ways_of([0] * n_entities, [[]] * n_entities, mentioned_in, n_chunks)
-    plain = Plain(mentioned_in, n_chunks, graph)
     moved = 0
     for trial in range(8):
         similarity = rng.random(n_chunks).astype(np.float32)
@@ -191,7 +184,9 @@ def test_names_closeness_and_links_order_what_the_walk_reaches() -> None:
         worth = {entity: 1 / len(mentioned_in[entity]) for entity in names}
         seeds = sorted(near, key=lambda chunk: -near[chunk])[:NEAREST]
         above = {chunk: (near[chunk] - near[seeds[-1]]) ** 2 for chunk in seeds[:-1]}
-        expected = plain.ranked(
+        expected = slowly_ranked(
+            graph,
+            mentioned_in,
             {entity: value / sum(worth.values()) * SHARES["named"] / total for entity, value in worth.items()},
             {chunk: value / sum(above.values()) * SHARES["near"] / total for chunk, value in above.items()},
             near,
