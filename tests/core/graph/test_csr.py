@@ -23,15 +23,16 @@ def edges(graph: CsrGraph) -> dict[tuple[int, int], tuple[float, int]]:
 
 
 def random_relations(seed: int, n_rows: int) -> Edges:
-    """With loops, parallel relations in both directions, and endpoints that are in no table."""
+    """With loops, parallel relations in both directions, endpoints that are in no table, and several components."""
     rng = np.random.default_rng(seed)
-    ends = rng.integers(0, n_rows + 2, (3 * n_rows, 2))
+    ends = rng.integers(0, n_rows + 2, (n_rows, 2))
+    ends = np.concatenate([ends, ends[::2, ::-1], ends[::3]])
     return [(a, b, float(rng.integers(1, 5))) for a, b in ends.tolist()]
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_graph_is_the_one_that_networkx_builds(seed: int) -> None:
-    n_rows = 4 + seed
+    n_rows = 14 + seed
     triples = random_relations(seed, n_rows)
     graph = csr_of(n_rows, triples)
     expected: dict[tuple[int, int], list[tuple[float, int]]] = {}
@@ -50,14 +51,16 @@ def test_the_graph_is_the_one_that_networkx_builds(seed: int) -> None:
     ours = nx.Graph()
     ours.add_nodes_from(range(n_rows))
     ours.add_edges_from(found)
-    for label, members in enumerate(sorted(nx.connected_components(ours), key=min)):
+    parts = sorted(nx.connected_components(ours), key=min)
+    assert len(parts) > 3
+    for label, members in enumerate(parts):
         assert {row for row in range(n_rows) if components(graph)[row] == label} == members
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_a_subgraph_is_the_one_that_networkx_cuts(seed: int) -> None:
-    graph = csr_of(12, random_relations(seed, 12))
-    nodes = np.flatnonzero(np.random.default_rng(seed).random(12) < 0.5)
+    graph = csr_of(40, random_relations(seed, 40))
+    nodes = np.flatnonzero(np.random.default_rng(seed).random(40) < 0.7)
     place = {int(node): at for at, node in enumerate(nodes)}
     expected = {(place[a], place[b]): value for (a, b), value in edges(graph).items() if a in place and b in place}
     assert edges(subgraph(graph, nodes)) == expected
