@@ -33,7 +33,7 @@ LONG = "Some words that go on and on about the matter at hand. " * 40
 
 def retrieval(texts: Sequence[str] = (LONG,) * 8) -> Retrieval:
     """Return a retrieval with an entity, a community, a relation and a source for each text."""
-    given = [(f"{at}", text[:9], text) for at, text in enumerate(texts)]
+    given = [(f"{at}", text[:30], text) for at, text in enumerate(texts)]
     return Retrieval(
         "q",
         "hirag",
@@ -67,13 +67,16 @@ def test_a_budget_smaller_than_the_best_passage_cuts_the_passage(budget: int) ->
         rendered = render_context(found, budget, COUNT)
         assert rendered.context_refs
         assert COUNT(rendered.context) == rendered.context_tokens <= budget
-    assert "Some words" in render_context(retrieval(), budget, COUNT).context
+    lines = render_context(retrieval(), budget, COUNT).context.partition("## Sources\n[S1] ")[2].splitlines()
+    assert lines[1].startswith("Some words"), "after the title"
 
 
 def test_the_best_passage_has_half_of_the_budget_where_it_needs_it() -> None:
     rendered = render_context(retrieval(), 1200, COUNT)
     assert f"{LONG.strip()}\n" in f"{rendered.context}\n"
     assert {ref[0] for ref in rendered.context_refs} == set("ERCS")
+    cut = render_context(retrieval(), 600, COUNT)
+    assert {ref[0] for ref in cut.context_refs} == set("ERCS"), "a longer one leaves the others their half"
 
 
 def test_local_search_shares_its_budget_as_graphrag_does() -> None:

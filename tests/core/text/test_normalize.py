@@ -42,7 +42,8 @@ def test_spellings_of_one_name_have_one_key(one: str, other: str, same: bool) ->
 
 def test_the_key_of_a_key_is_the_key_for_every_letter() -> None:
     rng = random.Random(0)
-    letters = [chr(code) for code in range(0x20, 0x3000)] + [chr(code) for code in range(0xF900, 0xFFF0)]
+    codes = (*range(0x20, 0x3000), *range(0xF900, 0xFFF0), *range(0x1D400, 0x1D800))
+    letters = [chr(code) for code in codes]
     letters = [letter for letter in letters if unicodedata.category(letter) not in ("Cn", "Cs")]
     for letter in letters:
         text = letter + rng.choice(PUNCTUATION) + rng.choice(SPECIAL) + letter

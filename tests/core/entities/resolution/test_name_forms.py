@@ -24,6 +24,7 @@ SPELLINGS = [
 OTHERS = [
     (PERSON, "Henry James", "James Henry"),
     (PERSON, "Mr. Williams", "William"),  # no plural
+    (PERSON, "Mrs. Cratchit", "Mr. Cratchit"),
     (PLACE, "Paris, Texas", "Texas, Paris"),  # no surname first
     (THING, "C++", "C#"),
     (THING, "2.0", "20"),
