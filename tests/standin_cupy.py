@@ -60,27 +60,6 @@ class DeviceArray(np.ndarray):
         _same_side((key, value), strict=True)
         _plain(self)[_plain(key)] = _plain(value)
 
-    def argmax(self, *args: Any, **options: Any) -> Any:
-        return _to_device(_plain(self).argmax(*args, **options))
-
-    def argmin(self, *args: Any, **options: Any) -> Any:
-        return _to_device(_plain(self).argmin(*args, **options))
-
-    def sum(self, *args: Any, **options: Any) -> Any:  # type: ignore[override]
-        return _to_device(_plain(self).sum(*args, **options))
-
-    def mean(self, *args: Any, **options: Any) -> Any:  # type: ignore[override]
-        return _to_device(_plain(self).mean(*args, **options))
-
-    def min(self, *args: Any, **options: Any) -> Any:  # type: ignore[override]
-        return _to_device(_plain(self).min(*args, **options))
-
-    def any(self, *args: Any, **options: Any) -> Any:  # type: ignore[override]
-        return _to_device(_plain(self).any(*args, **options))
-
-    def max(self, *args: Any, **options: Any) -> Any:  # type: ignore[override]
-        return _to_device(_plain(self).max(*args, **options))
-
 
 def _same_side(values: Any, strict: bool = False) -> None:
     """Raise TypeError for a host array among the values; numpy scalars are taken by CuPy too."""
@@ -117,6 +96,17 @@ def _function(name: str) -> Callable[..., Any]:
         return _to_device(numpys(*_plain(args), **_plain(options)))
 
     return call
+
+
+def _reduction(name: str) -> Callable[..., Any]:
+    def call(self: DeviceArray, *args: Any, **options: Any) -> Any:
+        return _to_device(getattr(_plain(self), name)(*args, **options))
+
+    return call
+
+
+for _name in ("any", "argmax", "argmin", "max", "mean", "min", "sum"):
+    setattr(DeviceArray, _name, _reduction(_name))
 
 
 class CUDARuntimeError(RuntimeError):
@@ -292,19 +282,9 @@ def cugraph() -> ModuleType:
 class UMAP:
     """cuML's, as far as it is used: positions that keep the start, whatever the vectors' neighbours are."""
 
-    def __init__(
-        self,
-        *,
-        n_neighbors: int,
-        n_components: int,
-        metric: str,
-        min_dist: float,
-        init: Any,
-        random_state: int,
-        build_algo: str,
-        output_type: str,
-    ) -> None:
-        assert (metric, build_algo, output_type, min_dist) == ("cosine", "brute_force_knn", "numpy", 0.0)
+    def __init__(self, *, n_neighbors: int, n_components: int, init: Any, random_state: int, **options: Any) -> None:
+        build = {"build_algo": "brute_force_knn", "output_type": "numpy"}
+        assert options == build | {"metric": "cosine", "min_dist": 0.0}
         assert init.shape[1] == n_components
         self._n_neighbors, self._init = n_neighbors, init
 

@@ -24,7 +24,7 @@ from hirag_dist.storage.store import Store
 from hirag_dist.types import LabelledCell
 from tests.core.graphs import csr, order_keys
 from tests.core.planted_rows import blobs, fitted_mixture
-from tests.standin_cupy import FUNCTIONS, TYPES, OutOfMemoryError, StandInCupy, standin_gpu
+from tests.standin_cupy import FUNCTIONS, TYPES, CUDARuntimeError, OutOfMemoryError, StandInCupy, standin_gpu
 
 RING = csr(nx.cycle_graph(30))
 
@@ -75,11 +75,11 @@ def test_cells_in_many_batches_are_those_in_one(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(
-    ("name", "message"), [("OutOfMemoryError", "memory is full.*execution.workers"), ("CUDARuntimeError", "nvidia-smi")]
+    ("raised", "message"),
+    [(OutOfMemoryError("8 GiB"), "memory is full.*execution.workers"), (CUDARuntimeError("lost"), "nvidia-smi")],
 )
-def test_what_cuda_raises_fails_the_stage_and_says_what_to_do(name: str, message: str) -> None:
+def test_what_cuda_raises_fails_the_stage_and_says_what_to_do(raised: Exception, message: str) -> None:
     cupy = StandInCupy()
-    raised = OutOfMemoryError("8 GiB") if name == "OutOfMemoryError" else cupy.cuda.runtime.CUDARuntimeError("lost")
 
     def fail(*arguments: Any, **options: Any) -> None:
         raise raised

@@ -76,12 +76,9 @@ def test_the_environment_gives_values_of_every_kind(load: Loader) -> None:
         },
     ).config
     assert config.retrieval.community_level == "2"
-    assert config.service.reflection is False
     assert config.meta_types == ("field", "person")
-    assert config.service.tls_cert is None
-    assert config.service.drain_s == 2.5
-    key = config.llm.endpoints["gpt"].api_key
-    assert key.get_secret_value() == "@12345: #x"
+    assert (config.service.reflection, config.service.tls_cert, config.service.drain_s) == (False, None, 2.5)
+    assert config.llm.endpoints["gpt"].api_key.get_secret_value() == "@12345: #x"
 
 
 def test_variables_and_their_defaults_are_put_in(load: Loader) -> None:

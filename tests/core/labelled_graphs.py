@@ -8,12 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from hirag_dist.core.access import patterns
-from hirag_dist.core.graph.csr import build_graph
 from hirag_dist.types import AccessFilter, CsrGraph
+from tests.core.graphs import csr_of
 
 N_SETS = 4
 DIM = 5
@@ -74,7 +73,8 @@ class Labelled:
     def left(self, reached: set[int]) -> CsrGraph:
         """Return the graph that is left, its rows those of the whole one."""
         weights = [sum(strength for own, strength in told if own in reached) for told in self.stated]
-        return self._graph(weights, [row for row, told in enumerate(self.stated) if {own for own, _ in told} & reached])
+        kept = [row for row, told in enumerate(self.stated) if {own for own, _ in told} & reached]
+        return csr_of(self.n, [(*self.ends[row], weights[row]) for row in kept])
 
     def left_vectors(self, reached: int) -> NDArray[np.float32]:
         """Return the vectors that are left by one label set, NaN of what is hidden."""
@@ -82,17 +82,6 @@ class Labelled:
         for row in self.seen({reached}):
             vectors[row] = self.vectors[row] if self.spoken[row] == {reached} else self.parts[row, reached]
         return vectors
-
-    def _graph(self, weights: list[float], kept: list[int]) -> CsrGraph:
-        names = [f"{row:04d}" for row in range(self.n)]
-        relations = pa.table(
-            {
-                "source_id": pa.array([names[self.ends[row][0]] for row in kept], pa.string()),
-                "target_id": pa.array([names[self.ends[row][1]] for row in kept], pa.string()),
-                "weight": pa.array([weights[row] for row in kept], pa.float64()),
-            }
-        )
-        return build_graph(pa.chunked_array([names]), relations)
 
 
 def labelled_graph(seed: int, n: int = 14, density: float = 0.2) -> Labelled:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
@@ -26,10 +24,11 @@ from hirag_dist.core.access import (
     visible_scores,
     visible_weights,
 )
-from hirag_dist.core.arrays import Steps
+from hirag_dist.core.arrays import all_at_once
 from hirag_dist.core.graph.shortest_paths import PathFinder
 from hirag_dist.core.retrieval.bridge import key_entities
-from hirag_dist.core.retrieval.levels import CommunityIndex, exact_scores, nearest, nearest_of_all
+from hirag_dist.core.retrieval.levels import exact_scores, nearest, nearest_of_all
+from tests.core.graphs import community_index
 from tests.core.labelled_graphs import N_SETS, Labelled, labelled_graph, unit
 
 _SEEDS = st.integers(0, 10_000)
@@ -37,7 +36,6 @@ _REACHED = st.sets(st.integers(0, N_SETS - 1))
 _ONE = st.integers(0, N_SETS - 1)
 
 
-@settings(deadline=None)  # the first example compiles
 @given(_SEEDS, _REACHED)
 def test_paths_are_those_of_the_graph_without_what_is_hidden(seed: int, reached: set[int]) -> None:
     labelled = labelled_graph(seed)
@@ -50,7 +48,6 @@ def test_paths_are_those_of_the_graph_without_what_is_hidden(seed: int, reached:
     assert plain.chain(seen, access) == left.chain(seen)
 
 
-@settings(deadline=None)  # the first example compiles
 @given(_SEEDS, _REACHED)
 def test_what_is_seen_in_part_weighs_and_scores_as_what_is_in_reach(seed: int, reached: set[int]) -> None:
     """Relations weigh what is stated in reach; several parts of an entity are as near as the nearest of them."""
@@ -71,7 +68,6 @@ def test_what_is_seen_in_part_weighs_and_scores_as_what_is_in_reach(seed: int, r
         assert score == pytest.approx(max(float(part @ query) for part in parts), abs=1e-6)
 
 
-@settings(deadline=None)  # the first example compiles
 @given(_SEEDS, _ONE)
 def test_scores_are_those_of_the_graph_without_what_is_hidden(seed: int, reached: int) -> None:
     labelled = labelled_graph(seed)
@@ -92,22 +88,11 @@ def test_scores_are_those_of_the_graph_without_what_is_hidden(seed: int, reached
         assert [part.tolist() for part in found] == [part.tolist() for part in best]
 
 
-@settings(deadline=None)  # the first example compiles
 @given(_SEEDS, _ONE)
 def test_key_entities_are_members_that_may_be_seen(seed: int, reached: int) -> None:
     labelled = labelled_graph(seed)
     half = labelled.n // 2
-    members = np.arange(labelled.n, dtype=np.int32)
-    nothing = np.zeros(2, np.int64)
-    index = CommunityIndex(
-        levels=np.zeros(2, np.int32),
-        ratings=np.zeros(2),
-        order=nothing,
-        indptr=np.array([0, half, labelled.n]),
-        members=members,
-        of_indptr=nothing,
-        of=members,
-    )
+    index = community_index(labelled.n, [0, 0], [range(half), range(half, labelled.n)])
     query = unit(np.random.default_rng(seed))
     found = key_entities(index, [1, 0], labelled.vectors, query, 3, labelled.access({reached}))
     seen, vectors = labelled.seen({reached}), labelled.left_vectors(reached)
@@ -118,8 +103,7 @@ def test_key_entities_are_members_that_may_be_seen(seed: int, reached: int) -> N
     assert found == wanted
 
 
-@settings(deadline=None)  # the first example compiles
-@given(st.integers(0, 10_000), st.sets(st.integers(0, N_SETS - 1)), st.sampled_from([0.05, 0.1, 0.2]))
+@given(_SEEDS, _REACHED, st.sampled_from([0.05, 0.1, 0.2]))
 def test_components_are_those_of_the_graph_without_what_is_hidden(seed: int, reached: set[int], density: float) -> None:
     labelled = labelled_graph(seed, density=density)
     left = labelled.left(reached)
@@ -140,27 +124,14 @@ def joined_by_a_hidden_one() -> Labelled:
     return Labelled(21, spoken, ends, stated, np.zeros((21, 5), np.float32), {})
 
 
-def parts(steps: Steps[list[list[int]]]) -> tuple[int, list[list[int]]]:
-    """Return the number of steps and their result."""
-    result: list[list[int]] = []
-
-    def counted() -> Iterator[None]:
-        nonlocal result
-        result = yield from steps
-
-    return sum(1 for _ in counted()), result
-
-
 def test_pairs_that_only_something_hidden_connects_are_not_looked_for() -> None:
     labelled = joined_by_a_hidden_one()
     access = labelled.access({0})
     finder = PathFinder(labelled.graph, np.zeros(21, np.int32))  # all is one component
     rows = [at + first for at in range(10) for first in (0, 10)]
-    components = visible_components(labelled.graph, access)
-    nothing: list[list[int]] = [[]] * 19
-    assert parts(finder.chain_steps(rows, access, most_read=0)) == (19, nothing)
-    looked_for = parts(finder.chain_steps(rows, access, components, most_read=0))
-    assert looked_for == (1, nothing), "nothing is read of the graph, so no step ends"
+    for components, n_steps in ((None, 19), (visible_components(labelled.graph, access), 1)):
+        assert sum(1 for _ in finder.chain_steps(rows, access, components, most_read=0)) == n_steps
+        assert all_at_once(finder.chain_steps(rows, access, components, most_read=0)) == [[]] * 19
 
 
 _LABELS = st.lists(st.sampled_from("abcd"), max_size=3)

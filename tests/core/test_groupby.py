@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from hirag_dist.core.clustering.anchored import group_sums
 from hirag_dist.core.groupby import bounds_of, by_partition, partitions_of, shared_counts
+from hirag_dist.types import IntVector
 
 
 def test_sums_are_those_of_a_product() -> None:
@@ -25,11 +27,13 @@ def test_overlaps_are_those_of_sets() -> None:
     random = np.random.default_rng(1)
     one, other = (random.random((12, 40)) < share for share in (0.1, 0.3))
     one[3] = other[0] = False  # empty groups
-    (groups, items), (others, other_items) = ([each[order] for each in found.nonzero()] for found, order in (
-        (one, random.permutation(one.sum())), (other, random.permutation(other.sum())),
-    ))  # fmt: skip
+
+    def pairs(holds: NDArray[np.bool_]) -> tuple[IntVector, IntVector]:
+        groups, items = random.permutation(np.argwhere(holds)).T
+        return groups, items
+
     overlaps = [(own, of, int((one[own] & other[of]).sum())) for own in range(12) for of in range(12)]
-    found = zip(*(each.tolist() for each in shared_counts(groups, items, others, other_items)), strict=True)
+    found = zip(*(each.tolist() for each in shared_counts(*pairs(one), *pairs(other))), strict=True)
     assert list(found) == [each for each in overlaps if each[2]]
 
 

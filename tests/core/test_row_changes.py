@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hirag_dist.core.row_changes import changed_rows, same_values
@@ -22,7 +22,6 @@ def table(rows: list[Row], mark: str) -> pa.Table:
     return pa.table(columns, schema=SCHEMA)
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.lists(keys, max_size=60), st.lists(keys, max_size=6), st.data())
 def test_rows_are_those_of_a_stable_sort(before: list[Row], new: list[Row], data: st.DataObject) -> None:
     was, more = table(sorted(before), "before"), table(new, "new")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
 import hirag_dist as hd
+from hirag_dist._loop_thread import LoopThread
 from hirag_dist.types import Place, SourceItem
 from tests.service import fakes
 from tests.service.fixtures import start
@@ -59,13 +58,9 @@ def engine() -> fakes.FakeEngine:
 @pytest.fixture
 def address(engine: fakes.FakeEngine) -> Iterator[str]:
     """Address of a service in a thread of its own, for calls that block this one."""
-    loop, services = asyncio.new_event_loop(), fakes.Services()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
+    loop, services = LoopThread("service", lambda: RuntimeError("closed")), fakes.Services()
     try:
-        yield asyncio.run_coroutine_threadsafe(services.start(engine), loop).result(30).address
+        yield loop.run(services.start(engine)).address
     finally:
-        asyncio.run_coroutine_threadsafe(services.stop(), loop).result(30)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
+        loop.run(services.stop())
         loop.close()

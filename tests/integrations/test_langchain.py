@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import pickle
 import sys
 from typing import Any
@@ -133,13 +134,19 @@ def test_wrong_settings_are_refused(fields: dict[str, Any], error: type[Exceptio
         HiragRetriever(**fields)
 
 
-def test_without_the_extra_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.partition(".")[0] == "langchain_core"]:
+@pytest.mark.parametrize(
+    ("module", "package", "distribution"),
+    [("langchain", "langchain_core", "langchain-core"), ("llamaindex", "llama_index", "llama-index-core")],
+)
+def test_without_the_extra_one_line_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, module: str, package: str, distribution: str
+) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == package]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "langchain_core", None)  # type: ignore[arg-type]
-    monkeypatch.delitem(sys.modules, "hirag_dist.integrations.langchain")
-    with pytest.raises(ImportError, match=r"needs langchain-core; pip install 'hirag-dist\[langchain\]'"):
-        import hirag_dist.integrations.langchain  # noqa: F401
+    monkeypatch.setitem(sys.modules, package, None)  # type: ignore[arg-type]
+    monkeypatch.delitem(sys.modules, f"hirag_dist.integrations.{module}", raising=False)
+    with pytest.raises(ImportError, match=rf"needs {distribution}; pip install 'hirag-dist\[{module}\]'"):
+        importlib.import_module(f"hirag_dist.integrations.{module}")
 
 
 def test_the_arguments_of_a_call_to_a_service() -> None:

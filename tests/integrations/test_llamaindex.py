@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -79,12 +78,3 @@ def test_an_open_index(index: hd.Index) -> None:
     assert len(found) == 3
     with pytest.raises(InvalidQuery):
         HiragRetriever(index).retrieve(" ")
-
-
-def test_without_the_extra_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.partition(".")[0] == "llama_index"]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "llama_index", None)  # type: ignore[arg-type]
-    monkeypatch.delitem(sys.modules, "hirag_dist.integrations.llamaindex")
-    with pytest.raises(ImportError, match=r"needs llama-index-core; pip install 'hirag-dist\[llamaindex\]'"):
-        import hirag_dist.integrations.llamaindex  # noqa: F401

@@ -62,18 +62,18 @@ def home(found: AnchoredMemberships, row: int) -> int:
 
 
 TWO = [0] * SIZE + [1] * SIZE
+ROWS_OF_TWO = np.concatenate([around(0, SIZE), around(1, SIZE)])
 
 
 def test_without_a_change_everything_stays() -> None:
-    vectors = np.concatenate([around(0, SIZE), around(1, SIZE)])
-    found = placed(vectors, before(TWO, 2))
+    found = placed(ROWS_OF_TWO, before(TWO, 2))
     np.testing.assert_array_equal(found.previous, [0, 1])
     np.testing.assert_array_equal(found.clusters, TWO)
     np.testing.assert_array_equal(found.n_turned, [0, 0])
 
 
 def test_a_row_joins_the_cluster_that_accepts_it_and_others_form_a_new_one() -> None:
-    vectors = np.concatenate([around(0, SIZE), around(1, SIZE), around(1, 1, 7, 0.05), around(5, 4)])
+    vectors = np.concatenate([ROWS_OF_TWO, around(1, 1, 7, 0.05), around(5, 4)])
     found = placed(vectors, before(TWO, 2))
     assert home(found, 2 * SIZE) == 1
     assert {home(found, row) for row in range(2 * SIZE + 1, len(vectors))} == {-1}
@@ -93,7 +93,7 @@ def test_a_hint_wins_over_the_nearest_cluster_where_the_row_is_near_enough() -> 
 
 
 def test_a_moved_member_leaves_a_cluster_that_does_not_accept_it_any_more() -> None:
-    vectors = np.concatenate([around(0, SIZE), around(1, SIZE)])
+    vectors = ROWS_OF_TWO.copy()
     vectors[0] = around(1, 1, 7, 0.05)
     found = placed(vectors, before(TWO, 2), moved=[0])
     assert home(found, 0) == 1
@@ -109,14 +109,12 @@ def test_a_cluster_that_lost_most_members_is_dissolved(n_lost: int, stays: bool)
 
 
 def test_a_cluster_that_has_exchanged_as_many_members_as_it_was_founded_with_is_dissolved() -> None:
-    vectors = np.concatenate([around(0, SIZE), around(1, SIZE)])
-    found = placed(vectors, before(TWO, 2, n_lost=[1, 0], n_turned=[SIZE, SIZE]))
+    found = placed(ROWS_OF_TWO, before(TWO, 2, n_lost=[1, 0], n_turned=[SIZE, SIZE]))
     np.testing.assert_array_equal(found.previous, [1, -1])  # the other one was not touched
 
 
 def test_loose_clusters_are_dissolved() -> None:
-    vectors = np.concatenate([around(0, SIZE), around(1, SIZE)])
-    found = placed(vectors, before(TWO, 2), loose=np.array([True, False]))
+    found = placed(ROWS_OF_TWO, before(TWO, 2), loose=np.array([True, False]))
     np.testing.assert_array_equal(found.previous, [1, -1])
 
 

@@ -23,7 +23,6 @@ from hirag_dist.core.clustering.partition_tree import (
     sample_size,
 )
 from hirag_dist.core.clustering.soft_clusters import (
-    SoftClusters,
     join_cells,
     layer_height,
     responsibilities,
@@ -36,12 +35,6 @@ from tests.core.planted_rows import Rows, blobs, isotropic_mixture
 
 KERNELS = CpuKernels()
 SETTINGS = ClusterSettings(20, 40, 0.1, 0, cell_rows=500, shard_rows=1000)
-
-
-def best_of(found: SoftClusters, n_rows: int) -> NDArray[np.int64]:
-    best = np.empty(n_rows, np.int64)
-    best[found.rows[found.best]] = found.clusters[found.best]
-    return best
 
 
 def test_every_row_is_in_a_cell_and_cells_are_near_the_size_they_should_have() -> None:
@@ -91,10 +84,6 @@ def each_of(rows: Rows) -> Callable[[Rows], GroupSums]:
     return lambda means: total_sums(KERNELS.nearest_sums(shard, means) for shard in shards)
 
 
-def kept_of(cell: LabelledCell) -> Memberships:
-    return KERNELS.memberships([cell], SETTINGS.threshold)[0]
-
-
 def test_parts_on_any_worker_in_any_order_give_the_clusters_of_one_process() -> None:
     """As in a distributed engine: rows by shard, cells through pickles and from the last to the first."""
     rows = np.random.default_rng(3).normal(size=(2600, 5)).astype(np.float32)
@@ -110,10 +99,10 @@ def test_parts_on_any_worker_in_any_order_give_the_clusters_of_one_process() -> 
     trees = [pickle.loads(pickle.dumps(row_tree(rows[numbers]))) for numbers, _ in cells[::-1]][::-1]
     weights = [tree.weights(is_home) for tree, (_, is_home) in zip(trees, cells, strict=True)]
     height = layer_height([tree.heights for tree in trees], weights, len(rows), 5, SETTINGS)
-    parts = [
-        (numbers, pickle.loads(pickle.dumps(kept_of(LabelledCell(rows[numbers], tree.labels(height), is_home)))))
-        for (numbers, is_home), tree in zip(cells[::-1], trees[::-1], strict=True)
-    ]
+    parts = []
+    for (numbers, is_home), tree in zip(cells[::-1], trees[::-1], strict=True):
+        cell = LabelledCell(rows[numbers], tree.labels(height), is_home)
+        parts.append((numbers, pickle.loads(pickle.dumps(KERNELS.memberships([cell], SETTINGS.threshold)[0]))))
     assert same(join_cells(rows, parts[::-1], SETTINGS), soft_clusters(rows, SETTINGS, KERNELS))
 
 
@@ -142,7 +131,7 @@ def test_layers_beyond_a_cell_are_clustered_as_well_as_below() -> None:
         rows, labels = blobs(n_blobs, 19, 16, seed=4, spread=3.0)
         found = soft_clusters(rows, SETTINGS, KERNELS)
         check_promises(found, len(rows), 40, 0.1)
-        scores.append(adjusted_rand_score(labels, best_of(found, len(rows))))
+        scores.append(adjusted_rand_score(labels[found.rows[found.best]], found.clusters[found.best]))
     assert min(scores) > max(scores) - 0.1
     assert min(scores) > 0.8
 

@@ -69,8 +69,6 @@ PAIRS = StopLimits(target_cluster_size=2)
         (COMPRESSION, 0, 21, None, None),
         (PAIRS, 1, 40, 50, None),  # a fifth less than below, or more
         (PAIRS, 1, 41, 50, "less than 20%"),
-        (PAIRS, 1, 800, 1000, None),
-        (PAIRS, 1, 801, 1000, "less than 20%"),
         (StopLimits(max_layers=0), 0, 1000, None, "max_layers 0 reached"),
     ],
 )

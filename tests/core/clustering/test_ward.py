@@ -8,7 +8,6 @@ from scipy.cluster.hierarchy import ward
 from sklearn.metrics import adjusted_rand_score
 
 from hirag_dist.core.clustering.ward import MAX_LEAVES, cut_height, row_tree, ward_tree
-from hirag_dist.types import FloatMatrix, IntVector
 from tests.core.planted_rows import Rows, blobs
 
 
@@ -55,22 +54,15 @@ def test_groups_that_are_not_distinct_are_cut_between_rise_and_steepest_place(st
     assert np.count_nonzero(heights > height) + 1 == expected
 
 
-def labels_of(rows: FloatMatrix, n_clusters: int) -> IntVector:
-    return row_tree(rows).cut(n_clusters)
+NORMAL = np.random.default_rng(6).normal(size=(150, 7)).astype(np.float32)
+TIES = np.random.default_rng(4).integers(0, 3, (60, 2)).astype(np.float32)  # many copies, and equal distances
 
 
-def rows_of(kind: str) -> FloatMatrix:
-    random = np.random.default_rng(len(kind))
-    if kind == "ties":
-        return random.integers(0, 3, (60, 2)).astype(np.float32)  # many copies, and equal distances
-    if kind == "copies":
-        return np.zeros((9, 4), np.float32)
-    return random.normal(size=(2 if kind == "two" else 150, 7)).astype(np.float32)
-
-
-@pytest.mark.parametrize("kind", ["normal", "ties", "copies", "two"])
-def test_trees_are_scipys_to_the_last_bit(kind: str) -> None:
-    assert np.array_equal(ward_tree(rows_of(kind)), ward(rows_of(kind)))
+@pytest.mark.parametrize(
+    "rows", [NORMAL, NORMAL[:2], TIES, np.zeros((9, 4), np.float32)], ids=["normal", "two", "ties", "copies"]
+)
+def test_trees_are_scipys_to_the_last_bit(rows: Rows) -> None:
+    assert np.array_equal(ward_tree(rows), ward(rows))
 
 
 def test_more_rows_than_leaves_are_merged_in_two_steps() -> None:
@@ -78,7 +70,7 @@ def test_more_rows_than_leaves_are_merged_in_two_steps() -> None:
     rows, labels = blobs(40, MAX_LEAVES // 30, 5, seed=2, spread=0.2)
     tree = row_tree(rows)
     assert len(tree.merges) <= MAX_LEAVES - 1 < len(rows) - 1
-    assert adjusted_rand_score(labels, labels_of(rows, 40)) == 1
+    assert adjusted_rand_score(labels, tree.cut(40)) == 1
     whole = ward_tree(rows)[::-1, 2][:200]
     assert tree.heights[::-1][:200] == pytest.approx(whole, rel=0.05)
 

@@ -4,27 +4,14 @@ from __future__ import annotations
 
 import networkx as nx
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from hirag_dist.compute.kernels import CpuKernels
 from hirag_dist.core.graph.communities import community_table, hierarchical_labels, membership
-from hirag_dist.core.graph.csr import build_graph, components, subgraph
-from hirag_dist.schemas import COMMUNITIES, RELATIONS
+from hirag_dist.core.graph.csr import components, subgraph
+from hirag_dist.schemas import COMMUNITIES
 from hirag_dist.types import CsrGraph
-from tests.core.graphs import order_keys
-from tests.table_rows import filled_table
-
-
-def relations(triples: list[tuple[str, str, float]]) -> pa.Table:
-    names = ("relation_id", "source_id", "target_id", "weight")
-    return filled_table(
-        RELATIONS, (dict(zip(names, (f"r{at}", *each), strict=True)) for at, each in enumerate(triples))
-    )
-
-
-def ids(n_rows: int) -> pa.ChunkedArray:
-    return pa.chunked_array([pa.array([str(row) for row in range(n_rows)], pa.string())])
+from tests.core.graphs import Edges, csr, csr_of, ids_of, order_keys
 
 
 def edges(graph: CsrGraph) -> dict[tuple[int, int], tuple[float, int]]:
@@ -35,21 +22,21 @@ def edges(graph: CsrGraph) -> dict[tuple[int, int], tuple[float, int]]:
     }
 
 
-def random_relations(seed: int, n_rows: int) -> list[tuple[str, str, float]]:
-    """With loops, parallel relations in both directions, and endpoints that are in no table."""
+def random_relations(seed: int, n_rows: int) -> Edges:
+    """With loops, parallel relations in both directions, endpoints that are in no table, and several components."""
     rng = np.random.default_rng(seed)
-    ends = rng.integers(0, n_rows + 2, (3 * n_rows, 2))
-    return [(str(a), str(b), float(rng.integers(1, 5))) for a, b in ends]
+    ends = rng.integers(0, n_rows + 2, (n_rows, 2))
+    ends = np.concatenate([ends, ends[::2, ::-1], ends[::3]])
+    return [(a, b, float(rng.integers(1, 5))) for a, b in ends.tolist()]
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_graph_is_the_one_that_networkx_builds(seed: int) -> None:
-    n_rows = 4 + seed
+    n_rows = 14 + seed
     triples = random_relations(seed, n_rows)
-    graph = build_graph(ids(n_rows), relations(triples))
+    graph = csr_of(n_rows, triples)
     expected: dict[tuple[int, int], list[tuple[float, int]]] = {}
-    for at, (source, target, weight) in enumerate(triples):
-        a, b = int(source), int(target)
+    for at, (a, b, weight) in enumerate(triples):
         if a != b and max(a, b) < n_rows:
             expected.setdefault((a, b), []).append((weight, at))
             expected.setdefault((b, a), []).append((weight, at))
@@ -64,37 +51,36 @@ def test_the_graph_is_the_one_that_networkx_builds(seed: int) -> None:
     ours = nx.Graph()
     ours.add_nodes_from(range(n_rows))
     ours.add_edges_from(found)
-    for label, members in enumerate(sorted(nx.connected_components(ours), key=min)):
+    parts = sorted(nx.connected_components(ours), key=min)
+    assert len(parts) > 3
+    for label, members in enumerate(parts):
         assert {row for row in range(n_rows) if components(graph)[row] == label} == members
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_a_subgraph_is_the_one_that_networkx_cuts(seed: int) -> None:
-    graph = build_graph(ids(12), relations(random_relations(seed, 12)))
-    nodes = np.flatnonzero(np.random.default_rng(seed).random(12) < 0.5)
+    graph = csr_of(40, random_relations(seed, 40))
+    nodes = np.flatnonzero(np.random.default_rng(seed).random(40) < 0.7)
     place = {int(node): at for at, node in enumerate(nodes)}
     expected = {(place[a], place[b]): value for (a, b), value in edges(graph).items() if a in place and b in place}
     assert edges(subgraph(graph, nodes)) == expected
 
 
 def test_an_empty_graph_has_no_community() -> None:
-    empty = pa.chunked_array([pa.array([], pa.string())])
-    graph = build_graph(empty, relations([("a", "b", 1.0)]))
+    graph = csr_of(0, [(0, 1, 1.0)])
     assert graph.n_nodes == 0
     assert len(components(graph)) == 0
     levels = CpuKernels().leiden(graph, 10, 1.0, order_keys(graph.n_nodes, 0))
     assert [level.tolist() for level in levels] == [[]]
-    table = community_table(levels, graph, empty)
+    table = community_table(levels, graph, ids_of(0))
     assert table.num_rows == 0
     assert table.schema == COMMUNITIES
-    indptr, rows = membership(table, empty)
-    assert indptr.tolist() == [0]
-    assert len(rows) == 0
+    assert [part.tolist() for part in membership(table, ids_of(0))] == [[0], []]
 
 
 def test_a_community_that_is_not_connected_is_cut_and_a_large_one_is_divided_until_it_fits() -> None:
     """A path of 12 nodes; the partition puts odd and even nodes together first, then halves whatever it gets."""
-    graph = build_graph(ids(12), relations([(str(row), str(row + 1), 1.0) for row in range(11)]))
+    graph = csr(nx.path_graph(12))
     calls = []
 
     def by_parity(part: CsrGraph, call: int) -> np.ndarray:

@@ -10,30 +10,21 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from hirag_dist import schemas
 from hirag_dist.core.graph.csr import build_graph, subgraph
 from hirag_dist.core.graph.hierarchy_metrics import PathLengthSample, covered, modularity, path_lengths
 from tests.core.graphs import csr
+from tests.table_rows import filled_table
 
 
 def entity_table(chunks: dict[str, list[str]], layers: dict[str, int] | None = None) -> pa.Table:
-    return pa.table(
-        {
-            "entity_id": pa.array(list(chunks), pa.string()),
-            "layer": pa.array([(layers or {}).get(name, 0) for name in chunks], pa.int32()),
-            "chunk_ids": pa.array(list(chunks.values()), pa.list_(pa.string())),
-        }
-    )
+    rows = ({"entity_id": own, "layer": (layers or {}).get(own, 0), "chunk_ids": chunks[own]} for own in chunks)
+    return filled_table(schemas.ENTITIES, rows)
 
 
 def relation_table(pairs: list[tuple[str, str]], kind: str = "extracted") -> pa.Table:
-    return pa.table(
-        {
-            "source_id": pa.array([a for a, _ in pairs], pa.string()),
-            "target_id": pa.array([b for _, b in pairs], pa.string()),
-            "kind": pa.array([kind] * len(pairs), pa.string()),
-            "weight": pa.array([1.0] * len(pairs), pa.float64()),
-        }
-    )
+    rows = ({"source_id": a, "target_id": b, "kind": kind, "weight": 1.0} for a, b in pairs)
+    return filled_table(schemas.RELATIONS, rows)
 
 
 # a-b-c-d-e a path, f alone; neighbours share a chunk. A summary S over a and e, and T over S and f.

@@ -16,24 +16,8 @@ from hirag_dist.core.graph.pagerank import (
     personalised_pagerank,
 )
 from hirag_dist.types import CsrGraph
+from tests.core.graphs import Lists, ways_of
 from tests.core.labelled_graphs import N_SETS, labelled_graph
-
-Lists = list[list[int]]
-
-
-def csr(lists: Lists) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    bounds = np.cumsum([0, *(len(rows) for rows in lists)]).astype(np.int64)
-    return bounds, np.array([row for rows in lists for row in rows], np.int32)
-
-
-def ways_of(layers: list[int], related: Lists, mentioned_in: Lists, n_chunks: int) -> WalkGraph:
-    """Each relation is numbered by its place in the lists."""
-    indptr, indices = csr(related)
-    mentions = [[entity for entity, own in enumerate(mentioned_in) if chunk in own] for chunk in range(n_chunks)]
-    numbers = np.array(layers, np.int32)
-    relation_rows = np.arange(len(indices), dtype=np.int32)
-    ends = np.cumsum(np.bincount(numbers), dtype=np.int64)
-    return WalkGraph(numbers, ends, indptr, indices, relation_rows, *csr(mentioned_in), *csr(mentions))
 
 
 def ways_of_graph(graph: CsrGraph, mentioned_in: Lists, n_chunks: int) -> WalkGraph:

@@ -2,38 +2,26 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import networkx as nx
 import numpy as np
 import pytest
 
 from hirag_dist.core.graph.shortest_paths import PathFinder
-from tests.core.graphs import Edges, csr_of
+from tests.core.graphs import best_path, csr
 
 
-def brute_force(n_nodes: int, edges: Edges, source: int, target: int) -> list[int]:
-    graph = nx.Graph()
-    graph.add_nodes_from(range(n_nodes))
-    graph.add_weighted_edges_from(edges)
-    if source == target:
-        return [source]
-    if not nx.has_path(graph, source, target):
-        return []
-
-    def smallest_weight(path: list[int]) -> float:
-        return min(graph[a][b]["weight"] for a, b in pairwise(path))
-
-    return min(nx.all_shortest_paths(graph, source, target), key=lambda path: (-smallest_weight(path), path))
+def weighted(rng: np.random.Generator, graph: nx.Graph, n_weights: int) -> nx.Graph:
+    """Return the graph with rows in no natural order and few different weights."""
+    found = nx.Graph()
+    found.add_nodes_from(range(len(graph)))
+    rows = dict(zip(graph, rng.permutation(len(graph)).tolist(), strict=True))
+    found.add_weighted_edges_from((rows[a], rows[b], rng.integers(1, n_weights + 1) / 2) for a, b in graph.edges)
+    return found
 
 
-def random_edges(rng: np.random.Generator, n_nodes: int, share: float, n_weights: int) -> Edges:
-    return [
-        (a, b, float(rng.integers(1, n_weights + 1)) / 2)
-        for a in range(n_nodes)
-        for b in range(a + 1, n_nodes)
-        if rng.random() < share
-    ]
+def check(finder: PathFinder, graph: nx.Graph, source: int, target: int) -> None:
+    assert finder.path(source, target) == best_path(graph, source, target)
+    assert not finder._work.seen.any(), "what a search noted does not reach the next"
 
 
 @pytest.mark.parametrize("n_weights", [1, 3])
@@ -41,30 +29,24 @@ def random_edges(rng: np.random.Generator, n_nodes: int, share: float, n_weights
 def test_random_graphs_agree_with_brute_force_in_both_directions(share: float, n_weights: int) -> None:
     rng = np.random.default_rng([round(share * 100), n_weights])
     for _ in range(10):
-        n_nodes = int(rng.integers(2, 17))
-        edges = random_edges(rng, n_nodes, share, n_weights)
-        finder = PathFinder(csr_of(n_nodes, edges))
-        for _ in range(6):
-            source, target = (int(row) for row in rng.integers(0, n_nodes, 2))
-            assert finder.path(source, target) == brute_force(n_nodes, edges, source, target)
-            assert not finder._work.seen.any()
+        shape = nx.gnp_random_graph(int(rng.integers(2, 17)), share, seed=int(rng.integers(1000)))
+        graph = weighted(rng, shape, n_weights)
+        finder = PathFinder(csr(graph))
+        for source, target in rng.integers(0, len(graph), (6, 2)).tolist():
+            check(finder, graph, source, target)
 
 
-@pytest.mark.parametrize("shape", ["grid", "hypercube", "layers"])
-def test_graphs_with_many_equal_paths_agree_with_brute_force(shape: str) -> None:
-    graph = {
-        "grid": lambda: nx.convert_node_labels_to_integers(nx.grid_2d_graph(5, 6)),
-        "hypercube": lambda: nx.convert_node_labels_to_integers(nx.hypercube_graph(4)),
-        "layers": lambda: nx.complete_multipartite_graph(3, 4, 3, 4),
-    }[shape]()
+@pytest.mark.parametrize(
+    "shape",
+    [nx.grid_2d_graph(5, 6), nx.hypercube_graph(4), nx.complete_multipartite_graph(3, 4, 3, 4)],
+    ids=["grid", "hypercube", "layers"],
+)
+def test_graphs_with_many_equal_paths_agree_with_brute_force(shape: nx.Graph) -> None:
     rng = np.random.default_rng(7)
-    rename = rng.permutation(len(graph))  # rows in no natural order
-    edges = [(int(rename[a]), int(rename[b]), float(rng.integers(1, 4))) for a, b in graph.edges]
-    finder = PathFinder(csr_of(len(graph), edges))
-    for _ in range(40):
-        source, target = (int(row) for row in rng.integers(0, len(graph), 2))
-        assert finder.path(source, target) == brute_force(len(graph), edges, source, target)
-    assert not finder._work.seen.any()
+    graph = weighted(rng, shape, 3)
+    finder = PathFinder(csr(graph))
+    for source, target in rng.integers(0, len(graph), (40, 2)).tolist():
+        check(finder, graph, source, target)
 
 
 def test_the_neighbours_of_a_hub_are_found_by_the_other_end() -> None:
@@ -72,9 +54,10 @@ def test_the_neighbours_of_a_hub_are_found_by_the_other_end() -> None:
 
     The hub 0 has no edge to 2, and a weak one to 3.
     """
+    graph = nx.empty_graph(410)
     edges = [(9, 7, 2), (9, 8, 2), (7, 2, 2), (7, 5, 2), (8, 3, 2), (8, 4, 2), (0, 3, 1), (0, 4, 2), (0, 5, 2)]
-    edges += [(0, leaf, 2) for leaf in range(10, 410)]
-    finder = PathFinder(csr_of(410, edges))
-    assert finder.path(0, 9) == brute_force(410, edges, 0, 9) == [0, 4, 8, 9]
-    assert finder.path(9, 0) == brute_force(410, edges, 9, 0)
-    assert not finder._work.seen.any()
+    graph.add_weighted_edges_from([*edges, *((0, leaf, 2) for leaf in range(10, 410))])
+    finder = PathFinder(csr(graph))
+    assert best_path(graph, 0, 9) == [0, 4, 8, 9]
+    for ends in ((0, 9), (9, 0)):
+        check(finder, graph, *ends)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from hirag_dist.core.access import HIDDEN, PARTIAL, VISIBLE
 from hirag_dist.core.arrays import read_only
-from hirag_dist.core.metadata.columns import DERIVED, DIVISIBLE, WHOLE, LabelStates, Provenance, RowStates, row_states
+from hirag_dist.core.metadata.columns import DERIVED, DIVISIBLE, WHOLE, LabelStates, Provenance, row_states
 
 INTS, BYTES = np.int32, np.uint8
 PROVENANCE = Provenance(
@@ -26,12 +28,13 @@ PROVENANCE = Provenance(
 NONE = LabelStates(np.zeros(0, INTS), np.zeros(0, BYTES), np.zeros(0, INTS), np.zeros(0, BYTES))
 
 
-def states(chunks: list[int], labels: LabelStates = NONE, seen: list[int] | None = None) -> RowStates:
+def states(chunks: list[int], labels: LabelStates = NONE, seen: list[int] | None = None) -> list[list[Any]]:
+    """Return the states of entities, which of them are partial, and the states of relations and communities."""
     matching = np.isin(np.arange(3), chunks)
     visible = matching if seen is None else matching & np.isin(np.arange(3), seen)
     # As the index has them, so that the function is compiled once.
     mapped = Provenance(*map(read_only, PROVENANCE)), LabelStates(*map(read_only, labels))
-    return row_states(*mapped, visible, matching)
+    return [column.tolist() for column in row_states(*mapped, visible, matching)]
 
 
 @pytest.mark.parametrize(
@@ -46,11 +49,8 @@ def states(chunks: list[int], labels: LabelStates = NONE, seen: list[int] | None
 def test_states_by_the_chunks_that_pass(
     chunks: list[int], entities: list[int], relations: list[int], communities: list[bool]
 ) -> None:
-    found = states(chunks)
-    assert found.entities.tolist() == entities
-    assert found.relations.tolist() == relations
-    assert found.partial_entities.tolist() == [chunks == [1], False, False, False, False]
-    assert found.communities.tolist() == communities
+    is_partial = [chunks == [1], False, False, False, False]
+    assert states(chunks) == [entities, is_partial, relations, communities]
 
 
 def test_labels_hide_what_passes() -> None:
@@ -61,7 +61,9 @@ def test_labels_hide_what_passes() -> None:
         np.array([0, 1, 2, 2], INTS),
         np.array([PARTIAL, HIDDEN, VISIBLE], BYTES),
     )
-    found = states([0, 1, 2], labels, seen=[0, 2])
-    assert found.entities.tolist() == [PARTIAL, HIDDEN, HIDDEN, HIDDEN, HIDDEN]
-    assert found.partial_entities.tolist() == [True, False, False, False, False]
-    assert found.relations.tolist() == [PARTIAL, HIDDEN, VISIBLE, VISIBLE]
+    assert states([0, 1, 2], labels, seen=[0, 2]) == [
+        [PARTIAL, HIDDEN, HIDDEN, HIDDEN, HIDDEN],
+        [True, False, False, False, False],
+        [PARTIAL, HIDDEN, VISIBLE, VISIBLE],
+        [True, True],  # two of its three chunks pass
+    ]

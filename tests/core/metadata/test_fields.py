@@ -26,7 +26,6 @@ DAYS = st.dates(date(1, 1, 2), date(9999, 12, 30))
 MOMENTS = st.builds(datetime.combine, DAYS, st.times(), st.just(UTC))
 
 
-@settings(deadline=None)
 @given(MOMENTS)
 def test_a_time_comes_back_from_its_text(moment: datetime) -> None:
     value = microseconds(moment)

@@ -300,35 +300,32 @@ def test_a_summary_that_says_nothing_of_its_members_is_refused(text: str, reason
     [
         "title|Counting-house\nsummary|Two men work.\nfinding|Bob is cold.|No | coal.|E1 R2\n<|COMPLETE|>",
         "So:\n**title** | Counting-house\n- summary|Two men work.\n* finding | Bob is cold. | No | coal. | [E1], [R2]",
-        json.dumps(
-            {
-                "title": "Counting-house",
-                "summary": "Two men work.",
-                "findings": [{"summary": "Bob is cold.", "explanation": "No | coal.", "references": "E1 R2"}],
-            }
-        ),
     ],
 )
-def test_a_report_is_read_from_records_or_json(text: str) -> None:
+def test_a_report_is_read_from_records(text: str) -> None:
     report = parse_report(ChatReply(text))
     assert (report.title, report.summary, report.rating) == ("Counting-house", "Two men work.", None)
     assert report.findings == (ReportFinding("Bob is cold.", "No | coal.", ("E1", "R2")),)
 
 
-def test_a_report_is_read_with_its_references_and_a_bounded_rating() -> None:
+def test_a_report_is_read_from_json_with_its_references_and_a_bounded_rating() -> None:
     data = {
         "title": "Counting-house",
         "summary": "Two men work.",
         "rating": "12/",
         "findings": [
             {"summary": "Bob is cold.", "explanation": "", "references": ["E1", "[R2]", 3]},
+            {"summary": "He works.", "explanation": "No | coal.", "references": "E1 R2"},
             {"summary": "", "explanation": ""},
             "not a finding",
         ],
     }
     report = parse_report(ChatReply("```json\n" + json.dumps(data) + "\n```"))
     assert (report.title, report.summary, report.rating) == ("Counting-house", "Two men work.", 0.0)
-    assert report.findings == (ReportFinding("Bob is cold.", "", ("E1", "R2", "3")),)
+    assert report.findings == (
+        ReportFinding("Bob is cold.", "", ("E1", "R2", "3")),
+        ReportFinding("He works.", "No | coal.", ("E1", "R2")),
+    )
     assert parse_report(ChatReply(json.dumps(data | {"rating": 12}))).rating == 10.0
     assert parse_report(ChatReply(json.dumps(data | {"rating": -1}))).rating == 0.0
 
@@ -396,7 +393,7 @@ def test_what_is_no_list_of_kinds_is_refused(text: str) -> None:
     ("text", "expected"),
     [
         ("answer<|>yes<|>both are the agency\n<|COMPLETE|>", SameEntityReply(True, "both are the agency")),
-        ("- Answer<|>**Yes**<|>one man".replace("**", ""), SameEntityReply(True, "one man")),
+        ("- Answer<|>Yes<|>one man", SameEntityReply(True, "one man")),
         ("Here it is:\nanswer<|>no<|>two kings\nDone.", SameEntityReply(False, "two kings")),
         ('{"same": true, "reason": "one\\nagency"}', SameEntityReply(True, "one agency")),
         ('```json\n{"same": "no", "reason": "kings"}\n```', SameEntityReply(False, "kings")),

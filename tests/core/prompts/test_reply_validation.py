@@ -64,7 +64,6 @@ GRAPH = {
     ],
     "relations": [{"pairs": [[1, 2]], "description": "They met."}],
 }
-RECORDS = "1|Ada|person|a\n2|Bob|person|b\n1-2|They met.\n<|COMPLETE|>"
 
 
 @pytest.mark.parametrize("indent", [None, 1])
@@ -108,7 +107,7 @@ def test_of_prose_whole_sentences_are_kept_and_of_nothing_nothing() -> None:
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
-        (RECORDS[:30], CutOffReply),
+        ("1|Ada|person|a\n2|Bob|person|b\n1-2|They m", CutOffReply),
         ("".join(f"{at}|Ada|person|A poet.\n" for at in range(20)), RepeatedReply),
         ("Ada was a poet" + " and a poet" * 80, RepeatedReply),
     ],

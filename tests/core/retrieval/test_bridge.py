@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,29 +21,14 @@ from hirag_dist.core.retrieval.bridge import (
 from hirag_dist.core.retrieval.entity_linking import along_first
 from hirag_dist.core.retrieval.source_ranking import RelationProvenance
 from hirag_dist.storage.serving.writer import parallel_relations
-from tests.core.graphs import relation_table
-
-
-def origins(chunks: list[list[int]]) -> RelationProvenance:
-    """Relations with these chunks."""
-    indptr = np.cumsum([0, *map(len, chunks)])
-    rows = np.array([row for own in chunks for row in own], np.int32)
-    return RelationProvenance(indptr, rows)
-
-
-def path_order(rows: Any, weights: Any, ends: Any, paths: list[list[int]]) -> list[tuple[int, float]]:
-    """The order of the paper's bridge: along the paths, then by weight."""
-    all_ends = np.zeros((200, 2), np.int64)
-    all_ends[rows] = ends
-    return along_first(weight_order(rows, np.zeros(len(rows), np.float32), weights), all_ends, paths)
+from tests.core.graphs import flat, relation_table
 
 
 def test_a_chunk_that_may_not_be_seen_says_nothing() -> None:
     vectors, query = np.array([[0.2], [0.9], [-0.5]], np.float32), np.ones(1, np.float32)
     seen = np.array([True, False, False])
-    assert nearest_chunks(origins([[0, 1], [1], [2, 0]]), vectors, np.arange(3), query, seen) == pytest.approx(
-        [0.2, 0.0, 0.2]
-    )
+    origins = RelationProvenance(*flat([[0, 1], [1], [2, 0]]))
+    assert nearest_chunks(origins, vectors, np.arange(3), query, seen) == pytest.approx([0.2, 0.0, 0.2])
 
 
 @settings(derandomize=True, deadline=None, max_examples=40)
@@ -70,12 +54,15 @@ def test_as_an_obvious_version_says(data: st.DataObject) -> None:
     def step(at: int) -> int:
         return next((place for place, pair in enumerate(walked) if pair == set(ends[at].tolist())), len(walked))
 
-    stated = nearest_chunks(origins(chunks), vectors, np.arange(n), query)
+    stated = nearest_chunks(RelationProvenance(*flat(chunks)), vectors, np.arange(n), query)
     scores = question_scores(ends, np.arange(6), closeness, stated)
     by_question = sorted(range(n), key=lambda at: (-score(at), -weights[at], rows[at]))
     assert [row for row, _ in question_order(rows, scores, weights)] == [rows[at] for at in by_question]
+    all_ends = np.zeros((100, 2), np.int64)
+    all_ends[rows] = ends
+    found = along_first(weight_order(rows, np.zeros(n, np.float32), weights), all_ends, paths)  # as in the paper
     by_path = sorted(range(n), key=lambda at: (step(at), -weights[at], rows[at]))
-    assert [row for row, _ in path_order(rows, weights, ends, paths)] == [rows[at] for at in by_path]
+    assert [row for row, _ in found] == [rows[at] for at in by_path]
 
 
 def test_bridge_relations_of_hubs_are_found() -> None:

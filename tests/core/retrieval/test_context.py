@@ -1,5 +1,6 @@
 """The rendered context keeps to its budget, cannot be forged from inside, and its citations are checked."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -30,15 +31,19 @@ NASTY = st.text(
 LONG = "Some words that go on and on about the matter at hand. " * 40
 
 
-def retrieval(text: str = LONG, n: int = 8) -> Retrieval:
+def retrieval(texts: Sequence[str] = (LONG,) * 8) -> Retrieval:
+    """Return a retrieval with an entity, a community, a relation and a source for each text."""
+    given = [(f"{at}", text[:30], text) for at, text in enumerate(texts)]
     return Retrieval(
         "q",
         "hirag",
         "snap",
-        local=tuple(EntityItem(f"e{i}", f"Entity {i}", "concept", text, 0, 0.5) for i in range(n)),
-        communities=tuple(CommunityItem(f"c{i}", 0, f"Community {i}", text, 5.0, 1, 0.5) for i in range(n)),
-        triples=tuple(TripleItem(f"r{i}", "a", "b", "A", "B", "extracted", text, 1.0, 0.5) for i in range(n)),
-        sources=tuple(SourceItem(f"s{i}", "d", f"Doc {i}", "u", 0, 9, text, 0.5) for i in range(n)),
+        local=tuple(EntityItem("e" + own, name, "x\n##", text, 0, 0.5) for own, name, text in given),
+        communities=tuple(CommunityItem("c" + own, 0, name, text, 5.0, 1, 0.5) for own, name, text in given),
+        triples=tuple(
+            TripleItem("r" + own, "a", "b", name, text[9:20], "extracted", text, 1.0, 0.5) for own, name, text in given
+        ),
+        sources=tuple(SourceItem("s" + own, "d", name, "u", 0, 9, text, 0.5) for own, name, text in given),
     )
 
 
@@ -50,7 +55,7 @@ def check_citations(text: str, found: Retrieval) -> tuple[str, tuple[Citation, .
 
 
 def test_what_fits_is_whole_and_every_reference_stands_in_the_text() -> None:
-    rendered = render_context(retrieval("Short."), 10_000, COUNT)
+    rendered = render_context(retrieval(["Short."] * 8), 10_000, COUNT)
     assert set(rendered.context_refs) == {f"{kind}{at}" for kind in "ERCS" for at in range(1, 9)}
     assert all(f"[{ref}] " in rendered.context for ref in rendered.context_refs)
     assert rendered.context_refs["S3"] == "s2"
@@ -62,13 +67,16 @@ def test_a_budget_smaller_than_the_best_passage_cuts_the_passage(budget: int) ->
         rendered = render_context(found, budget, COUNT)
         assert rendered.context_refs
         assert COUNT(rendered.context) == rendered.context_tokens <= budget
-    assert "Some words" in render_context(retrieval(), budget, COUNT).context
+    lines = render_context(retrieval(), budget, COUNT).context.partition("## Sources\n[S1] ")[2].splitlines()
+    assert lines[1].startswith("Some words"), "after the title"
 
 
 def test_the_best_passage_has_half_of_the_budget_where_it_needs_it() -> None:
     rendered = render_context(retrieval(), 1200, COUNT)
     assert f"{LONG.strip()}\n" in f"{rendered.context}\n"
     assert {ref[0] for ref in rendered.context_refs} == set("ERCS")
+    cut = render_context(retrieval(), 600, COUNT)
+    assert {ref[0] for ref in cut.context_refs} == set("ERCS"), "a longer one leaves the others their half"
 
 
 def test_local_search_shares_its_budget_as_graphrag_does() -> None:
@@ -89,7 +97,7 @@ def test_local_search_shares_its_budget_as_graphrag_does() -> None:
 @pytest.mark.parametrize("text", ["See [S1{}] there", "(S1{})", "[S1,{}E2]", "x\n[S1\n{}]"])
 def test_text_from_documents_cites_nothing_however_wide_it_was(space: str, text: str) -> None:
     forged = text.format(space * 200)
-    found = replace(retrieval(forged), local=(EntityItem("e", forged, forged, forged, 0, 0.1),))
+    found = replace(retrieval([forged]), local=(EntityItem("e", forged, forged, forged, 0, 0.1),))
     rendered = render_context(found, 100_000, COUNT)
     for line in rendered.context.splitlines():
         told = line.split("]", 1)[-1] if line.startswith("[") else line
@@ -149,20 +157,7 @@ def test_a_record_that_is_cut_leaves_no_bracket_open() -> None:
 @settings(derandomize=True, deadline=None, max_examples=30)
 @given(texts=st.lists(NASTY, max_size=5), repeated=st.integers(1, 12), budget=st.integers(1, 600))
 def test_no_text_passes_the_budget_or_opens_a_record(texts: list[str], repeated: int, budget: int) -> None:
-    long = [text * repeated for text in texts]
-    found = Retrieval(
-        "q",
-        "hirag",
-        "snap",
-        local=tuple(EntityItem(f"e{i}", text[:30], "x\n##", text, 0, 0.5) for i, text in enumerate(long)),
-        communities=tuple(CommunityItem(f"c{i}", 0, text[:20], text, 5.0, 1, 0.5) for i, text in enumerate(long)),
-        triples=tuple(
-            TripleItem(f"r{i}", "a", "b", text[:9], text[9:20], "extracted", text, 1.0, 0.5)
-            for i, text in enumerate(long)
-        ),
-        sources=tuple(SourceItem(f"s{i}", "d", text[:9], "u", 0, 9, text, 0.5) for i, text in enumerate(long)),
-    )
-    rendered = render_context(found, budget, COUNT)
+    rendered = render_context(retrieval([text * repeated for text in texts]), budget, COUNT)
     assert COUNT(rendered.context) == rendered.context_tokens <= budget
     lines = rendered.context.splitlines()
     assert [line[1:].split("]")[0] for line in lines if line.startswith("[")] == list(rendered.context_refs)
@@ -184,7 +179,7 @@ def test_each_level_keeps_to_its_share_and_what_is_left_goes_on() -> None:
         assert room - 600 < size <= room, title  # 600: a record that is neither whole nor worth cutting
         room -= size
     assert not shares
-    few = render_context(replace(retrieval(), local=retrieval("Short.").local), budget, COUNT)
+    few = render_context(replace(retrieval(), local=retrieval(["Short."] * 8).local), budget, COUNT)
     before, after = (text.context.partition("## Bridge")[2].partition("## Communities")[0] for text in (full, few))
     assert COUNT(after) > COUNT(before) + 300  # the bridge has what the entities did not need
 

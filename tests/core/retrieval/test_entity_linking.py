@@ -31,6 +31,10 @@ def names_of(names: Sequence[str]) -> NameIndex:
     return sorted_names(*name_keys(names))
 
 
+def phrases(question: str, names: Sequence[str]) -> list[NamePhrase]:
+    return longest_phrases(found_names(names_of(names), words(question)))
+
+
 VOCABULARY = ("ada", "Ada", "b", "B", "theme", "x1", "glue", "of", "東京")
 LISTED = ("theme",)  # the words above that only show the type of a question
 
@@ -84,18 +88,15 @@ def test_the_local_entities_are_those_of_the_slow_rule(seed: int) -> None:
     question = choose.choices(VOCABULARY[:-1], k=choose.randint(0, 12))
     limit = choose.randint(1, 20)
     ranked = sorted(enumerate(near), key=lambda one: (-one[1], one[0]))[:limit]
-    phrases = longest_phrases(found_names(names_of(names), words(" ".join(question))))
-    named = named_entities(" ".join(question), phrases, np.array(layers), dict(enumerate(near)))
-    assert named_first(named, ranked, dict(enumerate(near)), limit) == slow(
-        question, names, layers, near, ranked, limit
-    )
+    text, scores = " ".join(question), dict(enumerate(near))
+    named = named_entities(text, phrases(text, names), np.array(layers), scores)
+    assert named_first(named, ranked, scores, limit) == slow(question, names, layers, near, ranked, limit)
 
 
 def test_names_in_a_script_without_capitals_are_named_in_their_order() -> None:
-    names = ["京都", "東京", "奈良"]
-    phrases = longest_phrases(found_names(names_of(names), words("東京と京都と奈良")))
+    names, question = ["京都", "東京", "奈良"], "東京と京都と奈良"
     near = dict.fromkeys(range(3), 0.0)
-    named = named_entities("東京と京都と奈良", phrases, np.zeros(3, np.int32), near)
+    named = named_entities(question, phrases(question, names), np.zeros(3, np.int32), near)
     assert [names[row] for row, _ in named_first(named, [], near, 8)[0]] == ["東京", "京都"]
 
 
@@ -156,8 +157,8 @@ def test_a_long_question_is_read_up_to_a_limit() -> None:
     ],
 )
 def test_the_entities_that_a_question_names(question: str, names: list[str], expected: list[str]) -> None:
-    phrases = longest_phrases(found_names(names_of(names), words(question)))
-    named = named_entities(question, phrases, np.zeros(len(names), np.int32), dict.fromkeys(range(len(names)), 0.0))
+    layers, near = np.zeros(len(names), np.int32), dict.fromkeys(range(len(names)), 0.0)
+    named = named_entities(question, phrases(question, names), layers, near)
     assert [f"{names[row]} {row}" for row in named_endpoints(named)] == expected
 
 

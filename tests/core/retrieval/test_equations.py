@@ -15,13 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from hirag_dist.core.graph.csr import build_graph
+from hirag_dist.core.graph.csr import build_graph, components
 from hirag_dist.core.graph.shortest_paths import PathFinder
 from hirag_dist.core.retrieval.bridge import Parallel, bridge_relations, key_entities
 from hirag_dist.core.retrieval.entity_linking import joined_in_order
-from hirag_dist.core.retrieval.levels import CommunityIndex, RankedCommunity, invert, nearest_of_all, ranked_communities
+from hirag_dist.core.retrieval.levels import nearest_of_all, ranked_communities
 from hirag_dist.storage.serving.writer import parallel_relations
-from tests.core.graphs import relation_table
+from tests.core.graphs import best_path, community_index, relation_table
 
 
 @dataclass
@@ -77,7 +77,7 @@ def slow(world: World) -> Found:
         if source != target:
             before = graph.get_edge_data(source, target, {"weight": 0.0})["weight"]
             graph.add_edge(source, target, weight=before + weight)
-    paths = [shortest(graph, source, target) for source, target in pairwise(keys)]  # Eq. 15
+    paths = [best_path(graph, source, target) for source, target in pairwise(keys)]  # Eq. 15
     nodes = {entity for path in paths for entity in path} | set(keys)
     triples = [  # Eq. 16
         at for at, (source, target, _) in enumerate(world.relations) if source != target and {source, target} <= nodes
@@ -85,44 +85,21 @@ def slow(world: World) -> Found:
     return Found(local, chosen, keys, paths, triples)
 
 
-def shortest(graph: nx.Graph[int], source: int, target: int) -> list[int]:
-    if not nx.has_path(graph, source, target):
-        return []
-
-    def weakest(path: list[int]) -> float:
-        return min(graph[a][b]["weight"] for a, b in pairwise(path))
-
-    return min(nx.all_shortest_paths(graph, source, target), key=lambda path: (-weakest(path), path))
-
-
 def fast(world: World) -> Found:
     ids, relations = relation_table(world.n_entities, world.relations)
     graph = build_graph(ids, relations)
     ends = np.array([relation[:2] for relation in world.relations], np.int32).reshape(-1, 2)
     weights = np.array([relation[2] for relation in world.relations], np.float64)
-    indptr = np.cumsum([0, *(len(members) for _, members, _ in world.communities)]).astype(np.int64)
-    members = np.array([entity for _, members, _ in world.communities for entity in members], np.int32)
-    levels = np.array([level for level, _, _ in world.communities], np.int32)
-    index = CommunityIndex(
-        levels,
-        np.array([rating for _, _, rating in world.communities]),
-        np.arange(len(levels))[::-1].copy(),  # the last community has the lowest id
-        indptr,
-        members,
-        *invert(indptr, members, levels, world.n_entities),
-    )
+    levels, members, ratings = zip(*world.communities, strict=True)
+    order = range(len(levels))[::-1]  # the last community has the lowest id
+    index = community_index(world.n_entities, levels, members, ratings, order)
     rows, scores = nearest_of_all(world.vectors, world.query, world.n_local, world.n_entities)
-    ranked: list[RankedCommunity] = ranked_communities(index, rows, scores, world.level, world.n_communities)
+    ranked = ranked_communities(index, rows, scores, world.level, world.n_communities)
     chosen = [one.community for one in ranked]
     named = [(row, world.similarity(row)) for row in world.named]
     own = key_entities(index, chosen, world.vectors, world.query, world.n_keys)
     keys = [row for row, _ in joined_in_order(named, own)]
-    components = np.empty(world.n_entities, np.int32)
-    for number, nodes in enumerate(nx.connected_components(nx.Graph(list(map(tuple, ends.tolist()))))):
-        components[list(nodes)] = number
-    alone = np.setdiff1d(np.arange(world.n_entities), ends)
-    components[alone] = world.n_entities + alone
-    paths = PathFinder(graph, components).chain(keys)
+    paths = PathFinder(graph, components(graph)).chain(keys)
     triples = bridge_relations(
         graph, Parallel(*parallel_relations(ends, weights)), [row for path in paths for row in path] + keys
     )

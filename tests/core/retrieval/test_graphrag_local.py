@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 
 from hirag_dist.core.arrays import all_at_once
-from hirag_dist.core.graph.pagerank import WalkGraph
 from hirag_dist.core.retrieval.bridge import Parallel
 from hirag_dist.core.retrieval.graphrag_local import community_order, relation_order, relations_at, text_order
-from hirag_dist.core.retrieval.levels import CommunityIndex, RankedCommunity
+from hirag_dist.core.retrieval.levels import RankedCommunity
 from hirag_dist.core.retrieval.source_ranking import RelationProvenance
 from hirag_dist.storage.serving.writer import parallel_relations
-from tests.core.graphs import csr_of
+from tests.core.graphs import community_index, csr_of, flat, ways_of
 
 ENDS = np.array([[0, 1], [1, 2], [0, 2], [0, 3], [1, 3], [2, 4], [0, 5], [1, 5], [0, 1]], np.int32)
 WEIGHTS = np.array([2.0, 5.0, 1.0, 1.0, 1.0, 9.0, 1.0, 1.0, 1.0])
@@ -52,34 +51,16 @@ def test_relation_order_is_that_of_the_slow_version(seed: int) -> None:
 
 
 def test_communities_by_hits_then_rating_then_id() -> None:
-    few = np.zeros(0, np.int32)
-    index = CommunityIndex(
-        np.zeros(4, np.int32), np.array([1.0, 9.0, 9.0, 5.0]), np.array([0, 3, 2, 1]), few, few, few, few
-    )
+    index = community_index(0, [0] * 4, [[]] * 4, ratings=[1.0, 9.0, 9.0, 5.0], order=[0, 3, 2, 1])
     ranked = [RankedCommunity(at, hits, 0.5) for at, hits in ((0, 3), (1, 2), (2, 2), (3, 2))]
     assert [own.community for own in community_order(index, ranked)] == [0, 2, 1, 3]
 
 
 def texts(entities: list[int], seen: list[bool] | None = None, limit: int = 10) -> list[int]:
     """Entity 0 is in chunks 0, 1, 2, entity 1 in 2, 3; chunk 1 states two relations of 0, chunk 2 one."""
-    stated = [[1], [], [1, 2], [], [], [], [], [], []]
-    none, few = np.zeros(0, np.int64), np.zeros(0, np.int32)
-    ways = WalkGraph(
-        LAYERS,
-        np.array([len(LAYERS)]),
-        np.zeros(7, np.int64),
-        few,
-        few,
-        np.array([0, 3, 5, 5, 5, 5, 5]),
-        np.array([0, 1, 2, 2, 3], np.int32),
-        none,
-        few,
-    )
-    origins = RelationProvenance(
-        np.concatenate([[0], np.cumsum([len(each) for each in stated])]),
-        np.array([chunk for each in stated for chunk in each], np.int32),
-    )
-    rows = np.array([0, 1, 2, 3, 4])
+    ways = ways_of(LAYERS.tolist(), [[]] * 6, [[0, 1, 2], [2, 3], [], [], [], []], 4)
+    origins = RelationProvenance(*flat([[1], [], [1, 2], [], []]))
+    rows = np.arange(5)
     mask = None if seen is None else np.array(seen)
     return all_at_once(text_order(ways, origins, entities, rows, ENDS[rows], mask, limit))
 

@@ -9,31 +9,17 @@ import numpy as np
 import pytest
 
 from hirag_dist.core.prompts.reply_validation import MalformedReply
-from hirag_dist.core.retrieval.levels import CommunityIndex, invert
 from hirag_dist.core.retrieval.map_reduce import AnswerPoint, PartBudget, gather_points, parse_points, reports_at
 from hirag_dist.types import ChatReply
+from tests.core.graphs import community_index
 
-TREE = {  # community → (level, members); 0 is split into 2 and 3, of which 3 is into 4 and 5; 1 is not split
-    0: (0, [0, 1, 2, 3]),
-    1: (0, [4, 5]),
-    2: (1, [0, 1]),
-    3: (1, [2, 3]),
-    4: (2, [2]),
-    5: (2, [3]),
-}
+# 0 is split into 2 and 3, of which 3 is into 4 and 5; 1 is not split; entity 6 is in none, as after an import
+MEMBERS = [[0, 1, 2, 3], [4, 5], [0, 1], [2, 3], [2], [3]]
+TREE = community_index(7, [0, 0, 1, 1, 2, 2], MEMBERS)
 
 
 def count(text: str) -> int:
     return len(text.split())
-
-
-def index(n_rows: int = 7) -> CommunityIndex:
-    """Row 6 is in no community, as in indexes that were imported."""
-    levels = np.array([level for level, _ in TREE.values()], np.int32)
-    members = np.array([row for _, rows in TREE.values() for row in rows], np.int32)
-    indptr = np.concatenate([[0], np.cumsum([len(rows) for _, rows in TREE.values()])])
-    of_indptr, of = invert(indptr, members, levels, n_rows)
-    return CommunityIndex(levels, np.zeros(6), np.arange(6), indptr, members, of_indptr, of)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +41,7 @@ def test_reports_that_stand_for_the_corpus_at_a_level(
 ) -> None:
     told = np.ones(6, np.bool_)
     told[untold] = False
-    found, missing = reports_at(index(), level, told)
+    found, missing = reports_at(TREE, level, told)
     assert (found.tolist(), missing.tolist()) == (chosen, bare)
 
 
@@ -91,8 +77,8 @@ def test_a_text_without_white_space_is_cut_all_the_same() -> None:
     assert all(len(part.context) <= 30 for part in parts)
 
 
-def reply(*points: object, **more: str) -> ChatReply:
-    return ChatReply(json.dumps({"points": points}), **more)
+def reply(*points: object) -> ChatReply:
+    return ChatReply(json.dumps({"points": points}))
 
 
 def point(text: str, helpfulness: object) -> dict[str, object]:

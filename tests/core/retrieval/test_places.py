@@ -6,12 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from hirag_dist.core.retrieval.places import (
-    StoredPlace,
-    display,
-    link,
-    places_between,
-)
+from hirag_dist.core.retrieval.places import StoredPlace, display, link, places_between
 from hirag_dist.types import Box
 
 WHOLE = 65_535
@@ -20,20 +15,9 @@ WHOLE = 65_535
 def lines(page: int, start: int, count: int) -> list[StoredPlace]:
     """Lines of 10 characters, one below the other, each a twentieth of the page high and half as wide."""
     height = WHOLE // 20
-    return [
-        StoredPlace(
-            start + 10 * at,
-            start + 10 * at + 10,
-            "page",
-            page,
-            "",
-            "",
-            "",
-            0,
-            [(0, at * height, WHOLE, (at + 1) * height)],
-        )
-        for at in range(count)
-    ]
+    boxes = [(0, top, WHOLE, top + height) for top in range(0, count * height, height)]
+    firsts = range(start, start + 10 * count, 10)
+    return [StoredPlace(at, at + 10, "page", page, "", "", "", 0, [box]) for at, box in zip(firsts, boxes, strict=True)]
 
 
 def test_lines_of_a_page_are_one_place_with_one_box() -> None:

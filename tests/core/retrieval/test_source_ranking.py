@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hirag_dist.core.access import HIDDEN, VISIBLE
 from hirag_dist.core.arrays import all_at_once
 from hirag_dist.core.graph.pagerank import RESTART, WalkGraph, personalised_pagerank
 from hirag_dist.core.retrieval.source_ranking import (
@@ -27,11 +26,12 @@ from hirag_dist.core.retrieval.source_ranking import (
     tolerance_of,
 )
 from hirag_dist.types import AccessFilter
-from tests.core.graph.test_pagerank import csr, ways_of
+from tests.core.graphs import flat, ways_of
+from tests.core.labelled_graphs import DIM, Labelled
 
 MENTIONED_IN = [[0], [0, 1, 2, 3], [4], []]  # of entities; chunks 5 and 6 mention nothing
 WAYS = ways_of([0, 0, 0, 1], [[1], [0], [], []], MENTIONED_IN, 7)
-ORIGINS = RelationProvenance(*csr([[0, 1], [4], [], [5]]))
+ORIGINS = RelationProvenance(*flat([[0, 1], [4], [], [5]]))
 
 
 def ranked(starts: SeedSet, limit: int = 10) -> dict[int, float]:
@@ -42,8 +42,10 @@ def starts(seen: NDArray[np.bool_] | None = None) -> SeedSet:
     return SeedSet(WAYS, ORIGINS, seen)
 
 
-def expected(nodes: list[int], shares: list[float]) -> dict[int, float]:
-    rows, mass = personalised_pagerank(WAYS, np.array(nodes, np.int64), np.array(shares), tolerance=tolerance_of(10))
+def walked(seeds: dict[int, float], ways: WalkGraph = WAYS) -> dict[int, float]:
+    """Return chunk → mass of a walk from nodes with these shares."""
+    nodes, shares = np.array(list(seeds), np.int64), np.array(list(seeds.values()))
+    rows, mass = personalised_pagerank(ways, nodes, shares, tolerance=tolerance_of(10))
     return dict(zip(rows.tolist(), mass.tolist(), strict=True))
 
 
@@ -52,42 +54,42 @@ RETRIEVED = SHARES["retrieved"] / (SHARES["retrieved"] + SHARES["near"])
 
 
 @pytest.mark.parametrize(
-    ("given", "nodes", "shares"),
+    ("given", "seeds"),
     [
         (
             {"names": [0], "entities": [(2, 0.4)], "chunks": [(5, 0.1)], "words": [(6, 7.5)]},
-            [0, 2, 4 + 5, 4 + 6],
-            [SHARES[kind] / TOTAL for kind in ("named", "retrieved", "near", "words")],
+            {
+                0: SHARES["named"] / TOTAL,
+                2: SHARES["retrieved"] / TOTAL,
+                4 + 5: SHARES["near"] / TOTAL,
+                4 + 6: SHARES["words"] / TOTAL,
+            },
         ),
-        ({"names": [], "entities": [(2, 0.4)], "relations": [(2, 0.9)], "chunks": []}, [2], [1.0]),  # stated nowhere
+        ({"names": [], "entities": [(2, 0.4)], "relations": [(2, 0.9)], "chunks": []}, {2: 1.0}),  # stated nowhere
         (
             {"entities": [(2, 0.4)], "relations": [(0, 0.9)], "chunks": [(6, 0.5)]},  # stated in chunks 0 and 1
-            [2, 4 + 0, 4 + 1, 4 + 6],
-            [RETRIEVED / 2, RETRIEVED / 4, RETRIEVED / 4, 1 - RETRIEVED],
+            {2: RETRIEVED / 2, 4 + 0: RETRIEVED / 4, 4 + 1: RETRIEVED / 4, 4 + 6: 1 - RETRIEVED},
         ),
-        ({}, [], []),
+        ({}, {}),
     ],
 )
 def test_kinds_of_starts_share_and_those_without_one_leave_theirs_to_the_others(
-    given: dict[str, Any], nodes: list[int], shares: list[float]
+    given: dict[str, Any], seeds: dict[int, float]
 ) -> None:
     own = starts()
     for kind, found in given.items():
         getattr(own, f"of_{kind}")(found)
-    assert ranked(own) == pytest.approx(expected(nodes, shares))
+    assert ranked(own) == pytest.approx(walked(seeds))
 
 
 def test_an_entity_of_many_chunks_counts_less() -> None:
     own = starts()
     own.of_names([0, 1])  # in one chunk, and in four
-    assert ranked(own) == pytest.approx(expected([0, 1], [0.8, 0.2]))
+    assert ranked(own) == pytest.approx(walked({0: 0.8, 1: 0.2}))
     own = starts(np.array([True, True, False, False, True, True, True]))
     own.of_names([0, 1])  # in one, and in two that may be seen
-    found = ranked(own)
-    assert set(found) == {0, 1}
     left = ways_of([0, 0, 0, 1], [[1], [0], [], []], [[0], [0, 1], [4], []], 7)
-    rows, mass = personalised_pagerank(left, np.array([0, 1]), np.array([2 / 3, 1 / 3]), tolerance=tolerance_of(10))
-    assert found == pytest.approx(dict(zip(rows.tolist(), mass.tolist(), strict=True)))
+    assert ranked(own) == pytest.approx(walked({0: 2 / 3, 1: 1 / 3}, left))
 
 
 def test_equal_scores_count_alike_and_ties_go_by_row() -> None:
@@ -115,7 +117,7 @@ def test_the_sources_returned_are_those_of_the_exact_walk(limit: int, agreed: fl
     ways = ways_of([0] * n_entities, [sorted(each) for each in joined], mentioned_in, n_chunks)
     shares = []
     for _ in range(6):
-        own = SeedSet(ways, RelationProvenance(*csr([[]])))
+        own = SeedSet(ways, RelationProvenance(*flat([[]])))
         entities, chunks = (rng.choice(n, NEAREST, replace=False).tolist() for n in (n_entities, n_chunks))
         own.of_entities([(row, 1.0 - 0.1 * rank) for rank, row in enumerate(entities)])
         own.of_chunks([(row, 0.9 - 0.05 * rank) for rank, row in enumerate(chunks)])
@@ -126,54 +128,43 @@ def test_the_sources_returned_are_those_of_the_exact_walk(limit: int, agreed: fl
     assert np.mean(shares) >= agreed
 
 
-class Plain:
-    """The order of chunks, computed with sets and from walks whose every step is followed."""
+def slowly_ranked(
+    graph: WalkGraph,
+    mentioned_in: list[list[int]],
+    names: dict[int, float],
+    chunks: dict[int, float],
+    near: dict[int, float],
+    similarity: list[float],
+) -> list[tuple[int, float]]:
+    """Return all candidates in order, computed with sets and from walks whose every step is followed.
 
-    def __init__(self, mentioned_in: list[list[int]], n_chunks: int, graph: WalkGraph) -> None:
-        self.graph, self.n_entities = graph, len(mentioned_in)
-        self.count = [len(chunks) for chunks in mentioned_in]
-        self.entities = [
-            {entity for entity, chunks in enumerate(mentioned_in) if chunk in chunks} for chunk in range(n_chunks)
-        ]
-
-    def walk(self, seeds: dict[int, float]) -> dict[int, float]:
-        nodes, shares = np.array(list(seeds)), np.array(list(seeds.values()))
-        rows, mass = personalised_pagerank(self.graph, nodes, shares, tolerance=tolerance_of(10))
-        return dict(zip(rows.tolist(), mass.tolist(), strict=True))
-
-    def worth(self, entity: int) -> float:
-        share = math.log(len(self.entities) / self.count[entity]) / math.log(10_000)
-        return share**2 / math.log(1 + self.count[entity])
-
-    def ranked(
-        self, names: dict[int, float], chunks: dict[int, float], near: dict[int, float], similarity: list[float]
-    ) -> list[tuple[int, float]]:
-        """Return all candidates in order.
-
-        Args:
-            names: entity → restart share; chunks: chunk → restart share.
-            near: nearest chunk → similarity.
-        """
-        of_names = self.walk(names) if names else {}
-        others = self.walk({self.n_entities + chunk: share for chunk, share in chunks.items()})
-        mass = {chunk: of_names.get(chunk, 0) + others.get(chunk, 0) for chunk in {*of_names, *others}}
-        candidates = sorted(mass, key=lambda chunk: (-mass[chunk], chunk))[:CANDIDATES]
-        low, high = min(near.values()), max(near.values())
-        named = sum(names.values())
-        score = {
-            chunk: mass[chunk]
-            * ((of_names.get(chunk, 0) / named if named else 0) + 1e-5) ** NAMED
-            * math.exp(CLOSENESS * (similarity[chunk] - low) / (high - low))
-            for chunk in candidates
-        }
-        first = min(candidates, key=lambda chunk: (-score[chunk], chunk))
-        link = {}
-        for chunk in candidates:
-            common = (self.entities[chunk] & self.entities[first]) - set(names) if chunk != first else set()
-            link[chunk] = max((self.worth(entity) for entity in common), default=0.0)
-        link[first] = max(link.values())
-        score = {chunk: value * math.exp(LINK * link[chunk]) for chunk, value in score.items()}
-        return sorted(score.items(), key=lambda pair: (-pair[1], pair[0]))
+    Args:
+        mentioned_in: the chunks of each entity.
+        names: entity → restart share; chunks: chunk → restart share.
+        near: nearest chunk → similarity; similarity: that of every chunk.
+    """
+    of_names = walked(names, graph)
+    others = walked({len(mentioned_in) + chunk: share for chunk, share in chunks.items()}, graph)
+    mass = {chunk: of_names.get(chunk, 0) + others.get(chunk, 0) for chunk in {*of_names, *others}}
+    candidates = sorted(mass, key=lambda chunk: (-mass[chunk], chunk))[:CANDIDATES]
+    low, high = min(near.values()), max(near.values())
+    named = sum(names.values())
+    score = {
+        chunk: mass[chunk]
+        * ((of_names.get(chunk, 0) / named if named else 0) + 1e-5) ** NAMED
+        * math.exp(CLOSENESS * (similarity[chunk] - low) / (high - low))
+        for chunk in candidates
+    }
+    first = min(candidates, key=lambda chunk: (-score[chunk], chunk))
+    link = dict.fromkeys(candidates, 0.0)
+    for entity, own in enumerate(mentioned_in):
+        if first in own and entity not in names:
+            rarity = math.log(len(similarity) / len(own)) / math.log(10_000)
+            for chunk in link.keys() & set(own) - {first}:
+                link[chunk] = max(link[chunk], rarity**2 / math.log(1 + len(own)))
+    link[first] = max(link.values())
+    score = {chunk: value * math.exp(LINK * link[chunk]) for chunk, value in score.items()}
+    return sorted(score.items(), key=lambda pair: (-pair[1], pair[0]))
 
 
 def test_names_closeness_and_links_order_what_the_walk_reaches() -> None:
@@ -181,20 +172,21 @@ def test_names_closeness_and_links_order_what_the_walk_reaches() -> None:
     n_chunks, n_entities = 60, 40
     mentioned_in = [sorted(rng.choice(n_chunks, rng.integers(1, 7), replace=False).tolist()) for _ in range(n_entities)]
     graph = ways_of([0] * n_entities, [[]] * n_entities, mentioned_in, n_chunks)
-    plain = Plain(mentioned_in, n_chunks, graph)
     moved = 0
     for trial in range(8):
         similarity = rng.random(n_chunks).astype(np.float32)
         near = {chunk: float(similarity[chunk]) for chunk in np.argsort(-similarity)[:CANDIDATES].tolist()}
         names = rng.choice(n_entities, 2, replace=False).tolist() if trial % 4 else []
-        own = SeedSet(graph, RelationProvenance(*csr([[]])))
+        own = SeedSet(graph, RelationProvenance(*flat([[]])))
         own.of_names(names)
         own.of_chunks(list(near.items()))
         total = SHARES["near"] + (SHARES["named"] if names else 0)
         worth = {entity: 1 / len(mentioned_in[entity]) for entity in names}
         seeds = sorted(near, key=lambda chunk: -near[chunk])[:NEAREST]
         above = {chunk: (near[chunk] - near[seeds[-1]]) ** 2 for chunk in seeds[:-1]}
-        expected = plain.ranked(
+        expected = slowly_ranked(
+            graph,
+            mentioned_in,
             {entity: value / sum(worth.values()) * SHARES["named"] / total for entity, value in worth.items()},
             {chunk: value / sum(above.values()) * SHARES["near"] / total for chunk, value in above.items()},
             near,
@@ -207,15 +199,6 @@ def test_names_closeness_and_links_order_what_the_walk_reaches() -> None:
     assert moved > 4, "the walk alone gives another order"
 
 
-def hiding(entities: list[int], n_entities: int) -> AccessFilter:
-    """Return a filter that hides some entities and no relation."""
-    states = np.array([VISIBLE, HIDDEN], np.uint8)
-    patterns = np.isin(np.arange(n_entities), entities).astype(np.int32)
-    none, no_ends = np.zeros(0, np.int32), np.zeros(1, np.int64)
-    sets, vectors, strengths = np.ones(1, np.bool_), np.zeros((0, 1), np.float32), np.zeros(0)
-    return AccessFilter(sets, patterns, states, none, states, none, none, vectors, none, no_ends, none, strengths)
-
-
 def test_an_entity_that_the_question_names_or_that_is_hidden_links_nothing() -> None:
     """Chunk 0 is the best. 1 and 2 share an entity with it, 3 none."""
     mentioned_in = [[0, 1], [0, 2], [3]]
@@ -224,7 +207,7 @@ def test_an_entity_that_the_question_names_or_that_is_hidden_links_nothing() -> 
     def factors(
         names: list[int], access: AccessFilter | None = None, documents: Sequence[int] = (0, 1, 2, 3)
     ) -> list[float]:
-        own = SeedSet(graph, RelationProvenance(*csr([[]])), access=access)
+        own = SeedSet(graph, RelationProvenance(*flat([[]])), access=access)
         own.of_names(names)
         return own._links(np.arange(4), 0, np.array(documents)).round(3).tolist()
 
@@ -232,5 +215,6 @@ def test_an_entity_that_the_question_names_or_that_is_hidden_links_nothing() -> 
     assert factors([]) == [rare, rare, rare, 0]
     assert factors([1]) == [rare, rare, 0, 0]
     assert factors([0, 1]) == [0, 0, 0, 0]
-    assert factors([], hiding([0], 3)) == [rare, 0, rare, 0]
+    hidden = Labelled(3, [{1}, {0}, {0}], [], [], np.zeros((3, DIM), np.float32), {}).access({0})
+    assert factors([], hidden) == [rare, 0, rare, 0]
     assert factors([], documents=(5, 5, 6, 6)) == [rare, 0, rare, 0], "chunks of one document do not link"

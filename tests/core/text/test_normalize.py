@@ -14,7 +14,6 @@ from hirag_dist.core.text.normalize import clean_name, is_name, name_key, one_li
 
 PUNCTUATION = "\"'`“”‘’«»‹›„‚「」『』 .,;:!?()[]{}<>*_#|（）［］＃…‥．。　\u00a0"
 SPECIAL = "ßẞİıſΣςǰΐ\u0345\u0301\u0130ﬁﬀⅨ①㍿カﾞ"
-any_text = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from(PUNCTUATION + SPECIAL), max_size=12)
 
 
 @pytest.mark.parametrize(
@@ -41,20 +40,14 @@ def test_spellings_of_one_name_have_one_key(one: str, other: str, same: bool) ->
     assert (name_key(one) == name_key(other)) is same
 
 
-@settings(derandomize=True, deadline=None, max_examples=40)
-@given(any_text)
-def test_the_key_of_a_key_is_the_key(text: str) -> None:
-    assert name_key(name_key(text)) == name_key(text)
-    assert name_key(one_line(text)) == name_key(text)
-
-
 def test_the_key_of_a_key_is_the_key_for_every_letter() -> None:
     rng = random.Random(0)
-    letters = [chr(code) for code in range(0x20, 0x3000)] + [chr(code) for code in range(0xF900, 0xFFF0)]
+    codes = (*range(0x20, 0x3000), *range(0xF900, 0xFFF0), *range(0x1D400, 0x1D800))
+    letters = [chr(code) for code in codes]
     letters = [letter for letter in letters if unicodedata.category(letter) not in ("Cn", "Cs")]
     for letter in letters:
         text = letter + rng.choice(PUNCTUATION) + rng.choice(SPECIAL) + letter
-        assert name_key(name_key(text)) == name_key(text)
+        assert name_key(name_key(text)) == name_key(one_line(text)) == name_key(text)
 
 
 @pytest.mark.parametrize(

@@ -19,26 +19,23 @@ def cut(text: str, size: int = 50, overlap: int = 10, at_sentences: bool = True)
     return [text[span.start : span.end] for span in chunk_spans(text, O200K, size, overlap, at_sentences)]
 
 
-def test_chunks_end_and_begin_at_sentences() -> None:
-    chunks = cut(PROSE, overlap=15)
-    assert len(chunks) > 50
-    assert all(chunk.startswith("Sentence number") and chunk.endswith(".") for chunk in chunks)
+CHINESE = "".join(f"第{n}句话说了一些关于主题的事情。" for n in range(60))
 
 
-def test_no_chunk_is_longer_than_the_size() -> None:
-    spans = chunk_spans(PROSE, O200K, 50, 10, at_sentences=True)
-    assert all(span.n_tokens <= 50 for span in spans)
+@pytest.mark.parametrize(
+    ("text", "overlap", "start", "end"), [(PROSE, 15, "Sentence number", "."), (CHINESE, 0, "第", "。")]
+)
+def test_chunks_end_and_begin_at_sentences(text: str, overlap: int, start: str, end: str) -> None:
+    chunks = cut(text, 60, overlap)
+    assert len(chunks) > 10
+    assert all(chunk.startswith(start) and chunk.endswith(end) for chunk in chunks)
+
+
+def test_text_without_a_space_is_cut_at_tokens() -> None:
     unbroken = "".join(random.Random(1).choices("abcdefghij", k=900))
     chunks = cut(unbroken, size=40, overlap=0)
-    assert "".join(chunks) == unbroken, "cut at tokens where there is no space"
+    assert "".join(chunks) == unbroken
     assert max(len(O200K.encode_ordinary(chunk)) for chunk in chunks) <= 41
-
-
-def test_sentence_ends_of_chinese_text_are_found() -> None:
-    text = "".join(f"第{n}句话说了一些关于主题的事情。" for n in range(60))
-    chunks = cut(text, size=60, overlap=0)
-    assert all(chunk.endswith("。") for chunk in chunks)
-    assert "".join(chunks) == text
 
 
 @settings(derandomize=True, deadline=None, max_examples=30)
@@ -66,7 +63,8 @@ def test_windows_over_characters_of_several_tokens_end_before_the_cut_character(
     encode = encoding(name)
     rng = random.Random(3)
     pieces = ["🧑🏽‍🚀", "𝄞", "🜁", "中", "字。", " the", " word", "é", "ع", "ﷺ", "ༀ", "\n", "  ", "𠜎", "नमस्ते"]
-    for _ in range(60):
+    pieces.append("<|endoftext|>")  # ordinary text, as all is
+    for _ in range(30):
         text = "".join(rng.choices(pieces, k=rng.randint(1, 200)))
         tokens = encode.encode_ordinary(text)
         size = rng.randint(1, 30)
@@ -87,12 +85,6 @@ def test_the_default_cut_by_tokens_is_nano_graphrags() -> None:
     windows = [O200K.decode(tokens[first : first + 1200]).strip() for first in range(0, len(tokens), 1100)]
     assert len(windows) > 5
     assert cut(PROSE * 2, size=1200, overlap=100, at_sentences=False) == windows
-
-
-def test_special_token_text_is_ordinary_text() -> None:
-    text = "One <|endoftext|> two. " * 30
-    chunks = cut(text, size=40, overlap=0)
-    assert " ".join(chunks) == text.strip()
 
 
 @pytest.mark.parametrize("at_sentences", [True, False])

@@ -89,17 +89,11 @@ def nano(tmp_path: Path) -> Path:
     """As nano-graphrag wrote it in 2024: names, types and descriptions in quotes, names in capitals."""
     kv_stores(tmp_path)
     graph = nx.Graph()
-    alice = '"Alice is a girl."<SEP>"Alice is curious."'
+    alice, thanks = '"Alice is a girl."<SEP>"Alice is curious."', '"Bob thanked the Hatter."'
     graph.add_node('"ALICE"', entity_type='"PERSON"', description=alice, source_id="chunk-1<SEP>chunk-2")
     graph.add_node('"BOB"', entity_type='"PERSON"', description='"Bob is polite."', source_id="chunk-1")
-    graph.add_node(
-        '"WONDERLAND"',
-        entity_type='"GEO"',
-        description='"A land & more."',
-        source_id="chunk-1",
-        clusters='[{"level": 0, "cluster": 1}]',
-    )
-    thanks = '"Bob thanked the Hatter."'
+    land = {"entity_type": '"GEO"', "description": '"A land & more."', "clusters": '[{"level": 0, "cluster": 1}]'}
+    graph.add_node('"WONDERLAND"', source_id="chunk-1", **land)
     graph.add_node('"THE HATTER"', entity_type='"UNKNOWN"', description=thanks, source_id="chunk-2")
     graph.add_edge('"ALICE"', '"BOB"', weight=9.0, description='"They met."', source_id="chunk-1", order=1)
     graph.add_edge('"BOB"', '"THE HATTER"', weight=7.0, description=thanks, source_id="chunk-2", order=1)
@@ -132,17 +126,10 @@ def lightrag(tmp_path: Path) -> Path:
     kv_stores(tmp_path, file_path="alice.txt", create_time=1, update_time=1)
     graph = nx.Graph()
     more = {"file_path": "alice.txt", "created_at": 1}
-    graph.add_node(
-        "Alice",
-        entity_id="Alice",
-        entity_type="person",
-        description="A girl.",
-        source_id="chunk-1",
-        truncate="",
-        **more,
-    )
-    graph.add_node("alice", entity_id="alice", entity_type="animal", description="A cat.", source_id="chunk-2", **more)
-    graph.add_node("Bob", entity_id="Bob", entity_type="person", description="Polite.", source_id="chunk-1", **more)
+    nodes = (("Alice", "person", "A girl.", 1), ("alice", "animal", "A cat.", 2), ("Bob", "person", "Polite.", 1))
+    for name, kind, text, at in nodes:
+        own = {"entity_type": kind, "description": text, "source_id": f"chunk-{at}", "truncate": ""}
+        graph.add_node(name, entity_id=name, **own, **more)
     edge = {"weight": 9.0, "description": "They met.", "keywords": "meeting,tea", "source_id": "chunk-1", **more}
     graph.add_edge("Alice", "Bob", **edge)
     graph.add_edge("alice", "Bob", **edge | {"description": "She purrs.", "weight": 2.0, "source_id": "chunk-2"})

@@ -15,6 +15,7 @@ from hirag_dist.core.text.tokens import counter
 from hirag_dist.interop.exports import graphrag_tables
 from hirag_dist.interop.importers import ImportedGraph, read_working_folder
 from tests.labelled_builds import build
+from tests.table_rows import filled_row, filled_table
 from tests.toy_builds import Bench
 
 TOLD = [  # of Bob nothing is said
@@ -48,23 +49,18 @@ def sorted_lists(table: pa.Table) -> list[dict[str, Any]]:
 
 def test_layer_0_and_claims_come_home(snapshot: dict[str, pa.Table], tmp_path: Path) -> None:
     chunk = snapshot["chunks"]["chunk_id"][0].as_py()
-    rows = [
-        {
-            "claim_id": content_id("claim", chunk, "ray", "", "speed", "true", "", "2020-01-01", "It is fast."),
-            "subject": "Ray",
-            "object": "",
-            "subject_id": entity_id(0, "ray"),
-            "object_id": None,
-            "type": "speed",
-            "status": "true",
-            "start_date": "",
-            "end_date": "2020-01-01",
-            "description": "It is fast.",
-            "source_text": "Ray uses Arrow.",
-            "chunk_id": chunk,
-        }
-    ]
-    claims = pa.Table.from_pylist(rows, schemas.CLAIMS)
+    claim = {
+        "claim_id": content_id("claim", chunk, "ray", "", "speed", "true", "", "2020-01-01", "It is fast."),
+        "subject": "Ray",
+        "subject_id": entity_id(0, "ray"),
+        "type": "speed",
+        "status": "true",
+        "end_date": "2020-01-01",
+        "description": "It is fast.",
+        "source_text": "Ray uses Arrow.",
+        "chunk_id": chunk,
+    }
+    claims = filled_table(schemas.CLAIMS, [claim])
     graph = there_and_back(snapshot | {"claims": claims}, tmp_path)
     assert graph.kind == "graphrag"
     assert graph.documents.equals(snapshot["documents"])
@@ -80,13 +76,12 @@ def test_communities_come_home_without_their_summaries(snapshot: dict[str, pa.Ta
     layers = zip(*(snapshot["entities"][name].to_pylist() for name in ("entity_id", "layer")), strict=True)
     members = dict(layers)
     own = content_id("community", "0", *sorted(members))
-    community = {"community_id": own, "level": 0, "parent_id": None, "is_leaf": True, "n_relations": 5}
-    community |= {"n_entities": len(members), "entity_ids": sorted(members)}
-    report = {"community_id": own, "level": 0, "title": "Tools", "summary": "S.", "rating": 3.0}
+    community = {"community_id": own, "is_leaf": True, "n_entities": len(members), "entity_ids": sorted(members)}
     finding = {"summary": "One.", "explanation": "Why.", "entity_ids": [], "relation_ids": []}
-    report |= {"rating_explanation": "", "findings": [finding], "origin": "model", "n_dropped_references": 0}
+    told = {"title": "Tools", "summary": "S.", "rating": 3.0, "findings": [finding], "origin": "model"}
+    report = filled_row(schemas.REPORTS, community_id=own, **told)
     tables = snapshot | {
-        "communities": pa.Table.from_pylist([community], schemas.COMMUNITIES),
+        "communities": filled_table(schemas.COMMUNITIES, [community]),
         "reports": pa.Table.from_pylist([report], schemas.REPORTS),
     }
     graph = there_and_back(tables, tmp_path, communities=True)

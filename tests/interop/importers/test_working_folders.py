@@ -103,8 +103,9 @@ def test_lightrags_names_that_differ_in_case_are_one_entity(lightrag: Path) -> N
     assert set(found) == {"Alice", "Bob"}
     assert (found["Alice"]["n_mentions"], found["Alice"]["type"]) == (2, "person")
     assert found["Alice"]["description"] == "A girl.\nA cat."
-    assert relations(graph)["Alice", "Bob"]["weight"] == 11.0
-    assert relations(graph)["Alice", "Bob"]["description"] == "They met. She purrs."
+    both = relations(graph)["Alice", "Bob"]
+    assert (both["weight"], both["description"]) == (11.0, "They met. She purrs.")
+    assert found["Bob"]["chunk_ids"] == both["chunk_ids"] == CHUNKS, "all chunks, which a store of their own names"
 
 
 @pytest.mark.parametrize(("old", "kind"), [(False, "graphrag"), (True, "graphrag-0.x")])

@@ -117,7 +117,6 @@ def test_any_two_names(one: str, other: str, kind: str, other_kind: str) -> None
     assert all(2 <= len(letters) <= 8 for letters in left.initials)
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.dictionaries(NAMES, KINDS, max_size=8))
 def test_any_names_give_pairs_of_two(kinds: dict[str, str]) -> None:
     said = {name: f"{name} ({name}), also known as {name}" for name in kinds}
