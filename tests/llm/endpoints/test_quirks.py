@@ -20,7 +20,7 @@ from hirag_dist.llm.endpoints.openai_chat import OpenAiChat
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected
-from tests.llm.calls import calls, text_of
+from tests.llm.calls import at_once, calls, text_of
 from tests.llm.endpoints.loopback import Events, Script, chatting, completion, embedding, event, failure, settings
 
 REQUEST = ChatRequest("answer", (Message("user", "Who lit the lamp?"),), "u1")
@@ -162,10 +162,6 @@ async def test_keywords_that_a_server_refuses_are_left_out(message: str) -> None
 # Refusals of one text
 
 
-async def nothing(seconds: float) -> None:
-    await asyncio.sleep(0)
-
-
 @pytest.mark.parametrize("page", [True, False], ids=["a firewall's page", "moderation"])
 async def test_a_403_about_one_text_is_a_dead_letter_where_others_are_answered(page: bool) -> None:
     def answer(body: dict[str, Any]) -> web.StreamResponse:
@@ -175,7 +171,7 @@ async def test_a_403_about_one_text_is_a_dead_letter_where_others_are_answered(p
         return blocked if page else failure(403, "your input was flagged", code=403)
 
     async with chatting(answer) as (chat, _):
-        pool = EndpointPool({"answer": [PricedModel("e", chat)]}, None, calls(sleep=nothing), len)
+        pool = EndpointPool({"answer": [PricedModel("e", chat)]}, None, calls(sleep=at_once), len)
         flagged = replace(REQUEST, messages=(Message("user", "Who was Noether?"),))
         found = await pool.ask(flagged, text_of)
         assert isinstance(found, Rejected)
@@ -185,7 +181,7 @@ async def test_a_403_about_one_text_is_a_dead_letter_where_others_are_answered(p
 
 async def test_a_403_for_every_request_ends_the_run() -> None:
     async with chatting(lambda body: failure(403, "no access")) as (chat, _):
-        pool = EndpointPool({"answer": [PricedModel("e", chat)]}, None, calls(sleep=nothing), len)
+        pool = EndpointPool({"answer": [PricedModel("e", chat)]}, None, calls(sleep=at_once), len)
         with pytest.raises(RequestRejected) as caught:
             await pool.ask(REQUEST, text_of)
     assert caught.value.fatal
@@ -203,15 +199,19 @@ async def test_a_text_without_a_vector_is_named_and_all_others_have_theirs(refus
 
     async with embedding(answer, 2) as (inner, _):
         ledger = Ledger(store)
-        embedder = LedgerEmbedder(PricedEmbedder("e", inner), ledger, calls(outage_timeout_s=5.0, sleep=nothing))
+        embedder = LedgerEmbedder(PricedEmbedder("e", inner), ledger, calls(outage_timeout_s=5.0, sleep=at_once))
         texts = [f"text {number}" for number in range(9)]
-        texts[5] = "Emmy Noether was a mathematician."
+        texts[1] = "Noether's theorem"
+        texts[5] = texts[7] = "Emmy Noether was a mathematician."
+        texts[8] = " "
         with pytest.raises(TextsRefused) as caught:
             await embedder.embed(texts)
         await ledger.close()
-    assert list(caught.value.reasons) == [5]
-    assert "begins 'Emmy Noether was a mathematician.'" in caught.value.reasons[5]
-    assert np.linalg.norm(caught.value.vectors, axis=1).round(5).tolist() == [1.0] * 5 + [0.0] + [1.0] * 3
+    assert sorted(caught.value.reasons) == [1, 5, 7]
+    assert "begins 'Emmy Noether was a mathematician.'" in caught.value.reasons[7]
+    assert "change that text" in caught.value.reasons[7]
+    lengths = [0.0 if at in (1, 5, 7, 8) else 1.0 for at in range(9)]
+    assert np.linalg.norm(caught.value.vectors, axis=1).round(5).tolist() == lengths
 
 
 async def test_base64_that_is_refused_in_other_words_is_done_without() -> None:
