@@ -57,3 +57,22 @@ async def test_embeds_several_lists_at_a_time(embedder: Embedder) -> None:
     expected = await embedder.embed(TEXTS)
     for start, rows in enumerate(found):
         np.testing.assert_array_equal(rows, expected[start:])
+
+
+def test_hashing_puts_near_what_is_written_alike() -> None:
+    embedder = HashingEmbedder()
+
+    def similarity(one: str, other: str) -> float:
+        first, second = embedder.embed_now([one, other])
+        return float(first @ second)
+
+    assert similarity("word embedding", "Word Embeddings") > 0.8
+    assert similarity("honey bee colony", "bee colonies") > 0.6
+    assert similarity("孙悟空", "悟空") > 0.5
+    assert abs(similarity("interest rate of a bank", "lattice gauge theory")) < 0.2
+    assert similarity("the history of the bee", "a history with a bee") > 0.6
+    row, alike, other = (
+        each.embed_now([text]).tobytes()
+        for each, text in ((embedder, "honey bee"), (embedder, "Honey  BEE"), (HashingEmbedder(seed=1), "honey bee"))
+    )
+    assert row == alike != other

@@ -218,19 +218,10 @@ async def test_trouble_that_stays_or_may_pass(status: int, hint: str) -> None:
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 
-@pytest.mark.parametrize(
-    ("headers", "wait_s"),
-    [
-        ({}, None),
-        ({"Retry-After": "7"}, 7.0),
-        ({"Retry-After": "7", "retry-after-ms": "1500"}, 1.5),
-        ({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "250ms"}, 0.25),
-    ],
-)
-async def test_too_many_requests(headers: dict[str, str], wait_s: float | None) -> None:
-    error = await raised(lambda body: failure(429, "slow down", headers, code="rate_limit_exceeded"))
+async def test_too_many_requests() -> None:
+    error = await raised(lambda body: failure(429, "slow down", {"Retry-After": "7"}, code="rate_limit_exceeded"))
     assert isinstance(error, RateLimited)
-    assert error.retry_after_s == wait_s
+    assert error.retry_after_s == 7.0
 
 
 async def test_no_money_is_no_rate_limit() -> None:
@@ -241,14 +232,19 @@ async def test_no_money_is_no_rate_limit() -> None:
 
 @pytest.mark.parametrize(
     ("headers", "wait_s"),
-    [({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 100.0),({"retry-after": "soon"}, None),(
-            {f"x-ratelimit-{name}": value for name, value in [
-                ("remaining-tokens", "0"), ("reset-tokens", "1h2m3.5s"),
-                ("remaining-requests", "0"), ("reset-requests", "20ms"),
-            ]},
+    [
+        ({}, None),
+        ({"retry-after": "7", "retry-after-ms": "1500"}, 1.5),
+        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 100.0),
+        ({"retry-after": "soon"}, None),
+        ({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "250ms"}, 0.25),
+        (
+            {f"x-ratelimit-remaining-{kind}": "0" for kind in ("tokens", "requests")}
+            | {"x-ratelimit-reset-tokens": "1h2m3.5s", "x-ratelimit-reset-requests": "20ms"},
             3723.5,
-        )],
-)  # fmt: skip
+        ),
+    ],
+)
 def test_how_long_to_wait(headers: dict[str, str], wait_s: float | None) -> None:
     now = 1445412480.0 - 100.0
     assert retry_after_s(headers, now) == wait_s

@@ -16,7 +16,6 @@ from hirag_dist.llm.endpoints.openai_replies import (
     StreamedParts,
     UnusableField,
     parse_completion,
-    parse_object,
     parse_usage,
     parse_vectors,
 )
@@ -136,18 +135,6 @@ def test_a_usage_that_cannot_be_true_is_unknown(usage: object, counts: tuple[Any
     found = parse_usage(usage, 100, 10)
     assert (found.input_tokens, found.cached_tokens, found.output_tokens) == counts
     assert found.problem == problem
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"", b"[]", b"7", b"{", b"<html>", b'{"a": ' + b"[" * 200_000, b'{"a": ' + b"9" * 5000 + b"}",
-        '{"é": 1}'.encode("latin-1"), b'\xff\xfe{"a"',
-    ],
-)  # fmt: skip
-def test_what_is_no_object_is_unusable(content: bytes) -> None:
-    with pytest.raises(UnusableField):
-        parse_object(content)
 
 
 def items(*indices: object) -> list[dict[str, Any]]:

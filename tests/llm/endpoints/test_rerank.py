@@ -105,9 +105,10 @@ async def test_long_lists_are_split_counted_and_billed() -> None:
 
 def test_a_role_has_endpoints_of_its_kind() -> None:
     rerank = {"kind": "rerank", "base_url": "http://127.0.0.1:1/v1", "model": "m"}
-    chat = {"base_url": "http://127.0.0.1:1/v1", "model": "m"}
-    for endpoint, role in ((rerank, "answer"), (rerank, "embed"), (chat, "rerank")):
+    chat, weights = rerank | {"kind": "openai"}, {"kind": "onnx", "path": "x"}
+    for endpoint, role in ((rerank, "answer"), (rerank, "embed"), (chat, "rerank"), (weights, "extract")):
         with pytest.raises(ValueError, match=rf"Invalid llm\.roles\.{role}: 'one' is of kind"):
             Config.model_validate({"llm": {"endpoints": {"one": endpoint}, "roles": {role: "one"}}})
-    with pytest.raises(ValueError, match="base_url and model are required for an endpoint of kind rerank"):
-        Config.model_validate({"llm": {"endpoints": {"one": {"kind": "rerank"}}}})
+    for kind, required in (("rerank", "base_url and model are"), ("onnx", "path is")):
+        with pytest.raises(ValueError, match=f"{required} required for an endpoint of kind {kind}"):
+            Config.model_validate({"llm": {"endpoints": {"one": {"kind": kind}}}})
