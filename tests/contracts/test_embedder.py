@@ -44,19 +44,13 @@ async def test_rows_are_of_unit_length_and_empty_texts_are_zeros(embedder: Embed
     assert embedder.name
 
 
-async def test_is_the_same_in_any_company(embedder: Embedder) -> None:
+async def test_is_the_same_in_any_company_and_at_any_time(embedder: Embedder) -> None:
     rows = await embedder.embed(TEXTS)
     np.testing.assert_array_equal(rows[0], rows[5])
-    for row, text in zip(rows, TEXTS, strict=True):
-        np.testing.assert_array_equal((await embedder.embed([text]))[0], row)
-
-
-async def test_embeds_several_lists_at_a_time(embedder: Embedder) -> None:
-    lists = [TEXTS[start:] for start in range(len(TEXTS))]
-    found = await asyncio.gather(*map(embedder.embed, lists))
-    expected = await embedder.embed(TEXTS)
-    for start, rows in enumerate(found):
-        np.testing.assert_array_equal(rows, expected[start:])
+    lists = [TEXTS, *([text] for text in TEXTS)]
+    together, *alone = await asyncio.gather(*map(embedder.embed, lists))
+    np.testing.assert_array_equal(together, rows)
+    np.testing.assert_array_equal(np.concatenate(alone), rows)
 
 
 def test_hashing_puts_near_what_is_written_alike() -> None:

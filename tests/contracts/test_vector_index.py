@@ -84,28 +84,18 @@ def brute_force(
 
 
 @pytest.mark.parametrize("max_layer", [None, 0, 1])
-@pytest.mark.parametrize("limit", [13, 500])
+@pytest.mark.parametrize("limit", [4, 13, 500])
 async def test_gives_the_rows_and_scores_of_brute_force(
     index: VectorIndex, snapshot: Snapshot, limit: int, max_layer: int | None
 ) -> None:
-    for seed in range(3):
-        vector = np.random.default_rng(seed).normal(size=DIM).astype(np.float32)
-        vector /= np.linalg.norm(vector)
+    """Ties go by row: eleven rows are equal to the first vector."""
+    others = np.random.default_rng(0).normal(size=(2, DIM)).astype(np.float32)
+    for vector in (snapshot.entity_vectors[3], *others / np.linalg.norm(others, axis=1, keepdims=True)):
         rows, scores = await index.search(vector, limit, max_layer)
         expected, similarities = brute_force(snapshot, vector, limit, max_layer)
         assert rows.tolist() == expected
         assert scores == pytest.approx(similarities, abs=1e-6)
         assert (rows.dtype, scores.dtype) == (np.int64, np.float32)
-
-
-@pytest.mark.parametrize("limit", [4, 12])
-async def test_ties_go_by_row(index: VectorIndex, snapshot: Snapshot, limit: int) -> None:
-    equal = [3, 20, 21, 22, 23, 24, 70, 71, 72, 73, 74]
-    rows, scores = await index.search(snapshot.entity_vectors[3], limit)
-    assert rows.tolist()[:11] == equal[:limit]
-    assert scores[: len(equal)] == pytest.approx(1.0, abs=1e-6)
-    rows, _ = await index.search(snapshot.entity_vectors[3], limit, 0)
-    assert rows.tolist()[:6] == equal[:6][:limit]
 
 
 async def test_opens_again_and_finds_the_same(snapshot: Snapshot, opener: Opener, index: VectorIndex) -> None:

@@ -164,7 +164,7 @@ def test_a_task_that_kills_every_worker_fails_the_stage(plain: RayExecutor, tmp_
 def test_the_cluster_gives_the_inline_snapshots_of_a_build_and_an_update(
     ray_cluster: Cluster, corpus: Path, tmp_path: Path
 ) -> None:
-    config = Config.model_validate(SMALL)
+    config = Config.model_validate(SMALL | {"resolution": {"enabled": True}})
     smaller = tmp_path / "smaller"
     smaller.mkdir()
     shutil.copy(corpus / FILES[0], smaller)
