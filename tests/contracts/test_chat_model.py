@@ -25,7 +25,8 @@ from hirag_dist.llm.endpoints.recorded import RecordedModel
 from hirag_dist.llm.rule_based import ExtractiveModel
 from hirag_dist.protocols import ChatModel
 from hirag_dist.testing.simulator import Simulator, SimulatorOptions
-from hirag_dist.types import ChatReply, ChatRequest, Message
+from hirag_dist.types import ChatRequest, Message
+from tests.llm.endpoints.loopback import read_stream
 
 PROMPTS = Prompts()
 TEXT = (
@@ -94,9 +95,8 @@ async def test_is_the_same_byte_for_byte(model: ChatModel, request_: ChatRequest
     """Whole and in pieces, with its cost."""
     expected = await ExtractiveModel(count_tokens).complete(request_)
     whole = await model.complete(request_)
-    *pieces, reply = [each async for each in model.stream(request_)]
-    assert "".join(map(str, pieces)) == whole.text == expected.text
-    assert isinstance(reply, ChatReply)
+    pieces, reply = await read_stream(model, request_)
+    assert pieces == whole.text == expected.text
     for each in (whole, reply):
         assert usable_text(each) == expected.text
         assert (each.finish_reason, each.cached_tokens, bool(each.model)) == ("stop", 0, True)
@@ -108,4 +108,4 @@ async def test_refuses_what_it_cannot_do(model: ChatModel) -> None:
     with pytest.raises(RequestRejected):
         await model.complete(request)
     with pytest.raises(RequestRejected):
-        [piece async for piece in model.stream(request)]
+        await read_stream(model, request)

@@ -14,6 +14,8 @@ from aiohttp import web
 from hirag_dist.llm.endpoints.openai_chat import OpenAiChat
 from hirag_dist.llm.endpoints.openai_client import EndpointSettings
 from hirag_dist.llm.endpoints.openai_embeddings import OpenAiEmbedder
+from hirag_dist.protocols import ChatModel
+from hirag_dist.types import ChatReply, ChatRequest
 
 KEY = "sk-secret-0123456789"
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -56,8 +58,8 @@ class Stub:
         self.url = ""
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        self.bodies.append(await request.json())
         self.requests.append(request)
+        self.bodies.append(await request.json())
         reply = self._script(self.bodies[-1])
         return reply if isinstance(reply, web.StreamResponse) else await reply
 
@@ -88,6 +90,13 @@ async def embedding(script: Script, dim: int, **changes: Any) -> AsyncIterator[t
             yield embedder, stub
         finally:
             await embedder.close()
+
+
+async def read_stream(chat: ChatModel, request: ChatRequest) -> tuple[str, ChatReply]:
+    """Return the text of the pieces of a stream, and the reply at its end."""
+    *pieces, reply = [each async for each in chat.stream(request)]
+    assert isinstance(reply, ChatReply)
+    return "".join(map(str, pieces)), reply
 
 
 def completion(content: object = "fine", finish_reason: str | None = "stop", **more: Any) -> web.Response:

@@ -7,7 +7,6 @@ import resource
 import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
@@ -23,11 +22,12 @@ from hirag_dist.types import ChatRequest, Message
 from tests.llm.endpoints.loopback import (
     KEY,
     Events,
-    Handler,
+    chatting,
     completion,
     count_words,
     first_words,
-    loopback,
+    read_stream,
+    serving,
     settings,
 )
 
@@ -35,33 +35,9 @@ PROMPT = "a private document"
 REQUEST = ChatRequest("extract", (Message("user", PROMPT),), "u1")
 
 
-@dataclass
-class Host:
-    """An HTTP server on a port of its own.
-
-    Attributes:
-        got: (path, body, headers) of each request.
-    """
-
-    answer: Handler
-    url: str = ""
-    got: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
-
-    async def handle(self, request: web.Request) -> web.StreamResponse:
-        self.got.append((request.path, await request.text(), dict(request.headers)))
-        return await self.answer(request)
-
-
-@asynccontextmanager
-async def hosting(answer: Handler) -> AsyncIterator[Host]:
-    host = Host(answer)
-    async with loopback(host.handle) as host.url:
-        yield host
-
-
 @asynccontextmanager
 async def clients(url: str) -> AsyncIterator[tuple[OpenAiChat, OpenAiEmbedder]]:
-    endpoint = settings(f"{url}/v1", first_token_timeout_s=20.0)
+    endpoint = settings(url, first_token_timeout_s=20.0)
     chat, embedder = OpenAiChat(endpoint, count_words), OpenAiEmbedder(endpoint, 2, count_words, first_words)
     try:
         yield chat, embedder
@@ -70,36 +46,29 @@ async def clients(url: str) -> AsyncIterator[tuple[OpenAiChat, OpenAiEmbedder]]:
         await embedder.close()
 
 
-async def stream(chat: OpenAiChat) -> None:
-    async for _ in chat.stream(REQUEST):
-        pass
-
-
 async def errors(url: str) -> list[HiragError]:
     """Every kind of call at an endpoint: what each raises."""
     found = []
     async with clients(url) as (chat, embedder):
-        for call in (chat.complete(REQUEST), stream(chat), embedder.request([PROMPT])):
+        for call in (chat.complete(REQUEST), read_stream(chat, REQUEST), embedder.request([PROMPT])):
             with pytest.raises(HiragError) as raised:
                 await call
             found.append(raised.value)
     return found
 
 
-async def complete(request: web.Request) -> web.StreamResponse:
-    return completion()
+def moved(status: int, where: str) -> web.Response:
+    return web.Response(status=status, headers={"Location": where})
 
 
 async def test_a_redirect_to_another_host_gets_neither_prompt_nor_key() -> None:
-    async with hosting(complete) as other:
-
-        async def redirect(request: web.Request) -> web.StreamResponse:
-            return web.Response(status=308, headers={"Location": f"{other.url}{request.path}"})
-
-        async with hosting(redirect) as home:
-            outcomes = await errors(home.url)
-        assert other.got == []
-    for error in outcomes:
+    async with (
+        serving(lambda body: completion()) as other,
+        serving(lambda body: moved(308, f"{other.url}/chat/completions")) as home,
+    ):
+        found = await errors(home.url)
+    assert other.requests == []
+    for error in found:
         assert isinstance(error, RequestRejected)
         assert error.fatal
         assert "set base_url" in str(error)
@@ -107,28 +76,24 @@ async def test_a_redirect_to_another_host_gets_neither_prompt_nor_key() -> None:
 
 
 async def test_a_redirect_on_the_same_host_is_followed_with_its_body_and_key() -> None:
-    async def move(request: web.Request) -> web.StreamResponse:
-        if request.path.startswith("/v1/"):
-            return web.Response(status=308, headers={"Location": request.path.replace("/v1/", "/v2/")})
-        return await complete(request)
+    def move(body: dict[str, Any]) -> web.Response:
+        path = home.requests[-1].path
+        return moved(308, path.replace("/v1/", "/v2/")) if path.startswith("/v1/") else completion()
 
-    async with hosting(move) as home, clients(home.url) as (chat, _):
+    async with serving(move) as home, clients(home.url) as (chat, _):
         assert (await chat.complete(REQUEST)).text == "fine"
-    (_, first, _), (path, second, headers) = home.got
-    assert path == "/v2/chat/completions"
+    first, second = home.bodies
     assert first == second
-    assert PROMPT in second
-    assert headers["Authorization"] == f"Bearer {KEY}"
+    assert PROMPT in str(second)
+    assert home.requests[1].path == "/v2/chat/completions"
+    assert home.requests[1].headers["Authorization"] == f"Bearer {KEY}"
 
 
 async def test_a_redirect_that_drops_the_body_is_refused() -> None:
-    async def move(request: web.Request) -> web.StreamResponse:
-        return web.Response(status=303, headers={"Location": "http://user:pass@127.0.0.1/v2\r\n".strip()})
-
-    async with hosting(move) as home:
-        outcomes = await errors(home.url)
-    assert "without the request's body" in str(outcomes[0])
-    assert "pass" not in str(outcomes[0])
+    async with serving(lambda body: moved(303, "http://user:pass@127.0.0.1/v2")) as home:
+        error, *_ = await errors(home.url)
+    assert "without the request's body" in str(error)
+    assert "pass" not in str(error)
 
 
 @pytest.mark.parametrize(
@@ -166,14 +131,12 @@ async def test_a_small_reply_that_unpacks_to_gigabytes_is_given_up() -> None:
     packed = bomb(128 << 20)
     assert len(packed) < 1 << 20
 
-    async def answer(request: web.Request) -> web.StreamResponse:
-        return web.Response(body=packed, headers={"Content-Encoding": "gzip", "Content-Type": "application/json"})
-
-    async with hosting(answer) as home:
+    headers = {"Content-Encoding": "gzip", "Content-Type": "application/json"}
+    async with serving(lambda body: web.Response(body=packed, headers=headers)) as home:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        outcomes = await errors(home.url)
+        found = await errors(home.url)
         after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    for error in outcomes:
+    for error in found:
         assert isinstance(error, UnusableReply)
         assert "bytes" in str(error)
         assert error.was_sent, "it counts as spent"
@@ -188,15 +151,11 @@ ODD_EVENTS: list[Any] = [
 
 async def test_odd_events_of_a_stream_end_in_an_error_of_ours() -> None:
     said: list[Any] = []
-
-    async def answer(request: web.Request) -> web.StreamResponse:
-        return Events(json.dumps(said[-1]).encode(), b"[DONE]")
-
-    async with hosting(answer) as home, clients(home.url) as (chat, _):
+    async with chatting(lambda body: Events(json.dumps(said[-1]).encode(), b"[DONE]")) as (chat, _):
         for event in ODD_EVENTS:
             said.append(event)
             with pytest.raises(ModelUnavailable):
-                await stream(chat)
+                await read_stream(chat, REQUEST)
 
 
 DEEP = '{"choices": ' + "[" * 200_000
@@ -211,13 +170,13 @@ ODD_BODIES = [
 async def test_odd_bodies_end_in_an_error_of_ours() -> None:
     said: list[tuple[int, bytes]] = []
 
-    async def answer(request: web.Request) -> web.StreamResponse:
-        status, body = said[-1]
-        return web.Response(status=status, body=body, content_type="application/json")
+    def answer(body: dict[str, Any]) -> web.Response:
+        status, content = said[-1]
+        return web.Response(status=status, body=content, content_type="application/json")
 
-    async with hosting(answer) as home, clients(home.url) as (chat, embedder):
-        for status, body in product((200, 400, 429, 500), ODD_BODIES):
-            said.append((status, body))
+    async with serving(answer) as home, clients(home.url) as (chat, embedder):
+        for case in product((200, 400, 429, 500), ODD_BODIES):
+            said.append(case)
             for call in (chat.complete(REQUEST), embedder.request(["a"])):
                 with pytest.raises(HiragError):
                     await call

@@ -19,9 +19,19 @@ from hirag_dist.llm.embedding import LedgerEmbedder, PricedEmbedder, TextsRefuse
 from hirag_dist.llm.endpoints.openai_chat import OpenAiChat
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.storage.store import Store
-from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected
+from hirag_dist.types import ChatRequest, Message, Rejected
 from tests.llm.calls import at_once, calls, text_of
-from tests.llm.endpoints.loopback import Events, Script, chatting, completion, embedding, event, failure, settings
+from tests.llm.endpoints.loopback import (
+    Events,
+    Script,
+    chatting,
+    completion,
+    embedding,
+    event,
+    failure,
+    read_stream,
+    settings,
+)
 
 REQUEST = ChatRequest("answer", (Message("user", "Who lit the lamp?"),), "u1")
 FORMED = replace(REQUEST, form="extract-graph")
@@ -67,10 +77,9 @@ STREAMS: dict[str, tuple[list[bytes], str, str]] = {
 async def test_what_a_stream_says_and_why_it_ends(stream: tuple[list[bytes], str, str]) -> None:
     events, text, finish_reason = stream
     async with chatting(streamed(*events)) as (chat, _):
-        *pieces, reply = [each async for each in chat.stream(REQUEST)]
+        pieces, reply = await read_stream(chat, REQUEST)
         complete = await chat.complete(REQUEST)
-    assert isinstance(reply, ChatReply)
-    assert "".join(map(str, pieces)).rstrip() == reply.text == complete.text.rstrip() == text
+    assert pieces.rstrip() == reply.text == complete.text.rstrip() == text
     assert reply.finish_reason == complete.finish_reason == finish_reason
     thinks = any(b"Who was it" in each for each in events)
     assert (reply.reasoning_tokens > 0) == (complete.reasoning_tokens > 0) == thinks
@@ -86,9 +95,7 @@ async def test_a_model_whose_prompt_opens_its_thinking_is_known_by_its_first_ans
 
     async with chatting(answer) as (chat, _):
         for _ in range(2):
-            *_, reply = [each async for each in chat.stream(REQUEST)]
-            assert isinstance(reply, ChatReply)
-            assert reply.text == TEXT
+            assert (await read_stream(chat, REQUEST))[1].text == TEXT
 
 
 @pytest.mark.parametrize(
@@ -103,10 +110,8 @@ async def test_an_endpoint_that_refuses_streams_is_asked_without(field: str, sta
         assert (await chat.complete(REQUEST)).text == TEXT
         assert len(stub.bodies) == 2
         assert (await chat.complete(REQUEST)).text == TEXT
-        *_, reply = [each async for each in chat.stream(REQUEST)]
+        assert (await read_stream(chat, REQUEST))[1].text == TEXT
     assert len(stub.bodies) == 4
-    assert isinstance(reply, ChatReply)
-    assert reply.text == TEXT
 
 
 @pytest.mark.parametrize(
