@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -92,7 +92,6 @@ class Breaking(InlineExecutor):
 @dataclass
 class Bench:
     store: Store
-    events: list[Any] = field(default_factory=list)
 
     def put(self, name: str, *tables: pa.Table) -> Dataset:
         whole = Dataset(tables[0].schema, ())
@@ -111,12 +110,12 @@ class Bench:
         }
 
     def count(
-        self, stage: Count | None = None, lives: int = 1000, fresh: bool = False, retry: bool = False, **given: Dataset
+        self, stage: Count | None = None, lives: int = 1000, retry: bool = False, **given: Dataset
     ) -> tuple[dict[str, Dataset], list[Task]]:
         """Run the stage; return its outputs and the tasks that were done."""
         ran.clear()
         executor = Breaking(lives)
-        runner = StageRunner(self.store, executor, (self.events.append,), 1, fresh, retry)
+        runner = StageRunner(self.store, executor, (), 1, retry=retry)
         try:
             return runner.run(stage or Count(), "count", **(given or self.inputs())), executor.given
         finally:

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from hirag_dist.config.loader import load_config
 from hirag_dist.config.model import Config
-from hirag_dist.errors import HiragError, ModelUnavailable, RateLimited, RequestRejected
+from hirag_dist.errors import ContextLengthExceeded, HiragError, ModelUnavailable, RateLimited, RequestRejected
 from hirag_dist.llm.endpoints.factory import make_chat_model, make_embedder
 from hirag_dist.types import ChatRequest, Message
 from tests.llm.endpoints.loopback import loopback, read_stream
@@ -67,7 +67,7 @@ PROVIDERS = (
         refusals=(
             (400, {"error": {"code": 400, "message": "the request exceeds the available context size",
                              "type": "exceed_context_size_error", "n_prompt_tokens": 5023, "n_ctx": 4096}},
-             RequestRejected, "context"),
+             ContextLengthExceeded, "context"),
             (503, {"error": {"code": 503, "message": "Loading model", "type": "unavailable_error"}}, ModelUnavailable,
              "Loading model"),
         ),
@@ -80,8 +80,6 @@ PROVIDERS = (
         refusals=(
             (404, {"error": {"message": 'model "qwen3:8b" not found, try pulling it first', "type": "api_error",
                              "param": None, "code": None}}, RequestRejected, "try pulling it first"),
-            (503, {"error": {"message": "server busy, please try again. maximum pending requests exceeded"}},
-             ModelUnavailable, "server busy"),
         ),
     ),
     Provider(
@@ -93,8 +91,6 @@ PROVIDERS = (
         stream=(chunk("", role="assistant"), chunk(reasoning_content="The user"), chunk("Two "), chunk("words", "stop"),
                 'data: {"choices": [], "usage": {"prompt_tokens": 9}}', DONE),
         refusals=(
-            (400, {"object": "error", "message": "This model's maximum context length is 4096 tokens.",
-                   "type": "BadRequestError", "param": None, "code": 400}, RequestRejected, "maximum context length"),
             (401, {"error": "Unauthorized"}, RequestRejected, "check api_key"),
         ),
     ),
