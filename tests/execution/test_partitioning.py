@@ -159,10 +159,10 @@ def test_rows_are_combined_before_they_are_sent(bench: Bench) -> None:
     assert sum(tables["cells"].num_rows for tables in ran) == 12
 
 
-def test_killed_after_every_third_change_of_a_file(bench: Bench) -> None:
+def test_killed_after_every_fifth_change_of_a_file(bench: Bench) -> None:
     """Which is now that of a table, now that of a marker."""
     whole, _ = Bench(Store(f"{bench.store.root}/whole")).count()
-    for at in itertools.count(1, 3):
+    for at in itertools.count(1, 5):
         root = f"{bench.store.root}/{at}"
         inputs = Bench(Store(root)).inputs()
         try:

@@ -58,7 +58,7 @@ bodies = st.fixed_dictionaries(
 @given(bodies)
 @example({"choices": [{"message": {"content": f"a{LONE}"}}], "usage": {"prompt_tokens": 2**64 - 1}})
 @example({"choices": [{"message": {"content": "a"}}], "usage": {"completion_tokens": -(10**9)}})
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_whatever_a_completion_holds_the_tables_and_the_ledger_hold(body: dict[str, Any]) -> None:
     try:
         found = parse_completion(body, 40)
@@ -90,7 +90,7 @@ def test_an_event_of_a_stream_adds_a_text(event: Any) -> None:
 
 
 @given(anything, st.integers(1, 4))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_vectors_are_one_for_each_text_or_refused(data: Any, n_texts: int) -> None:
     try:
         vectors = parse_vectors({"data": data}, n_texts)
@@ -107,7 +107,7 @@ def test_vectors_are_one_for_each_text_or_refused(data: Any, n_texts: int) -> No
 )
 @example({"text": f"a{LONE}", "finish_reason": "stop", "model": "m", "usage": [2**64 - 1, 0, 5]})
 @example({"text": "a", "finish_reason": "stop", "model": "m", "usage": [10, 20, -5]})
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_what_is_kept_is_healed_or_counts_as_absent(record: dict[str, Any]) -> None:
     reply = reply_from(record, 400)
     if reply is None:
@@ -178,7 +178,7 @@ def test_a_vector_that_cannot_be_read_is_refused(embedding: object) -> None:
         | st.text(max_size=10),
     )
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_no_header_asks_for_more_than_a_day(headers: dict[str, str]) -> None:
     wait_s = retry_after_s(headers, 0.0)
     assert wait_s is None or 0.0 <= wait_s <= 86_400.0

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -13,11 +11,10 @@ from hirag_dist.composition.models import limited_reranker, make_coordinator
 from hirag_dist.config.model import Config
 from hirag_dist.errors import ModelUnavailable, RequestRejected, UnusableReply
 from hirag_dist.llm.call import CallContext
-from hirag_dist.llm.endpoints.rerank import RerankEndpoint
 from hirag_dist.llm.limits.rate_limiter import RateLimiter
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from hirag_dist.llm.usage import UsageMeter
-from tests.llm.endpoints.loopback import Script, Stub, serving, settings
+from tests.llm.endpoints.loopback import reranking, serving
 
 TEXTS = ["aa", "aaaa", "a"]
 
@@ -40,16 +37,6 @@ def inference(body: dict[str, Any]) -> web.Response:
         return web.json_response(said, status=422)
     scored = reversed(list(enumerate(body["texts"])))
     return web.json_response([{"index": at, "score": score(text)} for at, text in scored])
-
-
-@asynccontextmanager
-async def reranking(script: Script) -> AsyncIterator[tuple[RerankEndpoint, Stub]]:
-    async with serving(script) as stub:
-        endpoint = RerankEndpoint(settings(stub.url))
-        try:
-            yield endpoint, stub
-        finally:
-            await endpoint.close()
 
 
 async def test_scores_stand_in_the_order_of_the_texts() -> None:
