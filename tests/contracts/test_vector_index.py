@@ -33,16 +33,10 @@ def make_vectors() -> NDArray[np.float32]:
     return vectors
 
 
-def make_snapshot(folder: Path, salt: str = "", n_rows: int = len(LAYERS)) -> Snapshot:
-    """Write it; another salt gives another snapshot id, and so another collection."""
+def make_snapshot(folder: Path, n_rows: int = len(LAYERS)) -> Snapshot:
+    """Write one with an id, and so a collection, of its own."""
     ids = [f"{'est'[layer]}{at:03d}" for at, layer in enumerate(LAYERS[:n_rows])]
-    return publish(Store(str(folder)), dict(zip(ids, make_vectors(), strict=False)), salt=salt)
-
-
-def _milvus(index: str, uri: str | None = None) -> Opener:
-    config, flat_rows = VectorsConfig(uri=uri), {"flat": 1000, "hnsw": 0}[index]
-    opened = open_milvus_lite if uri is None else open_milvus
-    return lambda snapshot: opened(snapshot, config, flat_rows)
+    return publish(Store(str(folder)), dict(zip(ids, make_vectors(), strict=False)), salt=uuid.uuid4().hex)
 
 
 @pytest.fixture(
@@ -59,12 +53,16 @@ def opener(request: pytest.FixtureRequest) -> Opener:
     backend, _, index = request.param.partition(" ")
     if backend == "memory":
         return MemoryVectors
-    return _milvus(index, request.getfixturevalue("milvus_uri") if backend == "milvus" else None)
+    flat_rows = {"flat": 1000, "hnsw": 0}[index]
+    if backend == "milvus-lite":
+        return lambda snapshot: open_milvus_lite(snapshot, VectorsConfig(), flat_rows)
+    config = VectorsConfig(uri=request.getfixturevalue("milvus_uri"))
+    return lambda snapshot: open_milvus(snapshot, config, flat_rows)
 
 
 @pytest.fixture(scope="module")
 def snapshot(tmp_path_factory: pytest.TempPathFactory, opener: Opener) -> Snapshot:
-    return make_snapshot(tmp_path_factory.mktemp("index"), uuid.uuid4().hex)
+    return make_snapshot(tmp_path_factory.mktemp("index"))
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +106,7 @@ async def test_opens_again_and_finds_the_same(snapshot: Snapshot, opener: Opener
 
 
 async def test_an_index_without_entities(tmp_path: Path, opener: Opener) -> None:
-    index = opener(make_snapshot(tmp_path, uuid.uuid4().hex, n_rows=0))
+    index = opener(make_snapshot(tmp_path, n_rows=0))
     for max_layer in (None, 0):
         rows, scores = await index.search(np.ones(DIM, np.float32), 5, max_layer)
         assert (rows.tolist(), scores.tolist()) == ([], [])

@@ -414,31 +414,19 @@ async def test_units_whose_reply_is_kept_in_part_or_that_are_divided_hold_up_no_
         assert len(model.requests) == UNITS, "what is cut off before its limit is for the caller to divide"
 
 
-def refused(refusals: SystematicRefusals, n_units: int) -> bool:
-    """Refuse units to the last, and return whether the next one is not sent."""
-    for number in range(n_units):
-        refusals.note_refused("extract", str(number), "empty", final=True)
-    try:
-        refusals.check("extract")
-    except NotSent:
-        return True
-    return False
-
-
 @pytest.mark.parametrize(("seconds", "n_units"), [(59.0, 8), (60.0, 3)])
 def test_a_slow_model_is_stopped_after_fewer_units(seconds: float, n_units: int) -> None:
-    def begun() -> SystematicRefusals:
-        now = [0.0]
-        refusals = SystematicRefusals(lambda: now[0])
-        refusals.note_refused("extract", "0", "empty")
-        now[0] = seconds
-        return refusals
-
-    assert not refused(begun(), n_units - 1)
-    assert refused(begun(), n_units)
-    with_success = begun()
-    with_success.note_accepted("extract")
-    assert not refused(with_success, 10 * n_units)
+    now = 0.0
+    refusals = SystematicRefusals(lambda: now)
+    refusals.note_refused("extract", "0", "empty")
+    now = seconds
+    for number in range(n_units):
+        refusals.check("extract")
+        refusals.note_refused("extract", str(number), "empty", final=True)
+    with pytest.raises(NotSent):
+        refusals.check("extract")
+    refusals.note_accepted("extract")
+    refusals.check("extract")
 
 
 async def test_stored_refusals_do_not_stop_new_calls_and_a_retry_asks_what_was_not_sent() -> None:
