@@ -15,7 +15,7 @@ import pytest
 from hirag_dist.core.groupby import partitions_of
 from hirag_dist.errors import StageFailed
 from hirag_dist.execution import partitioning
-from hirag_dist.execution.dataset import Dataset, TableSet
+from hirag_dist.execution.dataset import Dataset, DatasetStore, TableSet
 from hirag_dist.execution.executors import InlineExecutor
 from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.stage import ByKey, Services, Split, Tables
@@ -93,21 +93,22 @@ class Breaking(InlineExecutor):
 class Bench:
     store: Store
 
-    def put(self, name: str, *tables: pa.Table) -> Dataset:
-        whole = Dataset(tables[0].schema, ())
-        for table in tables:
-            whole += StageRunner(self.store, Breaking(), (), 1).datasets.put(name, table)
-        return whole
-
     def inputs(self) -> dict[str, Dataset]:
         """Forty-five visits to nine cells in files of six, cells in two files, one rule."""
         visits = pa.table({"cell": [at * 7 % 9 for at in range(45)], "at": list(range(45))}, schema=VISITS)
         cells = pa.table({"cell": list(range(12)), "name": [f"cell {n}" for n in range(12)]}, schema=CELLS)
+        rules = pa.table({"rule": ["all", "see", "these"]}, schema=RULES)
         return {
-            "visits": self.put("visits", *(visits.slice(first, 6).combine_chunks() for first in range(0, 45, 6))),
-            "cells": self.put("cells", cells.slice(0, 5).combine_chunks(), cells.slice(5).combine_chunks()),
-            "rules": self.put("rules", pa.table({"rule": ["all", "see", "these"]}, schema=RULES)),
+            name: self.put(name, table, n_rows)
+            for name, table, n_rows in (("visits", visits, 6), ("cells", cells, 6), ("rules", rules, 3))
         }
+
+    def put(self, name: str, table: pa.Table, n_rows: int) -> Dataset:
+        """Store a table in files of so many rows."""
+        whole = Dataset(table.schema, ())
+        for first in range(0, table.num_rows, n_rows):
+            whole += DatasetStore(self.store).put(name, table.slice(first, n_rows).combine_chunks())
+        return whole
 
     def count(
         self, stage: Count | None = None, lives: int = 1000, retry: bool = False, **given: Dataset

@@ -116,8 +116,7 @@ class Bench:
         """A dataset of one file for each argument."""
         whole = Dataset(WORDS, ())
         for part in parts:
-            table = pa.table({"word": part.split()}, schema=WORDS)
-            whole += self.run().datasets.put("words", table)
+            whole += self.run().datasets.put("words", pa.table({"word": part.split()}, schema=WORDS))
         return whole
 
 
