@@ -43,6 +43,13 @@ def test_tokens_that_were_not_used_come_back() -> None:
     assert allowance.wait_s(0.0) == pytest.approx(0.01)
 
 
+def test_tokens_that_were_taken_in_advance_are_due_at_a_new_rate() -> None:
+    allowance = EndpointLimits(None, 6000, 8, burst_s=1)
+    allowance.take(0.0, 1, 700)
+    allowance.on_rate_limits(0.0, None, 3000)
+    assert allowance.wait_s(0.0) == pytest.approx(12.02)
+
+
 @given(rate=st.floats(0.5, 500), burst_s=st.floats(0.1, 20), gaps=st.lists(st.floats(0, 5), min_size=1, max_size=60))
 @settings(max_examples=60, deadline=None)
 def test_no_window_of_time_sees_more_than_its_rate_and_one_burst(
