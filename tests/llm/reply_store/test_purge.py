@@ -42,11 +42,13 @@ def store(tmp_path: Path) -> Store:
 
 
 def test_the_records_go_from_every_file(store: Store) -> None:
-    done = purge(store, keep)
+    checks: list[int] = []
+    done = purge(store, keep, lambda: checks.append(len(store.names("ledger"))))
     assert found(store) == LEFT
     assert not any(one.key in GONE for one in scan_records(store))
     assert names(store, ".log") == []
     assert (done.files, done.held) == (8, [])
+    assert checks == [8, *[8, 9] * 8], "it looks whether it goes on before a file is written and before one is deleted"
     assert done.dropped == len(range(0, 200, 7)) + len(range(154, 300, 7))
     assert done.kept == ledger_size(store).records
 
