@@ -8,6 +8,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -51,22 +52,18 @@ class Endpoint:
     """Serves in threads of its own, also to other processes, until it is closed.
 
     Attributes:
-        tokens: of the prompt of each request, as it says.
         alter: changes the body of a reply before it is sent, whole or as a stream.
         asked: every request, in the order in which they came.
         window: Tokens of a prompt and its reply together, as llama.cpp tells it; a larger request is refused. None for
             an endpoint that tells none.
-        slots: Requests at a time, as llama.cpp tells it.
         count_tokens: Counts the tokens of a text as the model does, for the window.
         refused: Requests that were larger than the window.
     """
 
     script: Script
-    tokens: int = 100
     alter: Callable[[dict[str, Any]], Any] = lambda body: body
     asked: list[Asked] = field(default_factory=list)
     window: int | None = None
-    slots: int = 2
     count_tokens: Callable[[str], int] = len
     refused: list[Asked] = field(default_factory=list)
 
@@ -81,7 +78,7 @@ class Endpoint:
                     self._send(404, {"error": {"message": "not here"}})
                 else:
                     settings = {"n_ctx": endpoint.window}
-                    self._send(200, {"default_generation_settings": settings, "total_slots": endpoint.slots})
+                    self._send(200, {"default_generation_settings": settings, "total_slots": 2})
 
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["content-length"])))
@@ -97,34 +94,28 @@ class Endpoint:
                 else:
                     said, reason = endpoint._cut(asked, said)
                     message = {"role": "assistant", "content": said}
-                    tokens = endpoint.tokens if endpoint.window is None else endpoint._prompt_size(asked)
+                    tokens = 100 if endpoint.window is None else endpoint._prompt_size(asked)
                     usage = {"prompt_tokens": tokens, "completion_tokens": 10}
                     choice = {"message": message, "finish_reason": reason}
                     reply = endpoint.alter({"choices": [choice], "usage": usage, "model": body["model"]})
                     if body.get("stream"):
-                        self._stream(reply)
+                        events = [json.dumps(event) for event in _events(reply)]
+                        data = "".join(f"data: {event}\n\n" for event in (*events, "[DONE]"))
+                        self._send_data(200, data, "text/event-stream")
                     else:
                         self._send(200, reply)
 
-            def _stream(self, reply: Any) -> None:
-                events = [json.dumps(event) for event in _events(reply)]
-                data = "".join(f"data: {event}\n\n" for event in (*events, "[DONE]")).encode()
-                self.send_response(200)
-                self.send_header("content-type", "text/event-stream")
-                self.send_header("content-length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
             def _send(self, status: int, value: object) -> None:
-                data = json.dumps(value).encode()
-                try:
+                self._send_data(status, json.dumps(value), "application/json")
+
+            def _send_data(self, status: int, text: str, kind: str) -> None:
+                data = text.encode()
+                with suppress(BrokenPipeError, ConnectionResetError):  # the caller was killed
                     self.send_response(status)
-                    self.send_header("content-type", "application/json")
+                    self.send_header("content-type", kind)
                     self.send_header("content-length", str(len(data)))
                     self.end_headers()
                     self.wfile.write(data)
-                except (BrokenPipeError, ConnectionResetError):
-                    pass  # the caller was killed
 
             def log_message(self, *_: object) -> None:
                 pass
@@ -165,15 +156,13 @@ def _events(reply: Any) -> list[Any]:
     """Return the events of a streamed reply: its text, why it ended, its usage; one of an odd shape as a whole."""
     try:
         (choice,) = reply["choices"]
-        parts = [
-            {"delta": choice["message"], "finish_reason": None},
-            {"delta": {}, "finish_reason": choice["finish_reason"]},
-        ]
+        text, end = choice["message"], choice["finish_reason"]
     except (LookupError, TypeError, ValueError):
         return [reply]
     rest = {key: value for key, value in reply.items() if key not in ("choices", "usage")}
-    first, last = ({"choices": [{"index": 0} | part]} for part in parts)
-    return [rest | first, last] + ([{"choices": [], "usage": reply["usage"]}] if "usage" in reply else [])
+    first = rest | {"choices": [{"index": 0, "delta": text, "finish_reason": None}]}
+    last: dict[str, Any] = {"choices": [{"index": 0, "delta": {}, "finish_reason": end}]}
+    return [first, last] + ([{"choices": [], "usage": reply["usage"]}] if "usage" in reply else [])
 
 
 def _too_large(tokens: int, window: int) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Any
 
 from hirag_dist._loop_thread import LoopThread
@@ -18,10 +17,9 @@ class SimulatorThread:
 
     def __init__(self, options: SimulatorOptions) -> None:
         self._simulator = Simulator(options)
-        self._thread: LoopThread | None = None
+        self._thread = LoopThread("simulate-llm", lambda: BackendUnavailable("the simulated endpoint is closed"))
 
     def __enter__(self) -> str:
-        self._thread = LoopThread("simulate-llm", lambda: BackendUnavailable("the simulated endpoint is closed"))
         try:
             self._thread.run(self._simulator.__aenter__())
         except BaseException:
@@ -29,20 +27,15 @@ class SimulatorThread:
             raise
         return self._simulator.base_url
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._thread is not None:
-            try:
-                self._thread.run(self._simulator.__aexit__(kind, error, trace))
-            finally:
-                self._thread.close()
+    def __exit__(self, *error: Any) -> None:
+        try:
+            self._thread.run(self._simulator.__aexit__(*error))
+        finally:
+            self._thread.close()
 
     def stats(self) -> dict[str, Any]:
         """Return the counts so far, as GET /stats gives them: every reply that has come is in them."""
-        if self._thread is None or not self._thread.running:
-            return self._simulator.endpoint.stats()
-        return self._thread.run(self._stats())
+        return self._thread.run(self._stats()) if self._thread.running else self._simulator.endpoint.stats()
 
     async def _stats(self) -> dict[str, Any]:
         return self._simulator.endpoint.stats()

@@ -44,16 +44,29 @@ async def test_rows_are_of_unit_length_and_empty_texts_are_zeros(embedder: Embed
     assert embedder.name
 
 
-async def test_is_the_same_in_any_company(embedder: Embedder) -> None:
+async def test_is_the_same_in_any_company_and_at_any_time(embedder: Embedder) -> None:
     rows = await embedder.embed(TEXTS)
     np.testing.assert_array_equal(rows[0], rows[5])
-    for row, text in zip(rows, TEXTS, strict=True):
-        np.testing.assert_array_equal((await embedder.embed([text]))[0], row)
+    lists = [TEXTS, *([text] for text in TEXTS)]
+    together, *alone = await asyncio.gather(*map(embedder.embed, lists))
+    np.testing.assert_array_equal(together, rows)
+    np.testing.assert_array_equal(np.concatenate(alone), rows)
 
 
-async def test_embeds_several_lists_at_a_time(embedder: Embedder) -> None:
-    lists = [TEXTS[start:] for start in range(len(TEXTS))]
-    found = await asyncio.gather(*map(embedder.embed, lists))
-    expected = await embedder.embed(TEXTS)
-    for start, rows in enumerate(found):
-        np.testing.assert_array_equal(rows, expected[start:])
+def test_hashing_puts_near_what_is_written_alike() -> None:
+    embedder = HashingEmbedder()
+
+    def similarity(one: str, other: str) -> float:
+        first, second = embedder.embed_now([one, other])
+        return float(first @ second)
+
+    assert similarity("word embedding", "Word Embeddings") > 0.8
+    assert similarity("honey bee colony", "bee colonies") > 0.6
+    assert similarity("孙悟空", "悟空") > 0.5
+    assert abs(similarity("interest rate of a bank", "lattice gauge theory")) < 0.2
+    assert similarity("the history of the bee", "a history with a bee") > 0.6
+    row, alike, other = (
+        each.embed_now([text]).tobytes()
+        for each, text in ((embedder, "honey bee"), (embedder, "Honey  BEE"), (HashingEmbedder(seed=1), "honey bee"))
+    )
+    assert row == alike != other

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar
@@ -15,19 +15,15 @@ import ray
 from ray import cloudpickle
 
 from hirag_dist.errors import HiragError, RateLimited, RequestRejected
-from hirag_dist.execution.dataset import Dataset, DatasetStore, TableSet
+from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.executors import InlineExecutor
 from hirag_dist.execution.ray import RayExecutor
-from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.stage import ByRows, Services, Tables
 from hirag_dist.execution.task import Slice, Task, result_of
-from hirag_dist.indexing.stages.resolve import PAIRS, GroupNames, ProposePairs, RenameMentions
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.protocols import Executor
-from hirag_dist.schemas import MENTIONS, RELATION_MENTIONS
 from hirag_dist.storage.store import Store
 from tests.bare_services import SERVICES
-from tests.core.entities.resolution.graphs import mention
 
 NUMBERS = pa.schema([pa.field("n", pa.int64(), nullable=False)])
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test module
@@ -58,29 +54,22 @@ class Double:
         return {"doubled": pa.table({"n": [2 * n for n in tables["numbers"]["n"].to_pylist()]}, schema=NUMBERS)}
 
 
-def _inline() -> Executor:
-    return InlineExecutor(lambda: SERVICES, in_flight=2)
+ON_RAY = (pytest.mark.integration, pytest.mark.xdist_group("ray"), pytest.mark.smoke)
 
 
-def _on_ray() -> Executor:
-    return RayExecutor(
-        lambda client, holder: SERVICES, lambda: QuotaCoordinator({}), workers=2, in_flight=lambda n_workers: 1
-    )
-
-
-ON_RAY = (pytest.mark.integration, pytest.mark.xdist_group("ray"))
-MAKERS: dict[str, Callable[[], Executor]] = {"inline": _inline, "ray": _on_ray}
-
-
-@pytest.fixture(scope="module", params=["inline", pytest.param("ray", marks=[pytest.mark.smoke, *ON_RAY])])
+@pytest.fixture(scope="module", params=["inline", pytest.param("ray", marks=ON_RAY)])
 def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
-    if request.param == "ray":
+    made: Executor
+    if request.param == "inline":
+        made = InlineExecutor(lambda: SERVICES, in_flight=2)
+    else:
         request.getfixturevalue("ray_cluster")
-    made = MAKERS[request.param]()
+        made = RayExecutor(
+            lambda client, holder: SERVICES, lambda: QuotaCoordinator({}), workers=2, in_flight=lambda n_workers: 1
+        )
     yield made
     made.close()
-    if request.param == "ray":
-        assert ray.is_initialized()  # it was not the executor's
+    assert request.param == "inline" or ray.is_initialized(), "it was not the executor's"
 
 
 def make_tasks(store: Store, n: int, *schedule: tuple[int, HiragError]) -> list[Task]:
@@ -191,21 +180,3 @@ def test_a_failed_step_rises_as_it_is_and_the_shards_are_still_held(executor: Ex
             list(held.each(refuse, RateLimited("slowly", retry_after_s=1.5)))
         assert caught.value.retry_after_s == 1.5
         assert len(list(held.each(scaled_sum, (str(tmp_path), 1.0)))) == 8
-
-
-def test_names_are_resolved_alike(executor: Executor, store: Store) -> None:
-    names = ("World Health Organization (WHO)", "WHO", "Who", "Geneva", "The World Health Organization", "Genève")
-    rows = [mention(name, "organization", f"c{at}", "An agency.") for at, name in enumerate(names)]
-    mentions = DatasetStore(store).put("mentions", pa.Table.from_pylist(rows, MENTIONS))
-    runner = StageRunner(store, executor, (), 1.0)
-    proposed = runner.run(
-        ProposePairs((("Geneva", "Genève", True),)),
-        "propose pairs",
-        mentions=mentions,
-        relation_mentions=Dataset(RELATION_MENTIONS),
-    )
-    tables = {"names": proposed.names, "pairs": proposed.pairs}
-    aliases = runner.run(GroupNames(), "group names", answers=Dataset(PAIRS), **tables).aliases
-    renamed = runner.run(RenameMentions(), "rename mentions", mentions=mentions, aliases=aliases).mentions
-    keys = DatasetStore(store).read(renamed)["name_key"].to_pylist()
-    assert keys == ["who", "who", "who", "geneva", "who", "geneva"]

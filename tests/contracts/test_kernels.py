@@ -237,7 +237,7 @@ def test_k_means_spread_as_little_as_the_cpus(kernels: Kernels) -> None:
 
 
 def test_what_is_computed_twice_is_the_same_to_the_last_bit(kernels: Kernels) -> None:
-    rows = standardised(blobs(12, 50, 6, seed=3, spread=6.0)[0])[0]
+    rows = standardised(blobs(8, 40, 6, seed=3, spread=6.0)[0])[0]
     settings = ClusterSettings(target_size=20, max_size=40, threshold=0.1, seed=0, cell_rows=150)
     first, second = (soft_clusters(rows, settings, kernels) for _ in range(2))
     for name in ("clusters", "rows", "responsibilities", "best"):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import threading
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,20 +25,10 @@ from hirag_dist.llm.limits.protocol import CallTotals
 from hirag_dist.storage.store import Store
 
 
-class Counting:
-    """An executor whose number of replies grows with each look."""
-
-    name = "counting"
-
-    def __init__(self) -> None:
-        self.looks = 0
-
-    def call_totals(self) -> CallTotals:
-        self.looks += 1
-        return CallTotals(answered=10 * self.looks, tokens=100, in_flight=3)
-
-
 def test_the_calls_of_a_stage_are_those_since_its_start() -> None:
+    """Each look finds ten replies more."""
+    answered = itertools.count(10, 10)
+    executor: Any = SimpleNamespace(name="counting", call_totals=lambda: CallTotals(next(answered), 100, in_flight=3))
     events: list[Any] = []
     enough = threading.Event()
 
@@ -45,7 +37,7 @@ def test_the_calls_of_a_stage_are_those_since_its_start() -> None:
         if len(events) == 3:
             enough.set()
 
-    with polled_calls(Counting(), emit, "extract", interval_s=0.001):  # type: ignore[arg-type]
+    with polled_calls(executor, emit, "extract", interval_s=0.001):
         assert enough.wait(60)
     n_events = len(events)
     assert events[:2] == [
@@ -65,10 +57,9 @@ def test_shards_are_held_by_the_executor_that_is_made_for_them() -> None:
 
 
 class Engine:
-    """Runs nothing, and records what it was asked."""
+    """Runs nothing, and notes how many tasks the stages had."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self) -> None:
         self.stages: list[int] = []
         self.closed = False
 
@@ -82,25 +73,6 @@ class Engine:
 
     def close(self) -> None:
         self.closed = True
-
-
-class Pair:
-    """An executor of two recording engines."""
-
-    def __init__(self) -> None:
-        self.small, self.large = Engine("inline"), Engine("ray")
-        self.made: list[str] = []
-        self.sized = LazyExecutor(
-            "inline", lambda: self._make(self.small), large=("ray", lambda: self._make(self.large))
-        )
-
-    def run(self, n_tasks: int, calls: bool = False) -> None:
-        tasks: Any = (SimpleNamespace(number=number, stage=calls) for number in range(n_tasks))
-        assert [each.number for each in self.sized.map(tasks)] == list(range(n_tasks))
-
-    def _make(self, engine: Engine) -> Any:
-        self.made.append(engine.name)
-        return engine
 
 
 SMALL = [(1, False), (MAX_SMALL_TASKS, True)]  # number of tasks, and whether they call a model
@@ -120,13 +92,20 @@ def test_small_stages_start_no_ray_and_a_large_one_moves_the_build_there(
     monkeypatch: pytest.MonkeyPatch, stages: list[tuple[int, bool]], small: list[int], large: list[int]
 ) -> None:
     monkeypatch.setattr(executors, "waits_for_models", bool)
-    pair = Pair()
+    made: dict[str, Engine] = {}
+
+    def make(name: str) -> Any:
+        made[name] = Engine()
+        return made[name]
+
+    sized = LazyExecutor("inline", partial(make, "inline"), large=("ray", partial(make, "ray")))
     for n_tasks, calls in stages:
-        pair.run(n_tasks, calls)
-    assert (pair.small.stages, pair.large.stages) == (small, large)
-    assert pair.made == [name for name, ran in (("inline", small), ("ray", large)) if ran]
-    assert pair.sized.name == ("ray" if large else "inline")
-    assert pair.small.closed == bool(large)
+        tasks: Any = (SimpleNamespace(number=number, stage=calls) for number in range(n_tasks))
+        assert [each.number for each in sized.map(tasks)] == list(range(n_tasks))
+    ran = {name: engine.stages for name, engine in made.items()}
+    assert ran == {name: sizes for name, sizes in (("inline", small), ("ray", large)) if sizes}
+    assert sized.name == ("ray" if large else "inline")
+    assert {name for name, engine in made.items() if engine.closed} == ({"inline"} if large else set())
 
 
 def test_ray_that_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -33,6 +33,7 @@ from tests.table_rows import filled_table
 WORDS = pa.schema([pa.field("word", pa.string(), nullable=False)])
 GROUPS = pa.schema([pa.field("words", pa.list_(pa.field("item", pa.string(), nullable=False)), nullable=False)])
 ran: list[list[str]] = []  # the rows that each task of a toy stage was given
+breaks_at: set[str] = set()  # rows that a task of a toy stage cannot take
 
 
 @dataclass(frozen=True)
@@ -53,13 +54,12 @@ class Group:
 
     prefix: str = ""
     refuses: tuple[str, ...] = ()
-    breaks_at: str = ""
 
     async def run(self, tables: Tables, services: Services) -> Tables:
         words = [self.prefix + word for word in tables["words"]["word"].to_pylist()]
         ran.append(words)
-        if self.breaks_at in words:
-            raise StageFailed(f"cannot take {self.breaks_at}")
+        if broken := breaks_at.intersection(words):
+            raise StageFailed(f"cannot take {', '.join(broken)}")
         dead = ({"unit_id": word, "reason": f"{word} is refused"} for word in words if word in self.refuses)
         return {"groups": pa.table({"words": [words]}, schema=GROUPS), "rejects": filled_table(REJECTS, dead)}
 
@@ -75,14 +75,8 @@ class Later(Group):
 
 
 @dataclass(frozen=True)
-class Careless(Group):
-    async def run(self, tables: Tables, services: Services) -> Tables:
-        return {"groups": tables["words"], "rejects": REJECTS.empty_table()}
-
-
-@dataclass(frozen=True)
 class Improving(Group):
-    """Refuses its words until a retry; a word that breaks does so in a retry alone. Each row costs a call."""
+    """Refuses its words until a retry. Each row costs a call."""
 
     async def run(self, tables: Tables, services: Services) -> Tables:
         words = tables["words"]["word"].to_pylist()
@@ -90,14 +84,20 @@ class Improving(Group):
         meter = context.meter
         for _ in words:
             meter.count("extract", "m", "llm", ChatReply("", input_tokens=10, output_tokens=1), 0.5, from_ledger=False)
-        if context.is_retry:
-            return await Group(self.prefix, (), self.breaks_at).run(tables, services)
-        return await Group(self.prefix, self.refuses).run(tables, services)
+        return await Group(self.prefix, () if context.is_retry else self.refuses).run(tables, services)
+
+
+@dataclass(frozen=True)
+class Careless(Improving):
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        await super().run(tables, services)
+        return {"groups": tables["words"], "rejects": REJECTS.empty_table()}
 
 
 @pytest.fixture
 def executor() -> Iterator[InlineExecutor]:
     ran.clear()
+    breaks_at.clear()
     made = InlineExecutor(lambda: SERVICES, in_flight=1)
     yield made
     made.close()
@@ -116,8 +116,7 @@ class Bench:
         """A dataset of one file for each argument."""
         whole = Dataset(WORDS, ())
         for part in parts:
-            table = pa.table({"word": part.split()}, schema=WORDS)
-            whole += self.run().datasets.put("words", table)
+            whole += self.run().datasets.put("words", pa.table({"word": part.split()}, schema=WORDS))
         return whole
 
 
@@ -174,14 +173,15 @@ def test_the_key_is_what_decides_the_output(bench: Bench, tmp_path: Path) -> Non
 
 def test_only_the_missing_tasks_of_a_half_finished_stage_run(bench: Bench) -> None:
     words = bench.words("a b c d e f g h i")
+    breaks_at.add("g")
     with pytest.raises(StageFailed, match="cannot take g"):
-        bench.run().run(Group(breaks_at="g"), "group", words=words)
+        bench.run().run(Group(), "group", words=words)
     folder = next(iter(bench.store.names("work/group")))
     assert bench.store.names(f"work/group/{folder}/tasks") == ["000000.json", "000001.json"]
     ran.clear()
     bench.events.clear()
     with pytest.raises(StageFailed):
-        bench.run().run(Group(breaks_at="g"), "group", words=words)
+        bench.run().run(Group(), "group", words=words)
     assert ran == [["g", "h", "i"]]
     (started,) = [event for event in bench.events if isinstance(event, StageStarted)]
     assert (started.n_tasks, started.n_done, started.n_rows) == (3, 2, 9)
@@ -241,15 +241,15 @@ class TestRetry:
     STAGE = Improving(refuses=("b", "h"))
     WORDS = "a b c d e f g h i"
 
-    def first(self, bench: Bench) -> tuple[Dataset, dict[str, Dataset], str]:
-        """Return the words, the outputs with two letters, and the stage's folder."""
+    def first(self, bench: Bench) -> tuple[Dataset, dict[str, Dataset]]:
+        """Return the words, and the outputs with two letters."""
         words = bench.words(self.WORDS)
         found = bench.run(ratio=1).run(self.STAGE, "group", words=words)
         assert found.rejects.rows == 2
-        return words, found, f"work/group/{stage_key(self.STAGE, {'words': words})}"
+        return words, found
 
     def test_only_their_tasks_run_and_write_files_of_their_own(self, bench: Bench) -> None:
-        words, before, _ = self.first(bench)
+        words, before = self.first(bench)
         old = {part.path: bench.store.read_bytes(part.path) for part in before.groups.parts}
         ran.clear()
         after = bench.run(ratio=0, retry=True).run(self.STAGE, "group", words=words)
@@ -263,10 +263,12 @@ class TestRetry:
         assert ran == []
 
     def test_stopped_in_between_either_command_goes_on(self, bench: Bench) -> None:
-        words, _, folder = self.first(bench)
+        words, _ = self.first(bench)
+        breaks_at.add("g")
         with pytest.raises(StageFailed, match="cannot take g"):
-            self.break_at_g(bench, words, folder)
-        assert not bench.store.exists(f"{folder}/done.json")
+            bench.run(ratio=1, retry=True).run(self.STAGE, "group", words=words)
+        assert not bench.store.exists(f"work/group/{stage_key(self.STAGE, {'words': words})}/done.json")
+        breaks_at.clear()
         ran.clear()
         found = bench.run(ratio=1).run(self.STAGE, "group", words=words)  # a plain run takes what is there
         assert ran == []
@@ -278,44 +280,23 @@ class TestRetry:
             part.digest for part in bench.run().run(Group(), "whole", words=words).groups.parts
         ]
 
-    def break_at_g(self, bench: Bench, words: Dataset, folder: str) -> None:
-        """A retry with the key of the stage that breaks in its last task."""
 
-        class Breaking(InlineExecutor):
-            def map(self, tasks: Any) -> Iterator[Any]:
-                return super().map(replace(task, stage=replace(task.stage, breaks_at="g")) for task in tasks)
+@pytest.mark.parametrize(("stage", "error"), [(Careless(), SchemaMismatch), (Improving(), StoreError)])
+def test_what_was_spent_on_an_output_that_cannot_be_written_is_told(
+    tmp_path: Path, executor: InlineExecutor, stage: Improving, error: type[Exception]
+) -> None:
+    class Full(Store):
+        def write_table(self, path: str, table: pa.Table) -> WrittenFile:
+            if path.startswith("work/group"):
+                raise StoreError("the disk is full")
+            return super().write_table(path, table)
 
-        executor = Breaking(lambda: SERVICES, in_flight=1)
-        try:
-            StageRunner(bench.store, executor, (bench.events.append,), 1, retry=True).run(
-                self.STAGE, "group", words=words
-            )
-        finally:
-            executor.close()
-
-    @pytest.mark.parametrize("broken", ["columns", "disk"])
-    def test_what_was_spent_on_an_output_that_cannot_be_written_is_told(
-        self, tmp_path: Path, executor: InlineExecutor, broken: str
-    ) -> None:
-        @dataclass(frozen=True)
-        class Paying(Careless if broken == "columns" else Group):  # type: ignore[misc]
-            async def run(self, tables: Tables, services: Services) -> Tables:
-                await Improving().run(tables, services)
-                return await super().run(tables, services)
-
-        class Full(Store):
-            def write_table(self, path: str, table: pa.Table) -> WrittenFile:
-                if path.startswith("work/group") and broken == "disk":
-                    raise StoreError("the disk is full")
-                return super().write_table(path, table)
-
-        bench = Bench(Full(str(tmp_path)), executor)
-        words = bench.words("a b c")
-        runner = bench.run()
-        with pytest.raises((SchemaMismatch, StoreError)):
-            runner.run(Paying(), "group", words=words)
-        (stopped,) = (event for event in bench.events if isinstance(event, StageFailedEvent))
-        assert stopped.usage.spent() == runner.bill.sent.spent() == (33, 1.5)
+    bench = Bench(Full(str(tmp_path)), executor)
+    runner = bench.run()
+    with pytest.raises(error):
+        runner.run(stage, "group", words=bench.words("a b c"))
+    (stopped,) = (event for event in bench.events if isinstance(event, StageFailedEvent))
+    assert stopped.usage.spent() == runner.bill.sent.spent() == (33, 1.5)
 
 
 def test_a_run_that_was_taken_over_marks_nothing_as_done(bench: Bench) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 
@@ -85,14 +84,11 @@ async def test_cancelled_it_waits_too() -> None:
 
 
 async def test_of_two_failures_the_first_rises_and_none_is_left_over() -> None:
-    def failures() -> Iterator[str]:
-        yield from ("one", "two")
-
     async def fail(name: str) -> None:
         raise StageFailed(name)
 
     with pytest.raises(StageFailed, match="one"):
-        await gather_calls(fail(name) for name in failures())
+        await gather_calls(fail(name) for name in ("one", "two"))
 
 
 def phase_after(*labels: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,60 +11,11 @@ import pytest
 
 from hirag_dist.errors import BudgetReached, ModelUnavailable, RequestRejected
 from hirag_dist.llm.call import CallContext
-from hirag_dist.llm.embedding import Embedded, LedgerEmbedder, PricedEmbedder, TextsRefused, vector_key
+from hirag_dist.llm.embedding import LedgerEmbedder, PricedEmbedder, vector_key
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.usage import ModelUsage, UsageMeter
 from hirag_dist.storage.store import Store
-from hirag_dist.types import FloatMatrix
-from tests.llm.calls import calls
-
-Act = Callable[[list[str]], Awaitable[object] | None]
-
-
-def by_length(texts: Sequence[str]) -> FloatMatrix:
-    return np.array([[len(text), 1] for text in texts], np.float32)
-
-
-class Lengths:
-    """Embeds a text by its length, a token a character, after doing what a test wants done at each request."""
-
-    dim = 2
-    batch_size, batch_tokens = 3, 1000
-
-    def __init__(
-        self,
-        act: Act = lambda texts: None,
-        name: str = "lengths",
-        used: Callable[[Sequence[str]], int | None] = lambda texts: None,
-        vectors: Callable[[Sequence[str]], FloatMatrix] = by_length,
-    ) -> None:
-        self.name = self.identity = name
-        self.calls: list[list[str]] = []
-        self._act, self._used, self._vectors = act, used, vectors
-
-    def fitted(self, text: str) -> tuple[str, int]:
-        return text[:200], min(len(text), 200)
-
-    async def request(self, texts: Sequence[str]) -> Embedded:
-        self.calls.append(list(texts))
-        waiting = self._act(list(texts))
-        if waiting is not None:
-            await waiting
-        return Embedded(self._vectors(texts), self._used(texts))
-
-    async def close(self) -> None:
-        pass
-
-
-class Hold:
-    """Lets requests wait: `arrived` when one is under way, until `go_on` is set."""
-
-    def __init__(self) -> None:
-        self.arrived, self.go_on = asyncio.Event(), asyncio.Event()
-
-    def __call__(self, texts: list[str]) -> Awaitable[object]:
-        self.arrived.set()
-        return self.go_on.wait()
+from tests.llm.calls import Hold, Lengths, at_once, by_length, calls
 
 
 def embedder(store: Store | None, inner: Lengths, **limits: Any) -> LedgerEmbedder:
@@ -113,7 +64,7 @@ async def test_a_permit_is_for_one_request(store: Store) -> None:
         await asyncio.sleep(0)
         under_way -= 1
 
-    inner = Lengths(lambda texts: count(texts))
+    inner = Lengths(count)
     inner.batch_tokens = 3
     embedding = embedder(store, inner, at_a_time=2)
     assert (await metered(embedding, ["a", "bb", "ccc", "d", "eee"])).calls == len(inner.calls) == 4
@@ -171,10 +122,6 @@ async def test_a_call_that_was_sent_is_stored_and_billed_although_its_task_gave_
     assert again.calls == []
 
 
-async def at_once(seconds: float) -> None:
-    await asyncio.sleep(0)
-
-
 @pytest.mark.parametrize("error", [ModelUnavailable("gone"), RequestRejected("wrong key", fatal=True)])
 async def test_what_cannot_be_waited_out_rises(store: Store, error: Exception) -> None:
     def fail(texts: list[str]) -> None:
@@ -209,21 +156,6 @@ async def test_a_request_that_is_refused_for_its_size_is_halved(store: Store) ->
     vectors = await embedder(store, inner).embed(["a", "bb", "ccc", "dddd", "eeeee"])
     assert vectors[:, 0].tolist() == [1, 2, 3, 4, 5]
     assert [len(call) for call in inner.calls] == [5, 2, 3, 1, 2]
-
-
-async def test_texts_without_a_vector_are_named_and_all_others_have_theirs(store: Store) -> None:
-    def refuse(texts: list[str]) -> None:
-        if {"b", "eeeee"}.intersection(texts):
-            raise RequestRejected("no")
-
-    texts = ["aaa", "b", "cc", "dddd", "eeeee", "b", "ffffff", " "]
-    embedding = embedder(store, Lengths(refuse))
-    with pytest.raises(TextsRefused) as caught:
-        await embedding.embed(texts)
-    expected = [[3, 1], [0, 0], [2, 1], [4, 1], [0, 0], [0, 0], [6, 1], [0, 0]]
-    assert caught.value.vectors.tolist() == expected
-    assert sorted(caught.value.reasons) == [1, 4, 5]
-    assert "begins 'eeeee': no; change that text" in caught.value.reasons[4]
 
 
 @pytest.mark.parametrize("kept", [True, False], ids=["with a ledger", "without"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -12,13 +13,13 @@ import pytest
 from hirag_dist.errors import RequestRejected, StageFailed
 from hirag_dist.llm.call import PricedModel
 from hirag_dist.llm.chat import EndpointPool
-from hirag_dist.llm.embedding import Embedded, LedgerEmbedder, PricedEmbedder
+from hirag_dist.llm.embedding import LedgerEmbedder, PricedEmbedder
 from hirag_dist.llm.key_locks import KeyLocks, KeyLockTable, LockReply
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.retry import RetriedCalls
 from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatReply, ChatRequest, Rejected
-from tests.llm.calls import Model, calls, question, text_of
+from tests.llm.calls import Hold, Lengths, Model, calls, question, text_of
 
 
 class Table:
@@ -38,56 +39,24 @@ class Table:
         return self.table.lock(worker, n_refreshed, keys)._replace(pause_s=0.0)
 
 
-class Varying(Model):
-    """Its replies differ each time; they wait for `go_on`."""
-
-    def __init__(self) -> None:
-        super().__init__(lambda request, n: ChatReply(f"reply {n}", input_tokens=1, output_tokens=1))
-        self.go_on = asyncio.Event()
-        self.go_on.set()
-        self.refuses = 0
-
-    async def complete(self, request: ChatRequest) -> ChatReply:
-        reply = await super().complete(request)
-        refused = len(self.requests) <= self.refuses
-        await self.go_on.wait()
-        if refused:
-            raise RequestRejected("not this one")
-        return reply
-
-
-class VaryingVectors:
-    """Its vectors differ each time; they wait for `go_on`."""
-
-    name = identity = "varying"
-    dim, batch_size, batch_tokens = 2, 3, 1000
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-        self.go_on = asyncio.Event()
-        self.go_on.set()
-
-    def fitted(self, text: str) -> tuple[str, int]:
-        return text, 1
-
-    async def request(self, texts: Sequence[str]) -> Embedded:
-        first = len(self.texts)
-        self.texts.extend(texts)
-        await self.go_on.wait()
-        return Embedded(np.array([[first + at, 1.0] for at in range(len(texts))], np.float32))
-
-    async def close(self) -> None:
-        pass
-
-
 class Workers:
-    """Workers with a view of the ledger each."""
+    """Workers with a view of the ledger each. Replies and vectors differ each time, and wait for `hold`."""
 
     def __init__(self, folder: Path, max_released: int = 100) -> None:
         self.store = Store(str(folder))
         self.table = Table(max_released)
-        self.model, self.vectors = Varying(), VaryingVectors()
+        self.hold = Hold()
+        self.hold.go_on.set()
+        self.refuses = 0
+        self.model = Model(self._reply, hold=self.hold)
+        numbers = itertools.count()
+        self.vectors = Lengths(self.hold, vectors=lambda texts: np.array([[next(numbers), 1] for _ in texts], "f4"))
         self.locks: dict[str, KeyLocks] = {}
+
+    def _reply(self, request: ChatRequest, n: int) -> ChatReply:
+        if n <= self.refuses:
+            raise RequestRejected("not this one")
+        return ChatReply(f"reply {n}", input_tokens=1, output_tokens=1)
 
     def pool(self, name: str) -> EndpointPool:
         ledger, calls = self._parts(name)
@@ -150,14 +119,14 @@ async def test_a_worker_with_an_old_view_looks_again(tmp_path: Path) -> None:
 
 
 async def test_after_a_failure_the_next_worker_sends_the_request(workers: Workers) -> None:
-    workers.model.refuses = 1
+    workers.refuses = 1
     outcomes = await asyncio.gather(*(workers.pool(name).ask(question(0), text_of) for name in "01"))
     assert sorted(map(type, outcomes), key=str) == [Rejected, str]
     assert len(workers.model.requests) == 2
 
 
 async def test_the_locks_of_a_dead_worker_are_released(workers: Workers) -> None:
-    workers.model.go_on.clear()
+    workers.hold.go_on.clear()
     dies = asyncio.ensure_future(workers.pool("0").ask(question(0), text_of))
     await until(lambda: len(workers.model.requests) == 1)
     waits = asyncio.ensure_future(workers.pool("1").ask(question(0), text_of))
@@ -165,7 +134,7 @@ async def test_the_locks_of_a_dead_worker_are_released(workers: Workers) -> None
     assert len(workers.model.requests) == 1
     workers.table.table.leave("0")
     await until(lambda: len(workers.model.requests) == 2)
-    workers.model.go_on.set()
+    workers.hold.go_on.set()
     await waits
     await dies
 
@@ -195,13 +164,13 @@ async def test_a_table_that_is_gone_ends_the_calls(workers: Workers) -> None:
 
 async def test_equal_texts_of_workers_are_embedded_once(workers: Workers) -> None:
     first, second = workers.embedder("0"), workers.embedder("1")
-    workers.vectors.go_on.clear()
+    workers.hold.go_on.clear()
     asked = [asyncio.ensure_future(each.embed(texts)) for each, texts in ((first, ["a", "b"]), (second, ["b", "c"]))]
     await turns()
-    workers.vectors.go_on.set()
+    workers.hold.go_on.set()
     found = await asyncio.gather(*asked)
-    assert sorted(workers.vectors.texts) == ["a", "b", "c"]
+    assert sorted(itertools.chain(*workers.vectors.calls)) == ["a", "b", "c"]
     assert found[0][1].tolist() == found[1][0].tolist()
     again = await workers.embedder("2").embed(["a", "b", "c"])
     assert again.tolist() == [*found[0].tolist(), found[1][1].tolist()]
-    assert len(workers.vectors.texts) == 3
+    assert sum(map(len, workers.vectors.calls)) == 3

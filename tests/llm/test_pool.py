@@ -24,18 +24,18 @@ from hirag_dist.llm.usage import UsageMeter, dollars, total_cost, usage_rows
 from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatReply, ChatRequest, Rejected
 from tests.ledger_sizes import ledger_size
-from tests.llm.calls import Model, calls, named, question, text_of
+from tests.llm.calls import Hold, Model, at_once, calls, named, question, text_of
 
 
 def reply(text: str) -> ChatReply:
     return ChatReply(text, input_tokens=10, output_tokens=5)
 
 
-def pool(model: Any, store: Any, attempts: int = 3, **limits: float) -> EndpointPool:
+def pool(model: Any, store: Any, attempts: int = 3, at_a_time: int = 100, **limits: float) -> EndpointPool:
     """A pool of one model, or of the priced models of a tuple."""
     models = model if isinstance(model, tuple) else (PricedModel("e", model, price=(1e6, 1e6, 1e6)),)
     ledger = Ledger(store) if isinstance(store, Store) else store
-    caller = calls(attempts, at_a_time=100, **limits)
+    caller = calls(attempts, at_a_time=at_a_time, **limits)
     return EndpointPool(dict.fromkeys(("extract", "report"), models), ledger, caller, lambda text: len(text.split()))
 
 
@@ -61,20 +61,13 @@ async def test_built_in_models_leave_nothing_in_the_ledger(store: Store) -> None
 
 
 async def test_a_call_that_was_sent_is_stored_although_its_task_gave_up(store: Store) -> None:
-    sent, go_on = asyncio.Event(), asyncio.Event()
-
-    class Slow(Model):
-        async def complete(self, request: ChatRequest) -> ChatReply:
-            sent.set()
-            await go_on.wait()
-            return await super().complete(request)
-
-    model = Slow(lambda request, n: reply("late"))
+    hold = Hold()
+    model = Model(lambda request, n: reply("late"), hold=hold)
     asking = asyncio.ensure_future(pool(model, store).ask(question(), text_of))
-    await sent.wait()
+    await hold.arrived.wait()
     asking.cancel()
     await asyncio.sleep(0)
-    go_on.set()
+    hold.go_on.set()
     with pytest.raises(asyncio.CancelledError):
         await asking
     again = Model(lambda request, n: reply("paid twice"))
@@ -103,21 +96,19 @@ async def test_of_equal_requests_never_two_are_on_their_way(store: Store) -> Non
     """The first fails; those that waited for it go one after another."""
     present = most = 0
 
-    class Failing(Model):
-        async def complete(self, request: ChatRequest) -> ChatReply:
-            nonlocal present, most
-            present += 1
-            most = max(most, present)
-            await asyncio.sleep(0)
-            present -= 1
-            return await super().complete(request)
+    async def count(request: ChatRequest) -> None:
+        nonlocal present, most
+        present += 1
+        most = max(most, present)
+        await asyncio.sleep(0)
+        present -= 1
 
     def answer(request: ChatRequest, n: int) -> ChatReply:
         if n == 1:
             raise RequestRejected("not this one")
         return reply("m")
 
-    asking = pool(Failing(answer), store)
+    asking = pool(Model(answer, hold=count), store)
     outcomes = await asyncio.gather(*(asking.ask(question(), text_of) for _ in range(6)))
     assert most == 1
     assert sum(each == "m" for each in outcomes) == 5
@@ -361,22 +352,13 @@ class Replies:
         self.stored[key] = record
 
 
-class Yielding(Model):
-    """Lets other tasks go on while it is asked."""
-
-    async def complete(self, request: ChatRequest) -> ChatReply:
-        await asyncio.sleep(0)
-        return await super().complete(request)
-
-
-def echo() -> Yielding:
+def echo() -> Model:
     """A model that replies with the last word of the first message."""
-    return Yielding(lambda request, n: ChatReply(request.messages[0].content.split()[-1]))
+    return Model(lambda request, n: ChatReply(request.messages[0].content.split()[-1]))
 
 
 def few_at_a_time(model: Model, ledger: Any) -> EndpointPool:
-    priced = [PricedModel("e", model)]
-    return EndpointPool({"extract": priced, "report": priced}, ledger, calls(ATTEMPTS, at_a_time=CONCURRENCY), len)
+    return pool(model, ledger, ATTEMPTS, at_a_time=CONCURRENCY)
 
 
 def accept_good(reply: ChatReply) -> str:
@@ -432,31 +414,19 @@ async def test_units_whose_reply_is_kept_in_part_or_that_are_divided_hold_up_no_
         assert len(model.requests) == UNITS, "what is cut off before its limit is for the caller to divide"
 
 
-def refused(refusals: SystematicRefusals, n_units: int) -> bool:
-    """Refuse units to the last, and return whether the next one is not sent."""
-    for number in range(n_units):
-        refusals.note_refused("extract", str(number), "empty", final=True)
-    try:
-        refusals.check("extract")
-    except NotSent:
-        return True
-    return False
-
-
 @pytest.mark.parametrize(("seconds", "n_units"), [(59.0, 8), (60.0, 3)])
 def test_a_slow_model_is_stopped_after_fewer_units(seconds: float, n_units: int) -> None:
-    def begun() -> SystematicRefusals:
-        now = [0.0]
-        refusals = SystematicRefusals(lambda: now[0])
-        refusals.note_refused("extract", "0", "empty")
-        now[0] = seconds
-        return refusals
-
-    assert not refused(begun(), n_units - 1)
-    assert refused(begun(), n_units)
-    with_success = begun()
-    with_success.note_accepted("extract")
-    assert not refused(with_success, 10 * n_units)
+    now = 0.0
+    refusals = SystematicRefusals(lambda: now)
+    refusals.note_refused("extract", "0", "empty")
+    now = seconds
+    for number in range(n_units):
+        refusals.check("extract")
+        refusals.note_refused("extract", str(number), "empty", final=True)
+    with pytest.raises(NotSent):
+        refusals.check("extract")
+    refusals.note_accepted("extract")
+    refusals.check("extract")
 
 
 async def test_stored_refusals_do_not_stop_new_calls_and_a_retry_asks_what_was_not_sent() -> None:
@@ -493,16 +463,12 @@ class Probed:
         return True
 
 
-async def nothing(seconds: float) -> None:
-    pass
-
-
 async def test_a_model_is_probed_once_and_waited_for(store: Store) -> None:
     model = Probed(n_failures=2)
     target = PricedModel("e", model, price=(1e6, 1e6, 1e6))  # type: ignore[arg-type]
     meter = UsageMeter()
     for number in range(2):
-        caller, ledger = calls(outage_timeout_s=600.0, sleep=nothing), Ledger(store)
+        caller, ledger = calls(outage_timeout_s=600.0, sleep=at_once), Ledger(store)
         assert await probe_structured_output(target, ledger, caller, meter) is True
         await caller.close()
         await ledger.close()

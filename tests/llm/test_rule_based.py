@@ -14,8 +14,6 @@ from hirag_dist.core.prompts.reply_parsing import (
     COVERED,
     EntityRecord,
     ExtractionReply,
-    ReportRecord,
-    SummaryReply,
     parse_extraction,
     parse_report,
     parse_summary,
@@ -97,11 +95,10 @@ THAI = (
     "กรุงเทพมหานครเป็นเมืองหลวงของประเทศไทย กรุงเทพมหานครตั้งอยู่บนแม่น้ำเจ้าพระยา แม่น้ำเจ้าพระยาไหลลงสู่อ่าวไทย "
     "ประเทศไทยมีพระมหากษัตริย์เป็นประมุข รัชกาลที่ 1 ทรงสถาปนากรุงเทพมหานคร"
 )
-NAMES = [
-    (ARABIC, {"نجيب محفوظ", "رواية أولاد حارتنا", "القاهرة", "جائزة نوبل"}),
-    (KOREAN, {"훈민정음", "집현전", "경복궁"}),
-    (THAI, {"กรุงเทพมหานคร", "แม่น้ำเจ้าพระยา", "ประเทศไทย"}),
-]
+CHINESE = (
+    "孙悟空大闹天宫。玉帝大怒，命天王捉拿孙悟空。孙悟空道：“俺老孙来也！”玉帝又差金星招安，"
+    "金星奏玉帝道：“孙悟空有神通。”众神见孙悟空来，都怕他。唐僧叫声孙悟空，却不见玉帝。"
+)
 
 
 def find(text: str) -> dict[str, FoundName]:
@@ -111,38 +108,36 @@ def find(text: str) -> dict[str, FoundName]:
     return {one.name: one for one in found}
 
 
-def test_names_of_english_with_their_types() -> None:
-    found = find(ENGLISH)
-    assert found["Ebenezer Scrooge"].type == found["Bob Cratchit"].type == "person"
-    assert found["London"].type == "location"
-    assert next(iter(found)) == "Ebenezer Scrooge", "the one that is named most"
+@pytest.mark.parametrize(
+    ("text", "types"),
+    [
+        (ENGLISH, {"Ebenezer Scrooge": "person", "Bob Cratchit": "person", "London": "location"}),
+        ("He studied at the University of Bonn for years.", {"University of Bonn": "organization"}),
+        ("The prize went to J. Lee Thompson that year.", {"J. Lee Thompson": "person"}),
+        ("The shop was bought by Acme Motors Inc last week.", {"Acme Motors Inc": "organization"}),
+    ],
+)
+def test_names_of_english_with_their_types(text: str, types: dict[str, str]) -> None:
+    found = find(text)
+    assert {name: found[name].type for name in types} == types
+    assert next(iter(found)) == next(iter(types)), "the one that is named most"
 
 
-@pytest.mark.parametrize(("text", "names"), NAMES)
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        (ARABIC, {"نجيب محفوظ", "رواية أولاد حارتنا", "القاهرة", "جائزة نوبل"}),
+        (KOREAN, {"훈민정음", "집현전", "경복궁"}),
+        (THAI, {"กรุงเทพมหานคร", "แม่น้ำเจ้าพระยา", "ประเทศไทย"}),
+    ],
+)
 def test_names_of_writing_without_capitals(text: str, names: set[str]) -> None:
     assert names <= find(text).keys()
 
 
-@pytest.mark.parametrize(
-    ("text", "name", "kind"),
-    [
-        ("He studied at the University of Bonn for years.", "University of Bonn", "organization"),
-        ("The prize went to J. Lee Thompson that year.", "J. Lee Thompson", "person"),
-        ("The shop was bought by Acme Motors Inc last week.", "Acme Motors Inc", "organization"),
-    ],
-)
-def test_names_and_their_kinds(text: str, name: str, kind: str) -> None:
-    assert find(text)[name].type == kind
-
-
 def test_chinese_names_come_first() -> None:
-    text = (
-        "孙悟空大闹天宫。玉帝大怒，命天王捉拿孙悟空。孙悟空道：“俺老孙来也！”玉帝又差金星招安，"
-        "金星奏玉帝道：“孙悟空有神通。”众神见孙悟空来，都怕他。唐僧叫声孙悟空，却不见玉帝。"
-    )
-    ranked = list(find(text).values())
-    assert [one.name for one in ranked[:2]] == ["孙悟空", "玉帝"]
-    assert ranked[0].type == "person"
+    first, second, *_ = find(CHINESE).values()
+    assert (first.name, first.type, second.name) == ("孙悟空", "person", "玉帝")
 
 
 def test_descriptions_are_sentences_that_hold_the_name() -> None:
@@ -174,12 +169,9 @@ def request(task: str, form: str | None, text: str = STORY) -> ChatRequest:
 
 
 def read(request: ChatRequest) -> tuple[str, ExtractionReply]:
-    """Return the reply as text, and as the records read with the entities that the conversation has numbered before."""
+    """Return the reply as text, and as the records read with the entities that the request lists."""
     text = reply_to(request.messages, request.form)
     known = [EntityRecord(*pair, "") for pair in LISTED if "extract-relations" in request.messages[0].content]
-    for message in request.messages:
-        if message.role == "assistant":
-            known += parse_extraction(ChatReply(message.content), "", known).entities
     return text, parse_extraction(ChatReply(text), "", known)
 
 
@@ -219,21 +211,18 @@ HIVE = [
 ]
 
 
-def summary_of(members: list[tuple[str, str, str]], form: str | None) -> SummaryReply:
-    request = summary_request(members, Prompts(), TYPES, form)
-    return parse_summary(ChatReply(reply_to(request.messages, form)), len(members), [name for name, _, _ in members])
-
-
 @pytest.mark.parametrize("form", [None, "summarise"])
 def test_names_a_cluster_by_what_its_members_share(form: str | None) -> None:
-    summary = summary_of(HIVE, form)
-    assert [one.type for one in summary.entities] == ["concept"]
-    name = name_key(summary.entities[0].name)
-    assert "honey bee" in name or "bee colony" in name
-    assert name not in {name_key(member) for member, _, _ in HIVE}
+    request = summary_request(HIVE, Prompts(), TYPES, form)
+    members = [name for name, _, _ in HIVE]
+    summary = parse_summary(ChatReply(reply_to(request.messages, form)), len(HIVE), members)
+    (entity,) = summary.entities
+    assert entity.type == "concept"
+    assert any(shared in name_key(entity.name) for shared in ("honey bee", "bee colony"))
+    assert name_key(entity.name) not in map(name_key, members)
     assert {cover.member for cover in summary.covers} == {0, 1, 2, 3}
     assert all(1 <= cover.strength <= 10 for cover in summary.covers)
-    assert "swarming" in summary.entities[0].description.lower()
+    assert "swarming" in entity.description.lower()
 
 
 def test_describe_keeps_the_distinct_sentences_within_the_limit() -> None:
@@ -280,23 +269,15 @@ The cold within him froze his old features. Foul weather did not know where to h
 """
 
 
-def report_of(entities: list[str], relations: list[str], reports: list[str]) -> ReportRecord:
-    """Return the report, which is the same in both forms."""
-    read = []
-    for form in (None, "report"):
-        request = report_request(entities, relations, reports, Prompts(), form)
-        read.append(parse_report(ChatReply(reply_to(request.messages, form))))
-    assert read[0] == read[1]
-    return read[0]
-
-
 def answer_to(question: str, context: str = CONTEXT) -> str:
     request = answer_request(question, context, Prompts())
     return reply_to(request.messages, None)
 
 
 def test_report_names_its_main_entities_and_cites_its_records() -> None:
-    report = report_of(ENTITIES, RELATIONS, REPORTS)
+    requests = [report_request(ENTITIES, RELATIONS, REPORTS, Prompts(), form) for form in (None, "report")]
+    report, in_json = (parse_report(ChatReply(reply_to(each.messages, each.form))) for each in requests)
+    assert report == in_json
     assert "Bob Cratchit" in report.title
     assert "clerk" in report.summary
     assert report.rating is None, "it is not asked for"
@@ -343,8 +324,8 @@ Bob Cratchit is the clerk of Scrooge. Tiny Tim is his youngest son.
 """
 
 
-def mapped(question: str, context: str = COMMUNITIES) -> MappedPart:
-    request = map_request(question, context, Prompts(), 1000)
+def mapped(question: str) -> MappedPart:
+    request = map_request(question, COMMUNITIES, Prompts(), 1000)
     return parse_points(ChatReply(reply_to(request.messages, request.form)), {"C4", "C9"})
 
 
@@ -355,14 +336,9 @@ def test_points_are_sentences_with_the_record_they_are_from() -> None:
     assert (found.uncited, found.dropped) == (0, 0)
 
 
-def test_a_part_that_holds_nothing_of_the_question_has_no_points() -> None:
-    assert mapped("Which volcano erupted in Iceland?").points == ()
-    assert mapped("???").points == ()
-
-
-def reduced(points: list[AnswerPoint], question: str = "Who was the partner of Scrooge?") -> str:
-    found = gather_points(points, 1000, lambda text: len(text.split()))
-    return reply_to(reduce_request(question, found.context, Prompts()).messages, None)
+@pytest.mark.parametrize("question", ["Which volcano erupted in Iceland?", "???"])
+def test_a_part_that_holds_nothing_of_the_question_has_no_points(question: str) -> None:
+    assert mapped(question).points == ()
 
 
 def test_the_answer_is_the_best_points_and_says_nothing_twice() -> None:
@@ -371,5 +347,7 @@ def test_the_answer_is_the_best_points_and_says_nothing_twice() -> None:
         AnswerPoint("Jacob Marley was the partner of Scrooge. [C4][C9]", 100.0, ("C4", "C9")),
         AnswerPoint("Jacob Marley was once the partner of Scrooge. [C2]", 90.0, ("C2",)),
     ]
+    context = gather_points(points, 1000, lambda text: len(text.split())).context
+    request = reduce_request("Who was the partner of Scrooge?", context, Prompts())
     best, other = "Jacob Marley was the partner of Scrooge. [C1][C2]", "Bob Cratchit is the clerk of Scrooge. [C2]"
-    assert reduced(points) == f"{best} {other}"
+    assert reply_to(request.messages, None) == f"{best} {other}"

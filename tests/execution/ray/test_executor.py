@@ -19,10 +19,9 @@ import ray
 from ray import cloudpickle
 from ray.cluster_utils import Cluster
 
-from hirag_dist.composition.build import make_executor, make_services, resolve
+from hirag_dist.composition.build import make_executor, make_services
 from hirag_dist.composition.models import make_coordinator
 from hirag_dist.config.model import Config
-from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.errors import BudgetReached, StageFailed
 from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.events import TaskFinished
@@ -32,8 +31,7 @@ from hirag_dist.execution.ray.quota_actor import DeclaredDead, QuotaActor
 from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.stage import ByKey, ByRows, Services, Tables
 from hirag_dist.execution.task import Slice, Task
-from hirag_dist.indexing.context import BuildContext
-from hirag_dist.indexing.pipeline import Build, BuildResult
+from hirag_dist.indexing.pipeline import BuildResult
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.protocol import CallDemand, WorkerReport
@@ -41,10 +39,10 @@ from hirag_dist.protocols import Executor
 from hirag_dist.storage.store import Store
 from hirag_dist.testing.simulator import SimulatorOptions
 from tests.bare_services import SERVICES
+from tests.execution.ray.indexing import SAMPLES, indexed
 from tests.ray_nodes import started
 from tests.simulator_thread import SimulatorThread
 
-CORPUS = Path(__file__).parents[3] / "hirag_dist" / "samples" / "corpus"
 FILES = ("newton-whiteness-from-colours.md", "jefferson-1803-louisiana.md")
 HASHING = {"builtin-embedder": {"kind": "hashing"}}  # in all processes
 SMALL = {
@@ -63,31 +61,20 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot im
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("corpus")
     for name in FILES:
-        shutil.copy(CORPUS / name, folder / name)
+        shutil.copy(SAMPLES / name, folder / name)
     return folder
 
 
-def over_ray(config: Config, store: Store, **options: Any) -> RayExecutor:
-    return RayExecutor(partial(make_services, config, store, False), partial(make_coordinator, config), **options)
+def over_ray(config: Config, store: Store, max_tokens: int | None = None, **options: Any) -> RayExecutor:
+    services = partial(make_services, config, store, max_tokens is not None)
+    return RayExecutor(services, partial(make_coordinator, config, None, max_tokens), **options)
 
 
 def build(
-    config: Config,
-    corpus: Path,
-    index: Path,
-    make: Callable[[Config, Store], Executor],
-    listen: Callable[[object], None] = lambda event: None,
-    base_id: str | None = None,
+    config: Config, corpus: Path, index: Path, make: Callable[[Config, Store], Executor], *listen: Any, **base: Any
 ) -> BuildResult:
-    """Build an index of a corpus: from nothing, or as an update of the current snapshot where `base_id` is ""."""
     store = Store(str(index))
-    executor = make(config, store)
-    try:
-        runner = StageRunner(store, executor, (listen,), config.max_reject_ratio)
-        context = BuildContext(runner, config, Prompts(), resolve(config))
-        return Build(context, base_id=base_id).index([str(corpus)])
-    finally:
-        executor.close()
+    return indexed(config, store, make(config, store), corpus, *listen, **base)
 
 
 def inline(config: Config, store: Store) -> Executor:
@@ -164,7 +151,7 @@ def test_a_task_that_kills_every_worker_fails_the_stage(plain: RayExecutor, tmp_
 def test_the_cluster_gives_the_inline_snapshots_of_a_build_and_an_update(
     ray_cluster: Cluster, corpus: Path, tmp_path: Path
 ) -> None:
-    config = Config.model_validate(SMALL)
+    config = Config.model_validate(SMALL | {"resolution": {"enabled": True}})
     smaller = tmp_path / "smaller"
     smaller.mkdir()
     shutil.copy(corpus / FILES[0], smaller)
@@ -227,9 +214,9 @@ def test_rows_reach_the_tasks_of_their_keys_though_workers_die(plain: RayExecuto
     assert not any(Path(file).exists() for file in fatal)
 
 
-def slow_endpoint(url: str) -> Config:
+def slow_endpoint(url: str, max_concurrent: int = 64) -> Config:
     """Extraction over HTTP, slow enough that a killed worker has calls in flight."""
-    chat = {"base_url": url, "model": "extractive", "output": "json_schema", "max_concurrent": 64}
+    chat = {"base_url": url, "model": "extractive", "output": "json_schema", "max_concurrent": max_concurrent}
     return Config.model_validate(SMALL | {"llm": {"endpoints": HASHING | {"slow": chat}, "roles": {"extract": "slow"}}})
 
 
@@ -263,22 +250,16 @@ def test_a_killed_worker_and_a_killed_node_change_nothing(ray_cluster: Cluster, 
 def test_the_budget_holds_for_all_workers(ray_cluster: Cluster, corpus: Path, tmp_path: Path) -> None:
     thread = SimulatorThread(SimulatorOptions(listen="127.0.0.1:0", latency_ms=20))
     with thread as url:
-        config = slow_endpoint(url)
-        chat = config.llm.endpoints["slow"].model_copy(update={"max_concurrent": 3})
-        llm = config.llm.model_copy(update={"endpoints": config.llm.endpoints | {"slow": chat}})
-        config = config.model_copy(update={"llm": llm})
+        config = slow_endpoint(url, max_concurrent=3)
         build(config, corpus, tmp_path / "index", partial(over_ray, workers=2))
         assert thread.stats()["endpoints"]["/v1/chat/completions"]["most_in_flight"] <= 3
         before = chat_calls(thread)
-
-        def capped(config: Config, store: Store) -> Executor:
-            return RayExecutor(
-                partial(make_services, config, store, True), partial(make_coordinator, config, None, 12_000), workers=2
-            )
-
         with pytest.raises(BudgetReached, match="the limit of 12000 tokens"):
-            build(config, corpus, tmp_path / "capped", capped)
+            build(config, corpus, tmp_path / "capped", partial(over_ray, max_tokens=12_000, workers=2))
         assert 0 < chat_calls(thread) - before < before
+
+
+CALL = CallDemand(1, 1, 0.0)
 
 
 async def test_permits_of_a_dead_worker_return() -> None:
@@ -305,26 +286,13 @@ async def test_a_worker_that_is_taken_for_dead_while_it_waits_is_told_so() -> No
     assert isinstance(await asyncio.wait_for(waits, 5), DeclaredDead)
 
 
-CALL = CallDemand(1, 1, 0.0)
-
-
-class _Hurried:
-    """A clock that is 20 s further whenever it is looked at."""
-
-    def __init__(self) -> None:
-        self._now = 0.0
-
-    def __call__(self) -> float:
-        self._now += 20.0
-        return self._now
-
-
 def test_what_the_coordinator_warns_of_reaches_the_log_of_the_driver(
     ray_cluster: Cluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    hurried = partial(next, iter(range(0, 10**9, 20)))  # a clock that is 20 s further whenever it is looked at
     executor = RayExecutor(
         lambda client, holder: SERVICES,
-        lambda: QuotaCoordinator({"big": EndpointLimits(None, None, 2)}, clock=_Hurried()),
+        lambda: QuotaCoordinator({"big": EndpointLimits(None, None, 2)}, clock=hurried),
     )
     try:
         refused = WorkerReport(limited=((None, "", 1),))

@@ -7,6 +7,7 @@ model or called a kernel is written down by the workers.
 from __future__ import annotations
 
 import logging
+import shutil
 import sys
 import threading
 import time
@@ -21,29 +22,27 @@ import ray
 from ray import cloudpickle
 from ray.cluster_utils import Cluster
 
-from hirag_dist.composition.build import make_services, resolve
+from hirag_dist.composition.build import make_services
 from hirag_dist.composition.models import make_coordinator
 from hirag_dist.compute.kernels import gpu_kernels
 from hirag_dist.config.model import Config
-from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.execution.events import KernelsResolved, StageFinished, TaskFinished
 from hirag_dist.execution.executors import InlineExecutor
 from hirag_dist.execution.ray import GpuWorkers, RayExecutor
 from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.stage import Services
-from hirag_dist.indexing.context import BuildContext
-from hirag_dist.indexing.pipeline import Build, BuildResult
+from hirag_dist.indexing.pipeline import BuildResult
 from hirag_dist.llm.call import CallContext
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.protocol import QuotaClient
-from hirag_dist.protocols import Executor, Kernels
+from hirag_dist.protocols import Kernels
 from hirag_dist.storage.store import Store
+from tests.execution.ray.indexing import SAMPLES, indexed
 from tests.ray_nodes import started
 from tests.standin_cupy import standin_gpu
 
-ROOT = Path(__file__).parents[3]
-DOCUMENT = ROOT / "hirag_dist" / "samples" / "corpus" / "newton-whiteness-from-colours.md"
+DOCUMENT = SAMPLES / "newton-whiteness-from-colours.md"
 CONFIG = Config.model_validate(
     {
         "kernels": "gpu",
@@ -154,27 +153,24 @@ class Watch:
         store = Store(str(self.folder / "index"))
         executor = RayExecutor(partial(self.services, store), partial(make_coordinator, CONFIG), gpu=gpu)
         assert len(executor._pool.workers) == 2  # of the first kind: the node with a GPU is not counted
-        return indexed(store, executor, listen, known)
-
-
-def indexed(store: Store, executor: Executor, listen: Callable[[object], None], known: str | None) -> BuildResult:
-    try:
-        runner = StageRunner(store, executor, (listen,), CONFIG.max_reject_ratio)
-        return Build(BuildContext(runner, CONFIG, Prompts(), resolve(CONFIG, None, known))).index([str(DOCUMENT)])
-    finally:
-        executor.close()
+        return indexed(CONFIG, store, executor, DOCUMENT, listen, kernels=known)
 
 
 @pytest.fixture(scope="module")
-def expected(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The snapshot id of an inline build with the same kernels."""
+def inline(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """An index that was built inline with the same kernels, and the id of its snapshot."""
     folder = tmp_path_factory.mktemp("inline")
     store = Store(str(folder))
     with standin_gpu():
         executor = InlineExecutor(lambda: make_services(CONFIG, store, False, QuotaCoordinator({}), ""))
-        made = indexed(store, executor, lambda event: None, "gpu")
+        made = indexed(CONFIG, store, executor, DOCUMENT, kernels="gpu")
     assert made.manifest.build["kernels"] == "gpu"
-    return made.manifest.snapshot_id
+    return folder, made.manifest.snapshot_id
+
+
+@pytest.fixture
+def expected(inline: tuple[Path, str]) -> str:
+    return inline[1]
 
 
 def node_ids(with_gpu: bool) -> set[str]:
@@ -185,47 +181,33 @@ def free_gpus() -> float:
     return float(ray.available_resources().get("GPU", 0))
 
 
-class WhenSaid(logging.Handler):
-    """Does something when a line is logged, in the thread that logs it."""
-
-    def __init__(self, line: str, then: Callable[[], object]) -> None:
-        super().__init__()
-        self._line, self._then = line, then
-        self.said = 0
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if self._line in record.getMessage():
-            self.said += 1
-            self._then()
-
-
 @pytest.fixture
-def when_said() -> Iterator[Callable[..., WhenSaid]]:
-    added: list[WhenSaid] = []
+def when_said() -> Iterator[Callable[..., None]]:
+    """Do something when a line is logged, in the thread that logs it."""
+    added: list[logging.Handler] = []
 
-    def add(line: str, then: Callable[[], object]) -> WhenSaid:
-        added.append(WhenSaid(line, then))
-        logging.getLogger("hirag_dist").addHandler(added[-1])
-        return added[-1]
+    def add(line: str, then: Callable[[], object]) -> None:
+        handler = logging.Handler()
+        handler.addFilter(lambda record: line in record.getMessage())
+        handler.emit = lambda record: then()  # type: ignore[method-assign, assignment]
+        added.append(handler)
+        logging.getLogger("hirag_dist").addHandler(handler)
 
     yield add
     for handler in added:
         logging.getLogger("hirag_dist").removeHandler(handler)
 
 
-def test_nothing_to_compute_asks_for_no_gpu(ray_cluster: Cluster, expected: str, tmp_path: Path) -> None:
-    store = Store(str(tmp_path / "index"))
-    with standin_gpu():
-        executor = InlineExecutor(lambda: make_services(CONFIG, store, False, QuotaCoordinator({}), ""))
-        indexed(store, executor, lambda event: None, "gpu")
+def test_nothing_to_compute_asks_for_no_gpu(ray_cluster: Cluster, inline: tuple[Path, str], tmp_path: Path) -> None:
+    shutil.copytree(inline[0], tmp_path / "index")
     told: list[object] = []
     again = Watch(tmp_path).build(GpuWorkers(1), told.append, known="gpu")  # where no node has one
-    assert (again.stages_run, again.manifest.snapshot_id) == (0, expected)
+    assert (again.stages_run, again.manifest.snapshot_id) == (0, inline[1])
     assert not [event for event in told if isinstance(event, KernelsResolved)]
 
 
 def test_a_build_waits_for_a_gpu_says_so_and_goes_on_when_one_comes(
-    ray_cluster: Cluster, gpu_node: Callable[[], Any], expected: str, when_said: Callable[..., WhenSaid], tmp_path: Path
+    ray_cluster: Cluster, gpu_node: Callable[[], Any], expected: str, when_said: Callable[..., None], tmp_path: Path
 ) -> None:
     watch = Watch(tmp_path)
     before: list[list[str]] = []
@@ -234,17 +216,17 @@ def test_a_build_waits_for_a_gpu_says_so_and_goes_on_when_one_comes(
         before.append(watch.lines())
         gpu_node()
 
-    handler = when_said("waiting for a GPU: the cluster has 0", come)
+    when_said("waiting for a GPU: the cluster has 0", come)
     made = watch.build(GpuWorkers(1, notice_s=0.5))
     assert made.manifest.snapshot_id == expected
-    assert handler.said == 1
+    assert len(before) == 1
     assert any(line.startswith("model ask") for line in before[0])
     assert not any(line.startswith("kernel") for line in before[0])  # the CPU did not stand in
     assert watch.nodes("kernel") == node_ids(with_gpu=True)
 
 
 def test_a_node_killed_while_it_computes_is_waited_for_anew(
-    ray_cluster: Cluster, gpu_node: Callable[[], Any], expected: str, when_said: Callable[..., WhenSaid], tmp_path: Path
+    ray_cluster: Cluster, gpu_node: Callable[[], Any], expected: str, when_said: Callable[..., None], tmp_path: Path
 ) -> None:
     """A worker that is slow to start is waited for with the same words: one node comes, once the other is gone."""
     watch = Watch(tmp_path, fatal="leiden")

@@ -5,18 +5,22 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from aiohttp import web
 
 from hirag_dist.llm.endpoints.openai_chat import OpenAiChat
 from hirag_dist.llm.endpoints.openai_client import EndpointSettings
 from hirag_dist.llm.endpoints.openai_embeddings import OpenAiEmbedder
+from hirag_dist.llm.endpoints.rerank import RerankEndpoint
+from hirag_dist.protocols import ChatModel
+from hirag_dist.types import ChatReply, ChatRequest
 
 KEY = "sk-secret-0123456789"
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Client = TypeVar("Client", OpenAiChat, OpenAiEmbedder, RerankEndpoint)
 Script = Callable[[dict[str, Any]], web.StreamResponse | Awaitable[web.StreamResponse]]
 
 
@@ -56,8 +60,8 @@ class Stub:
         self.url = ""
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        self.bodies.append(await request.json())
         self.requests.append(request)
+        self.bodies.append(await request.json())
         reply = self._script(self.bodies[-1])
         return reply if isinstance(reply, web.StreamResponse) else await reply
 
@@ -71,23 +75,32 @@ async def serving(script: Script) -> AsyncIterator[Stub]:
 
 
 @asynccontextmanager
-async def chatting(script: Script, **changes: Any) -> AsyncIterator[tuple[OpenAiChat, Stub]]:
+async def connected(script: Script, connect: Callable[[str], Client]) -> AsyncIterator[tuple[Client, Stub]]:
     async with serving(script) as stub:
-        chat = OpenAiChat(settings(stub.url, **changes), count_words)
+        client = connect(stub.url)
         try:
-            yield chat, stub
+            yield client, stub
         finally:
-            await chat.close()
+            await client.close()
 
 
-@asynccontextmanager
-async def embedding(script: Script, dim: int, **changes: Any) -> AsyncIterator[tuple[OpenAiEmbedder, Stub]]:
-    async with serving(script) as stub:
-        embedder = OpenAiEmbedder(settings(stub.url, **changes), dim, count_words, first_words)
-        try:
-            yield embedder, stub
-        finally:
-            await embedder.close()
+def chatting(script: Script, **changes: Any) -> AbstractAsyncContextManager[tuple[OpenAiChat, Stub]]:
+    return connected(script, lambda url: OpenAiChat(settings(url, **changes), count_words))
+
+
+def embedding(script: Script, dim: int, **changes: Any) -> AbstractAsyncContextManager[tuple[OpenAiEmbedder, Stub]]:
+    return connected(script, lambda url: OpenAiEmbedder(settings(url, **changes), dim, count_words, first_words))
+
+
+def reranking(script: Script) -> AbstractAsyncContextManager[tuple[RerankEndpoint, Stub]]:
+    return connected(script, lambda url: RerankEndpoint(settings(url)))
+
+
+async def read_stream(chat: ChatModel, request: ChatRequest) -> tuple[str, ChatReply]:
+    """Return the text of the pieces of a stream, and the reply at its end."""
+    *pieces, reply = [each async for each in chat.stream(request)]
+    assert isinstance(reply, ChatReply)
+    return "".join(map(str, pieces)), reply
 
 
 def completion(content: object = "fine", finish_reason: str | None = "stop", **more: Any) -> web.Response:

@@ -116,14 +116,6 @@ async def test_the_configuration_names_the_file_and_the_prefixes(tmp_path: Path)
     assert reranker.max_texts == 20
 
 
-@pytest.mark.parametrize("role", ["answer", "extract"])
-def test_such_a_model_cannot_chat(role: str) -> None:
-    with pytest.raises(ValueError, match=rf"llm\.roles\.{role}: 'own' is of kind onnx"):
-        Config.model_validate({"llm": {"endpoints": {"own": {"kind": "onnx", "path": "x"}}, "roles": {role: "own"}}})
-    with pytest.raises(ValueError, match="path is required for an endpoint of kind onnx"):
-        Config.model_validate({"llm": {"endpoints": {"own": {"kind": "onnx"}}}})
-
-
 def test_missing_and_unreadable_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="Cannot read the weights"):
         OnnxEmbedder(str(tmp_path / "none.onnx"))
@@ -160,16 +152,16 @@ LONG = " ".join(["The queen bee lays up to two thousand eggs a day, and the work
 LONG_STARTS = [0.01105867, -0.0404372, -0.02482975, 0.01638325, -0.09996568, 0.03468475]
 
 
-@pytest.fixture
-def embedder(monkeypatch: pytest.MonkeyPatch) -> MiniLmEmbedder:
+@pytest.fixture(scope="module")
+def embedder() -> MiniLmEmbedder:
     for module in onnx_models._MODULES:
         pytest.importorskip(module)
-    monkeypatch.setattr(onnx_models, "is_installed", lambda: True)
-    return MiniLmEmbedder()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(onnx_models, "is_installed", lambda: True)
+        return MiniLmEmbedder()
 
 
 def test_word_pieces_equal_those_of_bert() -> None:
-    pytest.importorskip("tokenizers")
     tokenizer = onnx_models._tokenizer()
     for row in REFERENCE:
         assert tokenizer.encode(row["text"]).ids == row["pieces"], row["text"]

@@ -7,6 +7,7 @@ import base64
 import json
 import pickle
 import traceback
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -33,6 +34,7 @@ from tests.llm.endpoints.loopback import (
     event,
     failure,
     first_words,
+    read_stream,
     settings,
 )
 
@@ -46,7 +48,7 @@ async def raised(script: Script, **changes: Any) -> HiragError:
         with pytest.raises(HiragError) as caught:
             await chat.complete(REQUEST)
         with pytest.raises(type(caught.value)):
-            [piece async for piece in chat.stream(REQUEST)]
+            await read_stream(chat, REQUEST)
     return caught.value
 
 
@@ -87,35 +89,26 @@ async def test_a_lone_surrogate_is_sent_as_a_question_mark() -> None:
 
 async def test_reads_text_reason_model_and_usage() -> None:
     usage = {"prompt_tokens": 11, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 8}}
-    thinking = {"reasoning_content": "hm"}
-    async with chatting(lambda body: completion("hi", "length", usage=usage, model="m-2", message=thinking)) as (
-        chat,
-        _,
-    ):
+    more = {"usage": usage, "model": "m-2", "message": {"reasoning_content": "hm"}}
+    async with chatting(lambda body: completion("hi", "length", **more)) as (chat, _):
         reply = await chat.complete(REQUEST)
-    assert (reply.text, reply.finish_reason, reply.model) == ("hi", "length", "m-2")
-    assert (reply.input_tokens, reply.cached_tokens, reply.output_tokens) == (11, 8, 3)
+    assert replace(reply, reasoning_tokens=0) == ChatReply("hi", "length", "m-2", 11, 8, 3)
 
 
 @pytest.mark.parametrize(
-    ("response", "text", "finish_reason"),
+    ("answer", "text", "finish_reason"),
     [
-        ({"content": None, "message": {"refusal": "I will not"}}, "I will not", "refusal"),
-        ({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}, "ab", "stop"),
-        ({"finish_reason": "MAX_TOKENS"}, "fine", "length"),
-        ({"finish_reason": None}, "fine", "stop"),
+        (lambda: completion(None, message={"refusal": "I will not"}), "I will not", "refusal"),
+        (lambda: completion([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]), "ab", "stop"),
+        (lambda: completion("fine", "MAX_TOKENS"), "fine", "length"),
+        (lambda: completion("fine", None), "fine", "stop"),
+        (lambda: failure(400, "filtered", code="content_filter"), "", "content_filter"),
     ],
 )
-async def test_refusals_parts_and_reasons(response: dict[str, Any], text: str, finish_reason: str) -> None:
-    async with chatting(lambda body: completion(**response)) as (chat, _):
+async def test_refusals_parts_and_reasons(answer: Callable[[], web.Response], text: str, finish_reason: str) -> None:
+    async with chatting(lambda body: answer()) as (chat, _):
         reply = await chat.complete(REQUEST)
     assert (reply.text, reply.finish_reason) == (text, finish_reason)
-
-
-async def test_a_filtered_prompt_is_the_units_fault() -> None:
-    async with chatting(lambda body: failure(400, "filtered", code="content_filter")) as (chat, _):
-        reply = await chat.complete(REQUEST)
-    assert (reply.text, reply.finish_reason) == ("", "content_filter")
 
 
 # Structured outputs
@@ -176,9 +169,9 @@ async def test_streams_pieces() -> None:
     usage = json.dumps({"choices": [], "usage": {"prompt_tokens": 12, "completion_tokens": 30}}).encode()
     events = [event(LONG), event(""), event("b"), event(None, "stop"), usage, b"[DONE]"]
     async with chatting(lambda body: Events(*events)) as (chat, _):
-        *pieces, reply = [each async for each in chat.stream(REQUEST)]
+        pieces, reply = await read_stream(chat, REQUEST)
         whole = await chat.complete(REQUEST)
-    assert "".join(map(str, pieces)) == f"{LONG}b"
+    assert pieces == f"{LONG}b"
     assert reply == whole == ChatReply(f"{LONG}b", "stop", "model-1", input_tokens=12, output_tokens=30)
 
 
@@ -202,7 +195,7 @@ async def test_a_reply_that_repeats_itself_is_read_no_further() -> None:
 async def test_a_stream_that_ends_early_is_no_reply() -> None:
     async with chatting(lambda body: Events(event("a"))) as (chat, _):
         with pytest.raises(ModelUnavailable, match="broke off"):
-            [text async for text in chat.stream(REQUEST)]
+            await read_stream(chat, REQUEST)
 
 
 # Errors
@@ -218,19 +211,10 @@ async def test_trouble_that_stays_or_may_pass(status: int, hint: str) -> None:
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 
-@pytest.mark.parametrize(
-    ("headers", "wait_s"),
-    [
-        ({}, None),
-        ({"Retry-After": "7"}, 7.0),
-        ({"Retry-After": "7", "retry-after-ms": "1500"}, 1.5),
-        ({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "250ms"}, 0.25),
-    ],
-)
-async def test_too_many_requests(headers: dict[str, str], wait_s: float | None) -> None:
-    error = await raised(lambda body: failure(429, "slow down", headers, code="rate_limit_exceeded"))
+async def test_too_many_requests() -> None:
+    error = await raised(lambda body: failure(429, "slow down", {"Retry-After": "7"}, code="rate_limit_exceeded"))
     assert isinstance(error, RateLimited)
-    assert error.retry_after_s == wait_s
+    assert error.retry_after_s == 7.0
 
 
 async def test_no_money_is_no_rate_limit() -> None:
@@ -241,14 +225,19 @@ async def test_no_money_is_no_rate_limit() -> None:
 
 @pytest.mark.parametrize(
     ("headers", "wait_s"),
-    [({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 100.0),({"retry-after": "soon"}, None),(
-            {f"x-ratelimit-{name}": value for name, value in [
-                ("remaining-tokens", "0"), ("reset-tokens", "1h2m3.5s"),
-                ("remaining-requests", "0"), ("reset-requests", "20ms"),
-            ]},
+    [
+        ({}, None),
+        ({"retry-after": "7", "retry-after-ms": "1500"}, 1.5),
+        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 100.0),
+        ({"retry-after": "soon"}, None),
+        ({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "250ms"}, 0.25),
+        (
+            {f"x-ratelimit-remaining-{kind}": "0" for kind in ("tokens", "requests")}
+            | {"x-ratelimit-reset-tokens": "1h2m3.5s", "x-ratelimit-reset-requests": "20ms"},
             3723.5,
-        )],
-)  # fmt: skip
+        ),
+    ],
+)
 def test_how_long_to_wait(headers: dict[str, str], wait_s: float | None) -> None:
     now = 1445412480.0 - 100.0
     assert retry_after_s(headers, now) == wait_s
@@ -351,7 +340,6 @@ async def test_takes_the_size_that_it_finds_and_another_size_says_what_to_set() 
     ("items", "error"),
     [
         ([], ModelUnavailable),
-        ([{"index": 0, "embedding": "%%%"}], ModelUnavailable),
         ([{"index": 0, "embedding": None}], RequestRejected),
         ([{"index": 0, "embedding": "AADAfwAAgD8AAIA/"}], RequestRejected),
         ([{"embedding": [1e30, 0.0, 1e30]}], RequestRejected),

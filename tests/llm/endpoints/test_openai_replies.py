@@ -16,7 +16,6 @@ from hirag_dist.llm.endpoints.openai_replies import (
     StreamedParts,
     UnusableField,
     parse_completion,
-    parse_object,
     parse_usage,
     parse_vectors,
 )
@@ -59,7 +58,7 @@ bodies = st.fixed_dictionaries(
 @given(bodies)
 @example({"choices": [{"message": {"content": f"a{LONE}"}}], "usage": {"prompt_tokens": 2**64 - 1}})
 @example({"choices": [{"message": {"content": "a"}}], "usage": {"completion_tokens": -(10**9)}})
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_whatever_a_completion_holds_the_tables_and_the_ledger_hold(body: dict[str, Any]) -> None:
     try:
         found = parse_completion(body, 40)
@@ -91,7 +90,7 @@ def test_an_event_of_a_stream_adds_a_text(event: Any) -> None:
 
 
 @given(anything, st.integers(1, 4))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_vectors_are_one_for_each_text_or_refused(data: Any, n_texts: int) -> None:
     try:
         vectors = parse_vectors({"data": data}, n_texts)
@@ -108,7 +107,7 @@ def test_vectors_are_one_for_each_text_or_refused(data: Any, n_texts: int) -> No
 )
 @example({"text": f"a{LONE}", "finish_reason": "stop", "model": "m", "usage": [2**64 - 1, 0, 5]})
 @example({"text": "a", "finish_reason": "stop", "model": "m", "usage": [10, 20, -5]})
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_what_is_kept_is_healed_or_counts_as_absent(record: dict[str, Any]) -> None:
     reply = reply_from(record, 400)
     if reply is None:
@@ -136,18 +135,6 @@ def test_a_usage_that_cannot_be_true_is_unknown(usage: object, counts: tuple[Any
     found = parse_usage(usage, 100, 10)
     assert (found.input_tokens, found.cached_tokens, found.output_tokens) == counts
     assert found.problem == problem
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"", b"[]", b"7", b"{", b"<html>", b'{"a": ' + b"[" * 200_000, b'{"a": ' + b"9" * 5000 + b"}",
-        '{"é": 1}'.encode("latin-1"), b'\xff\xfe{"a"',
-    ],
-)  # fmt: skip
-def test_what_is_no_object_is_unusable(content: bytes) -> None:
-    with pytest.raises(UnusableField):
-        parse_object(content)
 
 
 def items(*indices: object) -> list[dict[str, Any]]:
@@ -191,7 +178,7 @@ def test_a_vector_that_cannot_be_read_is_refused(embedding: object) -> None:
         | st.text(max_size=10),
     )
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_no_header_asks_for_more_than_a_day(headers: dict[str, str]) -> None:
     wait_s = retry_after_s(headers, 0.0)
     assert wait_s is None or 0.0 <= wait_s <= 86_400.0

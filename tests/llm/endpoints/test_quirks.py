@@ -19,9 +19,19 @@ from hirag_dist.llm.embedding import LedgerEmbedder, PricedEmbedder, TextsRefuse
 from hirag_dist.llm.endpoints.openai_chat import OpenAiChat
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.storage.store import Store
-from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected
-from tests.llm.calls import calls, text_of
-from tests.llm.endpoints.loopback import Events, Script, chatting, completion, embedding, event, failure, settings
+from hirag_dist.types import ChatRequest, Message, Rejected
+from tests.llm.calls import at_once, calls, text_of
+from tests.llm.endpoints.loopback import (
+    Events,
+    Script,
+    chatting,
+    completion,
+    embedding,
+    event,
+    failure,
+    read_stream,
+    settings,
+)
 
 REQUEST = ChatRequest("answer", (Message("user", "Who lit the lamp?"),), "u1")
 FORMED = replace(REQUEST, form="extract-graph")
@@ -67,10 +77,9 @@ STREAMS: dict[str, tuple[list[bytes], str, str]] = {
 async def test_what_a_stream_says_and_why_it_ends(stream: tuple[list[bytes], str, str]) -> None:
     events, text, finish_reason = stream
     async with chatting(streamed(*events)) as (chat, _):
-        *pieces, reply = [each async for each in chat.stream(REQUEST)]
+        pieces, reply = await read_stream(chat, REQUEST)
         complete = await chat.complete(REQUEST)
-    assert isinstance(reply, ChatReply)
-    assert "".join(map(str, pieces)).rstrip() == reply.text == complete.text.rstrip() == text
+    assert pieces.rstrip() == reply.text == complete.text.rstrip() == text
     assert reply.finish_reason == complete.finish_reason == finish_reason
     thinks = any(b"Who was it" in each for each in events)
     assert (reply.reasoning_tokens > 0) == (complete.reasoning_tokens > 0) == thinks
@@ -86,9 +95,7 @@ async def test_a_model_whose_prompt_opens_its_thinking_is_known_by_its_first_ans
 
     async with chatting(answer) as (chat, _):
         for _ in range(2):
-            *_, reply = [each async for each in chat.stream(REQUEST)]
-            assert isinstance(reply, ChatReply)
-            assert reply.text == TEXT
+            assert (await read_stream(chat, REQUEST))[1].text == TEXT
 
 
 @pytest.mark.parametrize(
@@ -103,10 +110,8 @@ async def test_an_endpoint_that_refuses_streams_is_asked_without(field: str, sta
         assert (await chat.complete(REQUEST)).text == TEXT
         assert len(stub.bodies) == 2
         assert (await chat.complete(REQUEST)).text == TEXT
-        *_, reply = [each async for each in chat.stream(REQUEST)]
+        assert (await read_stream(chat, REQUEST))[1].text == TEXT
     assert len(stub.bodies) == 4
-    assert isinstance(reply, ChatReply)
-    assert reply.text == TEXT
 
 
 @pytest.mark.parametrize(
@@ -162,10 +167,6 @@ async def test_keywords_that_a_server_refuses_are_left_out(message: str) -> None
 # Refusals of one text
 
 
-async def nothing(seconds: float) -> None:
-    await asyncio.sleep(0)
-
-
 @pytest.mark.parametrize("page", [True, False], ids=["a firewall's page", "moderation"])
 async def test_a_403_about_one_text_is_a_dead_letter_where_others_are_answered(page: bool) -> None:
     def answer(body: dict[str, Any]) -> web.StreamResponse:
@@ -175,7 +176,7 @@ async def test_a_403_about_one_text_is_a_dead_letter_where_others_are_answered(p
         return blocked if page else failure(403, "your input was flagged", code=403)
 
     async with chatting(answer) as (chat, _):
-        pool = EndpointPool({"answer": [PricedModel("e", chat)]}, None, calls(sleep=nothing), len)
+        pool = EndpointPool({"answer": [PricedModel("e", chat)]}, None, calls(sleep=at_once), len)
         flagged = replace(REQUEST, messages=(Message("user", "Who was Noether?"),))
         found = await pool.ask(flagged, text_of)
         assert isinstance(found, Rejected)
@@ -185,7 +186,7 @@ async def test_a_403_about_one_text_is_a_dead_letter_where_others_are_answered(p
 
 async def test_a_403_for_every_request_ends_the_run() -> None:
     async with chatting(lambda body: failure(403, "no access")) as (chat, _):
-        pool = EndpointPool({"answer": [PricedModel("e", chat)]}, None, calls(sleep=nothing), len)
+        pool = EndpointPool({"answer": [PricedModel("e", chat)]}, None, calls(sleep=at_once), len)
         with pytest.raises(RequestRejected) as caught:
             await pool.ask(REQUEST, text_of)
     assert caught.value.fatal
@@ -194,24 +195,28 @@ async def test_a_403_for_every_request_ends_the_run() -> None:
 @pytest.mark.parametrize("refuses", [True, False], ids=["status 500", "null for a vector"])
 async def test_a_text_without_a_vector_is_named_and_all_others_have_theirs(refuses: bool, store: Store) -> None:
     def answer(body: dict[str, Any]) -> web.StreamResponse:
-        marked = ["Noether" in text for text in body["input"]]
-        if refuses and any(marked):
+        rows = [None if "Noether" in text else [1.0, float(len(text))] for text in body["input"]]
+        if refuses and None in rows:
             return failure(500, "failed to encode response: json: unsupported value: NaN")
-        return web.json_response(
-            {"data": [{"index": at, "embedding": None if each else [1.0, at]} for at, each in enumerate(marked)]}
-        )
+        return web.json_response({"data": [{"index": at, "embedding": row} for at, row in enumerate(rows)]})
 
     async with embedding(answer, 2) as (inner, _):
         ledger = Ledger(store)
-        embedder = LedgerEmbedder(PricedEmbedder("e", inner), ledger, calls(outage_timeout_s=5.0, sleep=nothing))
-        texts = [f"text {number}" for number in range(9)]
-        texts[5] = "Emmy Noether was a mathematician."
+        embedder = LedgerEmbedder(PricedEmbedder("e", inner), ledger, calls(outage_timeout_s=5.0, sleep=at_once))
+        texts = ["x" * number for number in range(1, 10)]
+        texts[1] = "Noether's theorem"
+        texts[5] = texts[7] = "Emmy Noether was a mathematician."
+        texts[8] = " "
         with pytest.raises(TextsRefused) as caught:
             await embedder.embed(texts)
         await ledger.close()
-    assert list(caught.value.reasons) == [5]
-    assert "begins 'Emmy Noether was a mathematician.'" in caught.value.reasons[5]
-    assert np.linalg.norm(caught.value.vectors, axis=1).round(5).tolist() == [1.0] * 5 + [0.0] + [1.0] * 3
+    assert sorted(caught.value.reasons) == [1, 5, 7]
+    assert "begins 'Emmy Noether was a mathematician.'" in caught.value.reasons[7]
+    assert "change that text" in caught.value.reasons[7]
+    expected = np.array([[1.0, number] for number in range(1, 10)])
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    expected[[1, 5, 7, 8]] = 0
+    np.testing.assert_allclose(caught.value.vectors, expected, atol=1e-6)
 
 
 async def test_base64_that_is_refused_in_other_words_is_done_without() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -13,11 +11,10 @@ from hirag_dist.composition.models import limited_reranker, make_coordinator
 from hirag_dist.config.model import Config
 from hirag_dist.errors import ModelUnavailable, RequestRejected, UnusableReply
 from hirag_dist.llm.call import CallContext
-from hirag_dist.llm.endpoints.rerank import RerankEndpoint
 from hirag_dist.llm.limits.rate_limiter import RateLimiter
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from hirag_dist.llm.usage import UsageMeter
-from tests.llm.endpoints.loopback import Script, Stub, serving, settings
+from tests.llm.endpoints.loopback import reranking, serving
 
 TEXTS = ["aa", "aaaa", "a"]
 
@@ -40,16 +37,6 @@ def inference(body: dict[str, Any]) -> web.Response:
         return web.json_response(said, status=422)
     scored = reversed(list(enumerate(body["texts"])))
     return web.json_response([{"index": at, "score": score(text)} for at, text in scored])
-
-
-@asynccontextmanager
-async def reranking(script: Script) -> AsyncIterator[tuple[RerankEndpoint, Stub]]:
-    async with serving(script) as stub:
-        endpoint = RerankEndpoint(settings(stub.url))
-        try:
-            yield endpoint, stub
-        finally:
-            await endpoint.close()
 
 
 async def test_scores_stand_in_the_order_of_the_texts() -> None:
@@ -105,9 +92,10 @@ async def test_long_lists_are_split_counted_and_billed() -> None:
 
 def test_a_role_has_endpoints_of_its_kind() -> None:
     rerank = {"kind": "rerank", "base_url": "http://127.0.0.1:1/v1", "model": "m"}
-    chat = {"base_url": "http://127.0.0.1:1/v1", "model": "m"}
-    for endpoint, role in ((rerank, "answer"), (rerank, "embed"), (chat, "rerank")):
+    chat, weights = rerank | {"kind": "openai"}, {"kind": "onnx", "path": "x"}
+    for endpoint, role in ((rerank, "answer"), (rerank, "embed"), (chat, "rerank"), (weights, "extract")):
         with pytest.raises(ValueError, match=rf"Invalid llm\.roles\.{role}: 'one' is of kind"):
             Config.model_validate({"llm": {"endpoints": {"one": endpoint}, "roles": {role: "one"}}})
-    with pytest.raises(ValueError, match="base_url and model are required for an endpoint of kind rerank"):
-        Config.model_validate({"llm": {"endpoints": {"one": {"kind": "rerank"}}}})
+    for kind, required in (("rerank", "base_url and model are"), ("onnx", "path is")):
+        with pytest.raises(ValueError, match=f"{required} required for an endpoint of kind {kind}"):
+            Config.model_validate({"llm": {"endpoints": {"one": {"kind": kind}}}})

@@ -13,7 +13,7 @@ from hirag_dist.llm.capabilities import ModelWindow, find_model_window
 from hirag_dist.llm.endpoints.openai_chat import ReplyLimit
 from hirag_dist.llm.endpoints.openai_client import EndpointSettings
 from hirag_dist.llm.endpoints.openai_connection import refused_window
-from tests.llm.endpoints.loopback import loopback
+from tests.llm.endpoints.loopback import count_words, failure, loopback
 
 
 @asynccontextmanager
@@ -22,9 +22,7 @@ async def serving(answers: Mapping[str, Any]) -> AsyncIterator[EndpointSettings]
 
     async def answer(request: web.Request) -> web.Response:
         found = answers.get(request.path)
-        return (
-            web.json_response({"error": {"message": "no"}}, status=404) if found is None else web.json_response(found)
-        )
+        return failure(404) if found is None else web.json_response(found)
 
     async with loopback(answer) as url:
         yield EndpointSettings("mine", f"{url}/v1", "", "small")
@@ -73,36 +71,21 @@ async def test_a_server_that_is_down_tells_nothing() -> None:
     assert await find_model_window(EndpointSettings("mine", "http://127.0.0.1:9/v1", "", "small")) is None
 
 
-def words(text: str) -> int:
-    return len(text.split())
-
-
 PROMPT = ["instructions " * 100, "a text of the user " * 100]  # 608 tokens, with those of the template
 
 
-def test_without_a_known_window_the_request_decides() -> None:
-    limit = ReplyLimit(None, words)
-    assert (limit.of(PROMPT, 5000), limit.of(PROMPT, None)) == (5000, None)
-
-
-def test_prompt_and_reply_fit_a_small_window() -> None:
-    limit = ReplyLimit(1024, words)
-    room = limit.of(PROMPT, 5000)
+def test_prompt_and_reply_fit_a_known_window() -> None:
+    limit = ReplyLimit(1024, count_words)
+    room = limit.of(PROMPT, None)
     assert room is not None
     assert 608 * 1.25 + room <= 1024
-    assert limit.of(PROMPT, None) == room
-    assert limit.of(PROMPT, 50) == 50
-
-
-def test_a_model_that_counts_more_tokens_than_expected_gets_shorter_replies() -> None:
-    limit = ReplyLimit(1024, words)
-    before = limit.of(PROMPT, 5000)
-    limit.learn(PROMPT, 608 * 3 // 2)
-    after = limit.of(PROMPT, 5000)
-    assert before is not None
-    assert after is not None
-    assert after < before
-    assert 608 * 1.5 + after <= 1024
+    assert (limit.of(PROMPT, 5000), limit.of(PROMPT, 50)) == (room, 50)
+    limit.learn(PROMPT, 608 * 3 // 2)  # the model counts more tokens than we do
+    shorter = limit.of(PROMPT, None)
+    assert shorter is not None
+    assert 608 * 1.5 + shorter <= 1024
+    without = ReplyLimit(None, count_words)
+    assert (without.of(PROMPT, 5000), without.of(PROMPT, None)) == (5000, None), "the request decides"
 
 
 REFUSALS: list[tuple[str, int | None, int | None, int, dict[str, Any]]] = [  # server, window, prompt, status, detail

@@ -24,10 +24,15 @@ def begins(allowance: EndpointLimits, tokens: int, until: float) -> list[float]:
         times.append(now)
 
 
-@pytest.mark.parametrize(("rpm", "tpm", "tokens"), [(600, None, 10), (None, 6000, 10), (600, 60_000, 100)])
-def test_a_known_rate_is_kept_and_used(rpm: float | None, tpm: float | None, tokens: int) -> None:
-    times = begins(EndpointLimits(rpm, tpm, 8), tokens, until=60.0)
-    assert 598 <= len(times) <= 611  # a second's worth is there at once
+@pytest.mark.parametrize(
+    ("rpm", "tpm", "tokens", "burst_s"),
+    [(600, None, 10, 10.0), (None, 6000, 10, 10.0), (600, 60_000, 100, 10.0), (3, None, 1, 10.0), (40, None, 1, 1.0)],
+)
+def test_a_known_rate_is_kept_and_used(rpm: float | None, tpm: float | None, tokens: int, burst_s: float) -> None:
+    """Also one of which a burst is less than one call."""
+    times = begins(EndpointLimits(rpm, tpm, 8, burst_s=burst_s), tokens, until=600.0)
+    rate = min(rpm or 600, (tpm or 60_000) / tokens)
+    assert len(times) == pytest.approx(10 * rate, abs=1 + rate / 60)  # a second's worth is there at once
 
 
 def test_tokens_that_were_not_used_come_back() -> None:
@@ -38,18 +43,11 @@ def test_tokens_that_were_not_used_come_back() -> None:
     assert allowance.wait_s(0.0) == pytest.approx(0.01)
 
 
-@pytest.mark.parametrize(("rpm", "burst_s"), [(3.0, 10.0), (40.0, 1.0), (600.0, 10.0)])
-def test_a_rate_of_which_a_burst_is_less_than_one_call_is_kept_and_used(rpm: float, burst_s: float) -> None:
-    pace, now, n_calls = GcraBucket(rpm / 60, burst_s), 1000.0, 0
-    pace.begin(now)
-    while now < 1600.0:
-        wait_s = pace.wait_s(now)
-        if wait_s:
-            now += wait_s
-        else:
-            pace.take(now, 1.0)
-            n_calls += 1
-    assert n_calls == pytest.approx(10 * rpm, abs=1 + rpm / 60 * burst_s)
+def test_tokens_that_were_taken_in_advance_are_due_at_a_new_rate() -> None:
+    allowance = EndpointLimits(None, 6000, 8, burst_s=1)
+    allowance.take(0.0, 1, 700)
+    allowance.on_rate_limits(0.0, None, 3000)
+    assert allowance.wait_s(0.0) == pytest.approx(12.02)
 
 
 @given(rate=st.floats(0.5, 500), burst_s=st.floats(0.1, 20), gaps=st.lists(st.floats(0, 5), min_size=1, max_size=60))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
@@ -161,8 +160,7 @@ async def test_a_token_limit_counts_what_was_used_and_what_is_reserved() -> None
 async def test_an_urgent_call_that_costs_more_does_not_pass_what_was_reserved() -> None:
     """It comes while a grant for cheaper calls is under way, and waits for one of its own."""
     quota = coordinator(9, max_tokens=100)
-    slow = Delayed(quota, 0.05)
-    one = limiter(slow)
+    one = limiter(Delayed(quota))
     cheap = [asyncio.ensure_future(one.acquire("e", 10, 0.0)) for _ in range(2)]
     await asyncio.sleep(0.01)
     dear = asyncio.ensure_future(one.acquire("e", 90, 0.0, priority=-1))
@@ -218,36 +216,26 @@ async def test_what_a_dead_worker_held_returns_and_counts_as_spent() -> None:
     assert quota.spent()[0] == 60
 
 
-class Client:
-    """A coordinator that is reached through `_reach`."""
+class Delayed:
+    """A coordinator whose messages take a while; one that is gone loses them."""
 
-    async def acquire(
-        self, worker: str, endpoint: str, report: WorkerReport, demand: tuple[CallDemand, ...] = (), priority: int = 0
-    ) -> Grant:
-        return await self._reach(lambda quota: quota.acquire(worker, endpoint, report, demand, priority), bool(demand))
+    def __init__(self, quota: QuotaCoordinator | None) -> None:
+        self._quota = quota
+
+    async def acquire(self, *message: Any) -> Grant:
+        await asyncio.sleep(0.05)
+        if self._quota is None:
+            raise StageFailed("gone")
+        return await self._quota.acquire(*message)
 
     async def leave(self, worker: str) -> None:
         """Nothing is noted."""
-
-    async def _reach(self, message: Callable[[Any], Awaitable[Grant]], is_demand: bool) -> Grant:
-        raise StageFailed("gone")
 
 
 @virtual_time
 async def test_nobody_waits_for_a_coordinator_that_is_gone() -> None:
     with pytest.raises(StageFailed, match="gone"):
-        await asyncio.wait_for(limiter(Client()).acquire("e", 1, 0.0), 5)
-
-
-class Delayed(Client):
-    """Messages take a while each way."""
-
-    def __init__(self, quota: QuotaCoordinator, delay_s: float) -> None:
-        self._quota, self._delay_s = quota, delay_s
-
-    async def _reach(self, message: Callable[[Any], Awaitable[Grant]], is_demand: bool) -> Grant:
-        await asyncio.sleep(self._delay_s)
-        return await message(self._quota)
+        await asyncio.wait_for(limiter(Delayed(None)).acquire("e", 1, 0.0), 5)
 
 
 async def test_a_call_that_is_cancelled_before_it_is_demanded_does_not_lose_those_after_it() -> None:

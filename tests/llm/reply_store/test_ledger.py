@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import random
 import subprocess
 import sys
@@ -22,14 +21,7 @@ from hirag_dist.llm.reply_store.block_format import key_bytes
 from hirag_dist.llm.reply_store.segment import FilterBank, make_filter
 from hirag_dist.storage.store import Store
 from tests.ledger_sizes import ledger_size
-
-
-def key(what: object) -> str:
-    return hashlib.sha256(str(what).encode()).hexdigest()[:40]
-
-
-def files(store: Store, ending: str) -> list[str]:
-    return [name for name in store.names("ledger") if ending in name]
+from tests.llm.reply_store.records import key, names
 
 
 async def there(store: Store, *wanted: str) -> dict[str, dict[str, Any]]:
@@ -155,7 +147,7 @@ class TestSealing:
         wanted = {key(n): {"n": n} for n in range(250)}
         assert await ledger.get_many(list(wanted)) == wanted, "while it is being sealed"
         await ledger.close()
-        assert (len(files(store, ".seg")), files(store, ".log")) == (3, [])
+        assert (len(names(store, ".seg")), names(store, ".log")) == (3, [])
         assert await ledger.get_many(list(wanted)) == wanted
         assert await there(store, *wanted) == wanted
 
@@ -167,7 +159,7 @@ class TestSealing:
         ledger = Ledger(Full(store.root))
         await ledger.put(key("a"), {"n": 1})
         await ledger.close()
-        assert len(files(store, ".log")) == 1
+        assert len(names(store, ".log")) == 1
         assert await ledger.get(key("a")) == {"n": 1}
         assert await there(store, key("a")) == {key("a"): {"n": 1}}
 
@@ -177,7 +169,7 @@ class TestSealing:
         await asyncio.sleep(0)
         await ledger.close()
         assert putting.done()
-        assert len(files(store, ".seg")) == 1
+        assert len(names(store, ".seg")) == 1
 
 
 class TestLookingUp:
@@ -221,7 +213,7 @@ class TestLookingUp:
         ledger = Ledger(store)
         await ledger.put(key("k"), {"text": "x" * 100})
         await ledger.close()
-        (name,) = files(store, ".seg")
+        (name,) = names(store, ".seg")
         whole = (tmp_path / "index/ledger" / name).read_bytes()
         for at in (40, len(whole) // 2, *range(len(whole) - 100, len(whole), 9)):
             broken = bytearray(whole)
@@ -272,7 +264,7 @@ class TestDamagedLogs:
         """A log of two groups, of the records a and b: its path, the size of the first, and what is in it."""
         ledger = Ledger(store)
         await ledger.put(key("a"), {"n": 1})
-        (name,) = files(store, ".log")
+        (name,) = names(store, ".log")
         size = len(store.read_bytes(f"ledger/{name}"))
         await ledger.put(key("b"), {"text": "b" * 1000})
         return Path(store.root, "ledger", name), size, store.read_bytes(f"ledger/{name}")

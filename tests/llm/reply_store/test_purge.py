@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,8 @@ from hirag_dist.llm.reply_store.reader import LedgerReader
 from hirag_dist.llm.reply_store.segment import write_segment
 from hirag_dist.storage.store import Store
 from tests.ledger_sizes import ledger_size
-from tests.llm.reply_store.test_compaction import TINY, Killed, everything, key, names, put_log, record
+from tests.llm.reply_store.records import TINY, everything, key, names, put_log, record
+from tests.mortal_store import Killed, MortalStore
 
 GONE = {record(n).key for n in range(0, 300, 7)}
 LEFT = [n for n in range(300) if n % 7]
@@ -40,49 +42,30 @@ def store(tmp_path: Path) -> Store:
 
 
 def test_the_records_go_from_every_file(store: Store) -> None:
-    done = purge(store, keep)
+    checks: list[int] = []
+    done = purge(store, keep, lambda: checks.append(len(store.names("ledger"))))
     assert found(store) == LEFT
     assert not any(one.key in GONE for one in scan_records(store))
     assert names(store, ".log") == []
     assert (done.files, done.held) == (8, [])
+    assert checks == [8, *[8, 9] * 8], "it looks whether it goes on before a file is written and before one is deleted"
     assert done.dropped == len(range(0, 200, 7)) + len(range(154, 300, 7))
     assert done.kept == ledger_size(store).records
 
 
-def test_stopped_anywhere_it_loses_no_record_and_continues(store: Store) -> None:
-    stops = 0
-    while True:
-        left = [stops + 1]
-
-        def check(left: list[int] = left) -> None:
-            left[0] -= 1
-            if left[0] == 0:
-                raise Killed
-
+def test_killed_at_every_change_it_loses_no_record_and_continues(store: Store) -> None:
+    """A copy that was written before the kill, of a file that was not deleted, goes with the next purge."""
+    for deaths in itertools.count():
         try:
-            purge(store, keep, check)
+            purge(MortalStore(store.root, deaths + 1), keep)
             break
         except Killed:
-            stops += 1
             assert set(found(store)) >= set(LEFT)
-    assert stops > 2
+    assert deaths > 4
     assert found(store) == LEFT
     assert not any(one.key in GONE for one in scan_records(store))
     compact(store, sizes=TINY)
     assert found(store) == LEFT
-
-
-def test_killed_between_writing_and_deleting_it_leaves_a_copy_that_the_next_purge_removes(store: Store) -> None:
-    class NoDelete(Store):
-        def delete(self, path: str) -> None:
-            raise Killed(path)
-
-    with pytest.raises(Killed):
-        purge(NoDelete(store.root), keep)
-    assert len(names(store, ".seg")) == 4
-    purge(store, keep)
-    assert found(store) == LEFT
-    assert not any(one.key in GONE for one in scan_records(store))
 
 
 def test_a_reader_that_is_open_finds_what_stays(store: Store) -> None:
