@@ -29,7 +29,7 @@ from hirag_dist.core.clustering.soft_clusters import (
     soft_clusters,
 )
 from hirag_dist.core.clustering.ward import row_tree
-from hirag_dist.types import GroupSums, LabelledCell, Memberships, Mixture
+from hirag_dist.types import GroupSums, LabelledCell, Mixture
 from tests.core.clustering.test_soft_clusters import check_promises, same
 from tests.core.planted_rows import Rows, blobs, isotropic_mixture
 
