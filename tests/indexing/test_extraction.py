@@ -68,6 +68,19 @@ def test_nlp_extracts_without_a_call_and_updates_to_what_a_fresh_build_gives(liv
     assert layer_0(updated) == layer_0(fresh)
 
 
+def test_nlp_reads_a_chunk_again_whose_claims_were_refused(living: LivingBench) -> None:
+    def no_claims(request: ChatRequest) -> str | None:
+        return "I would rather not." if task_of(request) == "extract-claims" else None
+
+    keys: dict[str, Any] = BY["nlp"] | {"claims": True, "script": no_claims}
+    living.index(documents(2), **keys)
+    updated = living.index(documents(3), **keys)
+    assert len(updated.table("rejects")) == 3
+    assert set(read_by(updated).values()) == {"extract_nlp"}
+    assert not asked(living), "the model is not paid for what nlp extracts"
+    assert layer_0(updated) == layer_0(living.fresh(documents(3), **keys))
+
+
 def test_another_method_extracts_again(living: LivingBench) -> None:
     by_llm = living.index(documents(4), **BY["llm"])
     assert len(asked(living)) == 4
