@@ -7,6 +7,7 @@ from typing import Any
 from hirag_dist.core.prompts.templates import DONE
 from hirag_dist.core.text.ids import entity_id
 from hirag_dist.storage.layout import CLAIMS
+from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import ChatRequest
 from tests.toy_builds import LAYER_0_ALONE, Bench, between, rows, task_of
 
@@ -30,23 +31,20 @@ def claim(request: ChatRequest) -> str | None:
     return "\n".join([*lines, DONE])
 
 
+def texts_of(snapshot: Snapshot) -> dict[str, str]:
+    return {row["chunk_id"]: row["text"] for row in rows(snapshot, "chunks")}
+
+
 def test_claims_are_about_the_entities_of_their_chunk(bench: Bench) -> None:
     snapshot = bench.build(TEXTS, claim, **WANTED)
-    chunks = {row["chunk_id"]: row["text"] for row in rows(snapshot, "chunks")}
-    found = {(chunks[row["chunk_id"]], row["subject"]): row for row in rows(snapshot, CLAIMS)}
+    found = {(texts_of(snapshot)[row["chunk_id"]], row["subject"]): row for row in rows(snapshot, CLAIMS)}
     assert len(found) == 4
-    first = found[TEXTS[0], "alpha"]
-    assert (first["subject_id"], first["object_id"]) == (entity_id(0, "alpha"), entity_id(0, "beta"))
-    assert (first["type"], first["status"], first["start_date"], first["source_text"]) == (
-        *("order", "true", "", "alpha beta"),
-    )
-    assert found[TEXTS[0], "Nobody"]["subject_id"] is None
-    assert found[TEXTS[0], "Nobody"]["object_id"] == entity_id(0, "alpha")
-    assert found[TEXTS[1], "Nobody"]["object_id"] is None, "alpha is not in the second chunk"
-    assert {between(request, "entities") for request in bench.asked("extract-claims")} == {
-        "alpha\nbeta\ngamma",
-        "beta\ndelta\nepsilon",
-    }
+    first = {"subject_id": entity_id(0, "alpha"), "object_id": entity_id(0, "beta"), "type": "order", "status": "true"}
+    assert found[TEXTS[0], "alpha"].items() >= (first | {"start_date": "", "source_text": "alpha beta"}).items()
+    nobody = [(found[text, "Nobody"]["subject_id"], found[text, "Nobody"]["object_id"]) for text in TEXTS]
+    assert nobody == [(None, entity_id(0, "alpha")), (None, None)], "alpha is not in the second chunk"
+    shown = {between(request, "entities") for request in bench.asked("extract-claims")}
+    assert shown == {"alpha\nbeta\ngamma", "beta\ndelta\nepsilon"}
 
 
 def test_by_default_none_are_asked_for_and_the_snapshot_is_as_before(bench: Bench) -> None:
@@ -63,8 +61,7 @@ def test_a_refused_reply_is_a_dead_letter_that_is_asked_again(bench: Bench) -> N
 
     snapshot = bench.build(TEXTS, refuse, **WANTED)
     (letter,) = rows(snapshot, "rejects")
-    chunks = {row["chunk_id"]: row["text"] for row in rows(snapshot, "chunks")}
-    assert (letter["stage"], chunks[letter["unit_id"]]) == ("claims", TEXTS[1])
+    assert (letter["stage"], texts_of(snapshot)[letter["unit_id"]]) == ("claims", TEXTS[1])
     assert len(rows(snapshot, CLAIMS)) == 2
     after = bench.build(TEXTS, claim, **WANTED, retry=True)
     assert after.manifest.complete

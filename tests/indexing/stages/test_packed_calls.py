@@ -15,7 +15,6 @@ from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected
 
 T = TypeVar("T")
 SYSTEM = Message("system", "Task: summarise-pack")
-ALL = PackingOptions(1000, 8)
 
 
 @dataclass
@@ -36,7 +35,7 @@ class Chat:
             return Rejected(request.unit, str(refusal), 1)
 
 
-def unit(name: str) -> PackableUnit[str]:
+def unit(name: str, content: str = "") -> PackableUnit[str]:
     """A unit whose good reply names it."""
 
     def parse(reply: ChatReply) -> str:
@@ -44,12 +43,13 @@ def unit(name: str) -> PackableUnit[str]:
             raise MalformedReply(f"{name} is not there")
         return reply.text
 
-    return PackableUnit(ChatRequest("summarise", (Message("system", "alone"), Message("user", name)), unit=name), parse)
+    messages = (Message("system", "alone"), Message("user", content or name))
+    return PackableUnit(ChatRequest("summarise", messages, unit=name), parse)
 
 
-async def ask(chat: Chat, names: str, packing: PackingOptions = ALL) -> list[str | Rejected]:
+async def ask(chat: Chat, units: list[PackableUnit[str]]) -> list[str | Rejected]:
     services = Services(chat, None, None, None, len)  # type: ignore[arg-type]
-    return await ask_packed([unit(name) for name in names], packing, "summarise", SYSTEM, services)
+    return await ask_packed(units, PackingOptions(1000, 8), "summarise", SYSTEM, services)
 
 
 def each(request: ChatRequest) -> str:
@@ -59,13 +59,13 @@ def each(request: ChatRequest) -> str:
 @pytest.mark.parametrize("useless", [ChatReply(""), ChatReply("x", finish_reason="content_filter"), ChatReply("Hm.")])
 async def test_a_useless_reply_is_not_asked_for_again_as_a_pack(useless: ChatReply) -> None:
     chat = Chat(lambda request: useless if request.packed else each(request))
-    assert await ask(chat, "abc") == ["a alone", "b alone", "c alone"]
+    assert await ask(chat, [*map(unit, "abc")]) == ["a alone", "b alone", "c alone"]
     assert chat.asked == [("a", "b", "c"), ("a",), ("b",), ("c",)]
 
 
 async def test_a_unit_that_fails_alone_too_is_a_dead_letter_of_its_own() -> None:
     chat = Chat(lambda request: each(request).replace("b", "?"))
-    result = await ask(chat, "abc")
+    result = await ask(chat, [*map(unit, "abc")])
     assert result[0::2] == ["a", "c"]
     assert isinstance(result[1], Rejected)
     assert (result[1].unit, result[1].reason) == ("b", "b is not there")
@@ -86,14 +86,8 @@ async def test_a_pack_that_is_too_long_is_halved_and_then_its_unit_is_divided() 
             self.asked.append(request.packed or (request.unit,))
             return Rejected(request.unit, "too long", 1, too_long=True)
 
-    chat = Small(
-        lambda request: (
-            "\n".join(f"unit|{at}\n{name}" for at, name in enumerate(request.packed or (), 1)) or request.unit
-        )
-    )
-    services = Services(chat, None, None, None, len)  # type: ignore[arg-type]
-    units = [part(name) for name in ("a", "b", "cde", "x")]
-    *found, dead = await ask_packed(units, ALL, "summarise", SYSTEM, services)
+    chat = Small(lambda request: each(request).removesuffix(" alone"))
+    *found, dead = await ask(chat, [part(name) for name in ("a", "b", "cde", "x")])
     assert found == ["a", "b", "cde"]
     assert isinstance(dead, Rejected)
     assert chat.asked[:3] == [("a", "b", "cde", "x"), ("a", "b"), ("cde", "x")]

@@ -38,7 +38,6 @@ class Chat:
     """A pool that keeps calls waiting until they are released, and notes the order in which they came."""
 
     held: dict[str, asyncio.Event] = field(default_factory=dict)
-    fails: Callable[[str], None] = lambda name: None
     refused: tuple[str, ...] = ()
     asked: list[str] = field(default_factory=list)
     prompts: dict[str, str] = field(default_factory=dict)
@@ -47,22 +46,17 @@ class Chat:
 
     async def ask(self, request: ChatRequest, accept: Callable[[ChatReply], T]) -> T | Rejected:
         text = request.messages[1].content
-        units = re.split(r"</unit[^>]*>", text)[:-1] if request.packed else [text]
-        names = [name_of(unit) for unit in units]
-        self.fails(" ".join(names))
+        name = name_of(text)
         async with self.changed:
-            self.asked.append(" ".join(names))
-            self.prompts[" ".join(names)] = text
+            self.asked.append(name)
+            self.prompts[name] = text
             self.changed.notify_all()
-        for name in names:
-            if name in self.held:
-                await self.held[name].wait()
-        if names[0] in self.refused:
+        if name in self.held:
+            await self.held[name].wait()
+        if name in self.refused:
             return Rejected(request.unit, "refused", 1)
-        said = [{"title": f"About {name}", "summary": "It is so.", "rating": 1, "findings": []} for name in names]
-        if not request.packed:
-            return accept(ChatReply(json.dumps(said[0])))
-        return accept(ChatReply(json.dumps({"units": [{"unit": at} | each for at, each in enumerate(said, 1)]})))
+        said = {"title": f"About {name}", "summary": "It is so.", "rating": 1, "findings": []}
+        return accept(ChatReply(json.dumps(said)))
 
     async def until(self, *names: str) -> None:
         async with self.changed:
@@ -119,13 +113,13 @@ async def material(max_tree: int = 100) -> Tables:
     return outline | lines
 
 
-async def written(chat: Chat, tables: Tables, max_tokens: int = 150, max_units: int = 1) -> Tables:
+async def written(chat: Chat, tables: Tables) -> Tables:
     stage = WriteReports(
         structured=True,
-        max_tokens=max_tokens,
+        max_tokens=150,
         min_entities=4,
         tokenizer="words",
-        packing=PackingOptions(10**6, max_units),
+        packing=PackingOptions(0),
         same_language=False,
         prompts=Prompts(),
         models=("scripted",),

@@ -23,20 +23,17 @@ POOL: list[tuple[str, str, str]] = [
     ("World Health Organization", FIRM, "An agency of the United Nations in Geneva."),
     ("WHO", FIRM, "The World Health Organization (WHO) advises."),
     ("Women Helping Others", FIRM, "A charity of women."),
-    ("World Health Organisation", FIRM, "An agency of the United Nations in Geneva."),
-    ("Geneva", PLACE, "A city on a lake."),
     ("Marley", PERSON, "Jacob Marley was dead, to begin with."),
     ("Jacob Marley", PERSON, "A partner of Scrooge."),
     ("Anna Marley", PERSON, "A singer of songs from Russia."),
-    ("Mr. Marley", PERSON, "A partner of Scrooge."),
     ("Scrooge", PERSON, "A man of business and a miser."),
     ("Georgia", PLACE, "A state of the south beside Florida."),
     ("Georgia", FIRM, "A company."),
     ("Republic of Georgia", PLACE, "A country beside the Black Sea."),
-    ("State of Georgia", PLACE, "A state of the south beside Florida."),
     ("Rosetta stone", "object", "A stone with three scripts."),
     ("Rossetta stone", "object", "A stone of many signs."),
 ]
+MARLEYS, SCROOGE = POOL[3:5], POOL[6:7]
 SURNAME = [
     (f"{chr(65 + at % 26)}{'aeiou'[at % 5]}l{'aeiou'[at // 26]} Marley", PERSON, f"Born in {at}.") for at in range(66)
 ]
@@ -80,17 +77,17 @@ def test_aliases_do_not_depend_on_the_order_of_mentions(chunks: list[Chunk], rng
 
 def test_a_surname_of_too_many_people_is_no_candidate() -> None:
     pair = {"marley", "jacob marley"}
-    alone, _ = resolved({"a": POOL[5:7]})
+    alone, _ = resolved({"a": MARLEYS})
     assert [{row["name_key"], row["canonical_key"]} for row in alone] == [pair]
-    assert resolved({"a": POOL[5:7], "b": SURNAME}) == ([], 0)
+    assert resolved({"a": MARLEYS, "b": SURNAME}) == ([], 0)
 
 
 @pytest.mark.parametrize("same", [True, False])
 def test_a_users_decision_holds_where_both_names_are_there(same: bool) -> None:
     decided = (("Marley", "Scrooge", True), ("Marley", "Jacob Marley", same), ("Nobody", "Scrooge", True))
-    joined, _ = resolved({"a": POOL[5:6], "b": POOL[9:10], "c": POOL[6:7]}, decided)
+    joined, _ = resolved({"a": MARLEYS[:1], "b": SCROOGE, "c": MARLEYS[1:]}, decided)
     assert ({row["canonical_key"] for row in joined}, len(joined)) == ({"jacob marley" if same else "marley"}, 1 + same)
-    assert resolved({"b": POOL[9:10], "c": POOL[6:7]}, decided) == ([], 0), "without Marley nothing joins them"
+    assert resolved({"b": SCROOGE, "c": MARLEYS[1:]}, decided) == ([], 0), "without Marley nothing joins them"
 
 
 def aliases(**canonical: str) -> pa.Table:

@@ -21,6 +21,7 @@ from hirag_dist.indexing.stages.summarise import SummariseClusters
 from hirag_dist.llm.rule_based.model import ExtractiveModel
 from hirag_dist.schemas import ENTITIES
 from hirag_dist.types import ChatReply, ChatRequest, Rejected
+from tests.table_rows import filled_table
 
 T = TypeVar("T")
 
@@ -69,10 +70,8 @@ async def test_a_cluster_is_summarised_in_parts_that_cover_all_of_its_members() 
 async def test_a_description_is_written_from_the_descriptions_of_parts() -> None:
     pieces = [f"The bridge of arch number {at} was built of grey stone in {1800 + at}." for at in range(16)]
     entity = {"entity_id": "e", "layer": 0, "name": "Bridge", "type": "place", "description": SEPARATOR.join(pieces)}
-    entity |= {"chunk_ids": ["c"], "homonym": None}
-    table = pa.Table.from_pylist([{name: entity.get(name) for name in ENTITIES.names}], ENTITIES)
-    chat = SmallWindow(700)
-    found = await DescribeEntities(300, 100_000, "", Prompts(), ()).run({"entities": table}, services(chat))
+    chat, tables = SmallWindow(700), {"entities": filled_table(ENTITIES, [entity])}
+    found = await DescribeEntities(300, 100_000, "", Prompts(), ()).run(tables, services(chat))
     assert len(chat.answered) > 1
     assert not found["rejects"].num_rows
     assert SEPARATOR not in found["entities"]["description"].to_pylist()[0]
