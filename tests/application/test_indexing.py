@@ -42,17 +42,8 @@ def dead() -> dict[str, Any]:
 
 def config(dead: dict[str, Any], *roles: str) -> Config:
     """The built-in model, and the dead endpoint in some roles."""
-    return Config.model_validate(
-        {
-            "execution": {"executor": "inline"},
-            "llm": {
-                "outage_timeout_s": 0,
-                "attempts": 1,
-                "endpoints": {"dead": dead},
-                "roles": dict.fromkeys(roles, "dead"),
-            },
-        }
-    )
+    llm = {"endpoints": {"dead": dead}, "roles": dict.fromkeys(roles, "dead"), "outage_timeout_s": 0, "attempts": 1}
+    return Config.model_validate({"execution": {"executor": "inline"}, "llm": llm})
 
 
 def run(store: Store, corpus: str, made: Config, action: Action = "index", force_current: bool = False) -> IndexResult:
