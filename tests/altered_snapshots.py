@@ -18,9 +18,9 @@ def altered(
     snapshot: Snapshot,
     tables: Mapping[str, pa.Table],
     notes: Mapping[str, Any] | None = None,
-    build: Mapping[str, Any] | None = None,
+    arrays: Mapping[str, Any] | None = None,
 ) -> Snapshot:
-    """Write the snapshot with other tables, and without update state but that given here, and open it."""
+    """Write the snapshot with other tables or arrays, and without update state but that given here, and open it."""
     kept = (*CONTENT_TABLES, "usage", "rejects", *OPTIONAL_CONTENT)
     present = {
         name: snapshot.table(name) for name in kept if name in snapshot.manifest.counts and name not in UPDATE_TABLES
@@ -29,10 +29,10 @@ def altered(
     manifest = write_snapshot(
         snapshot.store,
         given,
-        {name: snapshot.array(name) for name in ARRAYS},
+        {name: snapshot.array(name) for name in ARRAYS} | dict(arrays or {}),
         embedder=snapshot.manifest.embedder,
         complete=True,
-        build=snapshot.manifest.build | dict(build or {}),
+        build=snapshot.manifest.build,
         notes=dict(notes or {}),
     )
     return open_snapshot(snapshot.store, manifest.snapshot_id)
