@@ -36,18 +36,19 @@ def index(tmp_path: Path) -> Iterator[RefusingIndex]:
 
 
 def test_the_letters_of_an_update_are_asked_again_from_its_base(index: RefusingIndex) -> None:
-    """Also after runs that changed nothing."""
-    base = index.begin("engine.txt", "loom.txt").snapshot_id
+    """Also after another update, and after runs that changed nothing."""
+    index.begin("engine.txt", "loom.txt")
     index.refused = "Brunel"
-    assert index.add("bridge.txt").dead_letters == 1
-    every = ("engine.txt", "loom.txt", "bridge.txt")
+    first = index.add("bridge.txt")
+    assert (first.dead_letters, index.add("train.txt").dead_letters) == (1, 1)
+    every = ("engine.txt", "loom.txt", "bridge.txt", "train.txt")
     for again in (lambda: index.build(*every), lambda: run_refresh(index.uri, index.config)):
         again()
         (letter,) = index.letters()
         assert (letter["stage"], "Brunel" in letter["request"]) == ("extract", True)
     index.refused = ""
     healed = index.retry()
-    assert (healed.complete, healed.update.base) == (True, base)
+    assert (healed.complete, healed.update.base) == (True, first.snapshot_id)
     names = open_snapshot(index.store).table("entities", ["name"])["name"].to_pylist()
     assert "BRUNEL" in " ".join(names).upper()
     assert index.letters() == []

@@ -172,7 +172,7 @@ def until(condition: Callable[[], Any], process: subprocess.Popen[str] | None = 
     while not (found := condition()):
         assert time.monotonic() < give_up_at
         assert process is None or process.poll() is None, process.communicate()
-        time.sleep(0.005)
+        time.sleep(0.02)
     return found
 
 

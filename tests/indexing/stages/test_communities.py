@@ -25,8 +25,6 @@ from hirag_dist.schemas import COMMUNITIES, RELATIONS
 RELATION_ENDS = pa.schema([RELATIONS.field(name) for name in ("relation_id", "source_id", "target_id", "weight")])
 GRAPH = nx.planted_partition_graph(8, 20, 0.5, 0.01, seed=2)
 NAMES = [f"{node:024x}" for node in GRAPH]
-
-
 EDGES = [(NAMES[low], NAMES[high]) for low, high in GRAPH.edges]
 RELATIONS_OF_ALL = pa.Table.from_pylist(
     [{"relation_id": f"{a}{b}", "source_id": a, "target_id": b, "weight": 1.0} for a, b in EDGES], RELATION_ENDS

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pytest
 
+from hirag_dist.core.entities.merging import merge_relations
 from hirag_dist.core.text.ids import entity_id, relation_id
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.execution.executors import InlineExecutor
@@ -75,8 +76,8 @@ def test_entities_of_partitions_are_those_of_the_whole(runner: StageRunner) -> N
     assert runner.datasets.read(parts.entities).sort_by("entity_id").equals(entities)
     for found in (parts, whole):
         assert runner.datasets.read(found.cut).to_pylist() == [{"id": entity_id(0, "hub")}]
-    said = {row["name"]: row["description"].split("\n") for row in entities.to_pylist()}
-    assert (len(said["Hub"]), len(said["Terse"])) == (SEPARATE, 5)
+    found = {row["name"]: (row["n_mentions"], row["description"].count("\n") + 1) for row in entities.to_pylist()}
+    assert (found["Hub"], found["Terse"]) == ((N_HUB, SEPARATE), (300, 5))
 
 
 def test_relations_of_partitions_are_those_of_the_whole(runner: StageRunner) -> None:
@@ -86,6 +87,8 @@ def test_relations_of_partitions_are_those_of_the_whole(runner: StageRunner) -> 
     assert len(parts.relations.parts) > 1
     relations = runner.datasets.read(whole.relations)
     assert runner.datasets.read(parts.relations).sort_by("relation_id").equals(relations)
+    unbound = merge_relations(runner.datasets.read(given), 400)
+    assert relations.equals(unbound)  # the strongest fill what there is room for long before the bound
     ends = sorted((entity_id(0, "hub"), entity_id(0, "the other")))
     for found in (parts, whole):
         assert runner.datasets.read(found.cut).to_pylist() == [{"id": relation_id("extracted", *ends)}]
