@@ -14,15 +14,21 @@ from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.snapshot.writer import write_snapshot
 
 
-def altered(snapshot: Snapshot, tables: Mapping[str, pa.Table], notes: Mapping[str, Any] | None = None) -> Snapshot:
-    """Write the snapshot with other tables, and without update state but that given here, and open it."""
+def altered(
+    snapshot: Snapshot,
+    tables: Mapping[str, pa.Table],
+    notes: Mapping[str, Any] | None = None,
+    arrays: Mapping[str, Any] | None = None,
+) -> Snapshot:
+    """Write the snapshot with other tables or arrays, and without update state but that given here, and open it."""
     before = snapshot.manifest
+    names = [name for name in (*ARRAYS, *PART_ARRAYS) if f"{name}.npy" in before.files]
     kept = {*TABLES, *OPTIONAL_CONTENT} - {*UPDATE_TABLES}
     given = {name: snapshot.table(name) for name in before.counts if name in kept} | dict(tables)
     manifest = write_snapshot(
         snapshot.store,
         {name: table.cast(getattr(schemas, name.upper())) for name, table in given.items()},
-        {name: snapshot.array(name) for name in (*ARRAYS, *PART_ARRAYS) if f"{name}.npy" in before.files},
+        {name: snapshot.array(name) for name in names} | dict(arrays or {}),
         embedder=before.embedder,
         complete=True,
         build=before.build,

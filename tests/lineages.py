@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist import schemas
-from hirag_dist.indexing.publish import ARRAYS
-from hirag_dist.storage.layout import MANIFEST, TABLES, snapshot_path
+from hirag_dist.storage.layout import MANIFEST, snapshot_path
 from hirag_dist.storage.snapshot.manifest import parse_manifest
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.snapshot.writer import write_snapshot
 from hirag_dist.storage.store import Store
+from tests.altered_snapshots import altered
 from tests.table_rows import filled_table
 
 DIM = 16
@@ -65,19 +65,7 @@ def as_update(snapshot: Snapshot, base: str) -> Snapshot:
 
 def with_new_vectors(base: Snapshot, rows: Sequence[int]) -> Snapshot:
     """An update of a whole snapshot by which some entities have other vectors."""
-    store, manifest = base.store, base.manifest
-    tables = {name: base.table(name).cast(getattr(schemas, name.upper())) for name in TABLES}
-    arrays = {name: base.array(name) for name in ARRAYS}
-    vectors = np.array(arrays["vectors/entities"])
+    vectors = np.array(base.entity_vectors)
     vectors[list(rows)] = vectors[list(rows)][::-1]
-    notes = {**manifest.notes, "update": {"number": 1, "base": manifest.snapshot_id}}
-    written = write_snapshot(
-        store,
-        tables,
-        arrays | {"vectors/entities": vectors},
-        embedder=manifest.embedder,
-        complete=True,
-        build=manifest.build,
-        notes=notes,
-    )
-    return open_snapshot(store, written.snapshot_id)
+    notes = {**base.manifest.notes, "update": {"number": 1, "base": base.manifest.snapshot_id}}
+    return altered(base, {}, notes, arrays={"vectors/entities": vectors})

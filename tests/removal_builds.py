@@ -42,10 +42,15 @@ class RemovalBench:
 
     def build(self, texts: dict[str, str], **options: Any) -> IndexResult:
         shutil.rmtree(self.folder / "corpus", ignore_errors=True)
-        (self.folder / "corpus").mkdir()
+        (self.folder / "corpus").mkdir(parents=True)
         for name, text in texts.items():
             (self.folder / "corpus" / name).write_text(text)
         return run_build([str(self.folder / "corpus")], self.store.uri, self.config, **options)
+
+    def copied(self, folder: Path) -> RemovalBench:
+        """Copy the index to another folder."""
+        shutil.copytree(self.folder / "index", folder / "index")
+        return RemovalBench(folder, self.config)
 
     def document_id(self, name: str, snapshot_id: str | None = None) -> str:
         """Return the id of a document by the end of its uri."""
@@ -59,7 +64,6 @@ class RemovalBench:
 @contextmanager
 def removal_bench(folder: Path) -> Iterator[RemovalBench]:
     """Lend a bench with a simulated endpoint for all roles, embeddings too."""
-    folder.mkdir(parents=True, exist_ok=True)
     with SimulatorThread(SimulatorOptions(listen="127.0.0.1:0", dim=64)) as url:
         endpoints = {
             "chat": {"base_url": url, "model": "simulated", "api_key": "k", "max_concurrent": 8},

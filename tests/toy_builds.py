@@ -89,6 +89,16 @@ def obey(request: ChatRequest) -> str:
     return json.dumps({"title": "Words", "summary": "A row of words.", "rating": 4, "findings": [finding]})
 
 
+def claim(request: ChatRequest) -> str | None:
+    """Each text's first word is claimed to lead its second, and no one is claimed to lead alpha."""
+    if task_of(request) != "extract-claims":
+        return None
+    first, second, *_ = between(request, "text").split()
+    told = f"order<|>TRUE<|>NONE<|>NONE<|>It stands first.<|>{first} {second}"
+    lines = [f"claim<|>{first}<|>{second}<|>{told}", f"claim<|>Nobody<|>alpha<|>{told}"]
+    return "\n".join([*lines, DONE])
+
+
 def obedient(request: ChatRequest) -> None:
     """Leave every reply to `obey`."""
 
@@ -145,30 +155,24 @@ class Bench:
     def store(self) -> Store:
         return Store(str(self.folder / "index"))
 
-    def build(
-        self, texts: list[str], script: Script = obedient, *, retry: bool = False, fresh: bool = False, **keys: Any
-    ) -> Snapshot:
-        """Build an index of texts; where the script says nothing, the model obeys."""
-        self.result = self.run(texts, script, retry=retry, fresh=fresh, **keys)
+    def build(self, texts: list[str], script: Script = obedient, **keys: Any) -> Snapshot:
+        """Build an index of texts; where the script says nothing, the model obeys. Keywords: those of `run_work`."""
+        self.result = self.run(texts, script, **keys)
         return open_snapshot(self.store, self.result.manifest.snapshot_id, full_check=True)
 
-    def run(
-        self, texts: list[str], script: Script, *, retry: bool = False, fresh: bool = False, **keys: Any
-    ) -> BuildResult:
+    def run(self, texts: list[str], script: Script, **keys: Any) -> BuildResult:
         shutil.rmtree(self.folder / "corpus", ignore_errors=True)
-        (self.folder / "corpus").mkdir()
+        (self.folder / "corpus").mkdir(parents=True)
         for at, text in enumerate(texts):
             (self.folder / "corpus" / f"{at}.txt").write_text(text)
-        return self.run_on([str(self.folder / "corpus")], script, retry=retry, fresh=fresh, **keys)
+        return self.run_on([str(self.folder / "corpus")], script, **keys)
 
-    def run_on(
-        self, inputs: list[str], script: Script = obedient, *, retry: bool = False, fresh: bool = False, **keys: Any
-    ) -> BuildResult:
+    def run_on(self, inputs: list[str], script: Script = obedient, **keys: Any) -> BuildResult:
         """Build an index of INPUT."""
         index = self.folder / "index"
         is_plain = "<" not in script.__qualname__  # no closure: what it says depends on the request alone
         is_plain &= self.takes_copies and self.make_executor is InlineExecutor
-        is_first = is_plain and not (retry or fresh or index.exists())
+        is_first = is_plain and not (keys.get("retry") or keys.get("fresh") or index.exists())
         facts = (
             script.__module__,
             script.__qualname__,
@@ -183,7 +187,7 @@ class Bench:
             _, result, self.model, events = kept
             self.events = [*events]
             return result
-        result = self.run_work(lambda build: build.index(inputs), script, retry=retry, fresh=fresh, **keys)
+        result = self.run_work(lambda build: build.index(inputs), script, **keys)
         if is_first and self.model is not None:
             FIRST_BUILDS.keep(key, index, result, self.model, [*self.events])
         return result
@@ -197,16 +201,14 @@ class Bench:
         fresh: bool = False,
         **keys: Any,
     ) -> BuildResult:
-        """Do something with a build."""
-        config = Config.model_validate(
-            {
-                "chunking": "none",
-                "clustering": {"target_size": 4},
-                "max_reject_ratio": 1,
-                "pack_tokens": 0,  # the scripted model answers one unit at a time
-            }
-            | keys
-        )
+        """Do something with a build.
+
+        Args:
+            keys: of the configuration.
+        """
+        plain = {"chunking": "none", "clustering": {"target_size": 4}, "max_reject_ratio": 1}
+        plain["pack_tokens"] = 0  # the scripted model answers one unit at a time
+        config = Config.model_validate(plain | keys)
 
         def reply(request: ChatRequest) -> ChatReply | str:
             said = script(request)
@@ -223,9 +225,8 @@ class Bench:
 
         def services() -> Services:
             roles = {role: [PricedModel("endpoint", model)] for role in CHAT_ROLES}
-            caller = RetriedCalls(
-                RateLimiter(QuotaCoordinator({"endpoint": EndpointLimits(None, None, 8)})), RetryPolicy(2, 0.0)
-            )
+            limiter = RateLimiter(QuotaCoordinator({"endpoint": EndpointLimits(None, None, 8)}))
+            caller = RetriedCalls(limiter, RetryPolicy(2, 0.0))
             pool = EndpointPool(roles, Ledger(store), caller, count)
             return Services(
                 pool,

@@ -31,7 +31,6 @@ from hirag_dist.indexing.layers import BaseLayer, GraphMentions, ImportedCommuni
 from hirag_dist.indexing.mentions import (
     check_entities,
     extract_base_layer,
-    extract_by_model,
     extract_claims,
     extract_mentions,
     find_aliases,
@@ -239,7 +238,7 @@ def write_base_layer(
     stale = pa.concat_arrays([changed.removed_chunks, asked])
     found, rejects = extract_mentions(context, chunks[0])
     if chunks[1].rows:
-        again, own_letters = extract_by_model(context, chunks[1], EXTRACT_AGAIN, any_letters=True)
+        again, own_letters = extract_mentions(context, chunks[1], EXTRACT_AGAIN, any_letters=True)
         found, rejects = found + again, rejects + own_letters
     entity_mentions = _changed_mentions(context, base, "mentions", MENTIONS, stale, found.entities, _ENTITY_KEY)
     relation_mentions = _changed_mentions(

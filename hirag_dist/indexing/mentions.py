@@ -31,27 +31,21 @@ from hirag_dist.indexing.window_sizes import described_tokens
 from hirag_dist.schemas import ALIASES, REJECTS
 
 
-def extract_mentions(context: BuildContext, chunks: Dataset) -> tuple[GraphMentions, Dataset]:
-    """Return the mentions of entities and relations in chunks, and dead letters of the extraction.
+def extract_mentions(
+    context: BuildContext, chunks: Dataset, label: str = "extract", any_letters: bool = False
+) -> tuple[GraphMentions, Dataset]:
+    """Return the mentions of entities and relations in chunks by the method of the configuration, and dead letters.
+
+    Args:
+        any_letters: accept any number of dead letters.
 
     Raises:
         StageFailed: too many dead letters.
     """
-    if context.config.extraction.method == "llm":
-        return extract_by_model(context, chunks, "extract")
-    found = context.runner.run(ExtractNames(context.config.entity_types), "extract", chunks=chunks)
-    return GraphMentions(found.mentions, found.relation_mentions, found.costs), Dataset(REJECTS)
-
-
-def extract_by_model(
-    context: BuildContext, chunks: Dataset, label: str, any_letters: bool = False
-) -> tuple[GraphMentions, Dataset]:
-    """Return the mentions that the extract model finds, and dead letters.
-
-    Args:
-        any_letters: accept any number of dead letters.
-    """
     config = context.config
+    if config.extraction.method == "nlp":
+        names = context.runner.run(ExtractNames(config.entity_types), label, chunks=chunks)
+        return GraphMentions(names.mentions, names.relation_mentions, names.costs), Dataset(REJECTS)
     extract = ExtractGraph(
         method=config.extraction.calls,
         structured=context.models.structured["extract"],

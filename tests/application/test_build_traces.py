@@ -46,14 +46,15 @@ def collector() -> Iterator[tuple[str, list[Any]]]:
         server.shutdown()
 
 
-def config(endpoint: str, url: str, **sections: Any) -> Config:
+def config(endpoint: str, url: str, **keys: Any) -> Config:
     endpoints = {
         "chat": {"base_url": url, "model": "large", "api_key": "k", "output": "delimited"},
         "vectors": {"base_url": url, "model": "small", "api_key": "k", "dim": 64},
     }
     roles = dict.fromkeys(("extract", "summarise", "report"), "chat") | {"embed": "vectors"}
     llm = {"endpoints": endpoints, "roles": roles}
-    return Config.model_validate({"traces_endpoint": endpoint, "llm": llm, **sections})
+    inline = {"execution": {"executor": "inline"}}
+    return Config.model_validate({"traces_endpoint": endpoint, "llm": llm} | inline | keys)
 
 
 def attributes(span: Any) -> dict[str, Any]:
@@ -64,8 +65,7 @@ def test_a_build_is_a_trace_of_stages_and_of_their_calls(tmp_path: Path, collect
     endpoint, spans = collector
     (tmp_path / "a.txt").write_text(TEXT)
     with SimulatorThread(SimulatorOptions(listen="127.0.0.1:0", dim=64)) as url:
-        made = config(endpoint, url, execution={"executor": "inline"})
-        result = run_build([str(tmp_path / "a.txt")], str(tmp_path / "index"), made)
+        result = run_build([str(tmp_path / "a.txt")], str(tmp_path / "index"), config(endpoint, url))
     (run,) = (span for span in spans if not span.parent_span_id)
     assert run.name == "hirag index"
     assert {span.trace_id for span in spans} == {run.trace_id}
@@ -92,7 +92,7 @@ def test_a_failed_build_ends_its_spans_with_the_error(tmp_path: Path, collector:
     endpoint, spans = collector
     (tmp_path / "a.txt").write_text(TEXT)
     with SimulatorThread(SimulatorOptions(listen="127.0.0.1:0", dim=64, malformed_rate=1.0)) as url:
-        made = config(endpoint, url, execution={"executor": "inline"}, max_reject_ratio=0)
+        made = config(endpoint, url, max_reject_ratio=0)
         with pytest.raises(StageFailed):
             run_build([str(tmp_path / "a.txt")], str(tmp_path / "index"), made)
     failed = {span.name: span for span in spans if span.status.code == span.status.STATUS_CODE_ERROR}

@@ -16,7 +16,6 @@ from hirag_dist.application.build import BuildOptions
 from hirag_dist.application.forget import GRACE_S, ForgetResult, forget, run_forget
 from hirag_dist.application.forget_evidence import find_removed, pending_forget
 from hirag_dist.application.forget_verification import verify_removed
-from hirag_dist.config.model import Config
 from hirag_dist.core.retrieval.lexical import term_key
 from hirag_dist.core.text.ids import text_key
 from hirag_dist.core.text.terms import terms
@@ -27,6 +26,7 @@ from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.snapshot.gc import RetentionPolicy, plan_gc
 from hirag_dist.storage.snapshot.reader import current_id
 from hirag_dist.storage.store import Store
+from tests.built_in_builds import CONFIG
 from tests.mortal_store import Killed, MortalStore
 from tests.removal_builds import KEPT, REMOVED, RemovalBench, removal_bench
 
@@ -55,23 +55,24 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
 
 @pytest.fixture
 def index(template: Index, tmp_path: Path) -> Index:
-    shutil.copytree(template.bench.folder / "index", tmp_path / "index")
-    return replace(template, bench=RemovalBench(tmp_path, template.bench.config))
+    return replace(template, bench=template.bench.copied(tmp_path))
 
 
 def run(index: Index, *ids: str, now: bool = True) -> ForgetResult:
     return run_forget(index.bench.store.uri, index.bench.config, ids or [index.gone], now)
 
 
+def files_of(store: Store) -> list[bytes]:
+    return [Path(store.root, path).read_bytes() for path in store.walk("")]
+
+
 def test_nothing_is_left_and_the_rest_needs_no_extraction(index: Index) -> None:
     assert not index.verify()
     done = run(index)
-    assert done.complete
-    assert done.replies_dropped
-    assert done.replies_kept
+    assert all((done.complete, done.replies_dropped, done.replies_kept))
     assert index.verify()
     store = index.bench.store
-    assert not any(b"Throckmorton" in Path(store.root, path).read_bytes() for path in store.walk(""))
+    assert not any(b"Throckmorton" in file for file in files_of(store))
     assert (store.names("snapshots"), store.exists("work"), store.exists(FORGET)) == ([current_id(store)], False, False)
     again = index.bench.build(KEPT)
     assert (again.snapshot_id, again.changed) == (current_id(store), False)
@@ -97,8 +98,7 @@ def test_a_former_text_in_files_that_the_current_snapshot_shares_is_forgotten_to
         store = bench.store
         assert not bench.snapshot().manifest.is_divided
         hashes = [term_key(term).to_bytes(8, "little") for term in terms("Throckmorton")]  # of the lexical index
-        files = [Path(store.root, path).read_bytes() for path in store.walk("")]
-        assert not any(trace in file for trace in (b"Throckmorton", *hashes) for file in files)
+        assert not any(trace in file for trace in (b"Throckmorton", *hashes) for file in files_of(store))
 
 
 def test_old_snapshots_stay_for_their_grace_period(index: Index) -> None:
@@ -121,8 +121,7 @@ def test_killed_after_every_fourth_change_it_is_continued(template: Index, tmp_p
     n_kills = 0
     while True:
         folder = tmp_path / str(n_kills)
-        shutil.copytree(template.bench.folder / "index", folder / "index")
-        index = replace(template, bench=RemovalBench(folder, template.bench.config))
+        index = replace(template, bench=template.bench.copied(folder))
         store = MortalStore(index.bench.store.root, 4 * n_kills + 1)
         try:
             with BuildLock(Store(store.root)) as lock:
@@ -156,11 +155,11 @@ def test_a_document_that_was_added_again_is_not_forgotten(index: Index) -> None:
 
 
 def test_another_configuration_drops_no_reply(index: Index) -> None:
-    before = {record.key for record in scan_records(index.bench.store)}
+    before = [record.key for record in scan_records(index.bench.store)]
     other = index.bench.config.model_copy(update={"chunk_tokens": 77})
     with pytest.raises(ConfigError, match="chunk_tokens"):
         run_forget(index.bench.store.uri, other, [index.gone])
-    assert {record.key for record in scan_records(index.bench.store)} == before
+    assert [record.key for record in scan_records(index.bench.store)] == before
     assert run(index).complete, "the right configuration continues"
 
 
@@ -194,13 +193,13 @@ def test_sentences_that_remaining_documents_share_are_no_trace_where_they_are_jo
         index = Index(bench, bench.document_id("p3.txt"), before)
         bench.build(LETTERS)
         assert run(index).complete
-        assert not any(b"Quist" in Path(bench.store.root, path).read_bytes() for path in bench.store.walk(""))
+        assert not any(b"Quist" in file for file in files_of(bench.store))
 
 
 def test_a_snapshot_that_a_verification_needs_is_not_pruned(index: Index) -> None:
     store = index.bench.store
-    store.write_bytes("work/note.txt", b"Doctor Aloysius Pemberley gave Wilhelmina Throckmorton quinine and more.")
-    store.write_bytes("note.txt", b"Doctor Aloysius Pemberley gave Wilhelmina Throckmorton quinine and more.")
+    for path in ("work/note.txt", "note.txt"):
+        store.write_bytes(path, b"Doctor Aloysius Pemberley gave Wilhelmina Throckmorton quinine and more.")
     assert run(index).findings
     rule = RetentionPolicy(keep=0, older_than_s=0.0)
     assert index.before in plan_gc(store, rule, time.time()).kept
@@ -229,8 +228,8 @@ LOOM = "Joseph Jacquard built a loom in Lyon that was driven by punched cards."
 
 @pytest.fixture
 def bench(tmp_path: Path) -> RemovalBench:
-    config = {"execution": {"executor": "inline"}, "clustering": {"target_size": 4}}
-    return RemovalBench(tmp_path, Config.model_validate(config))
+    """A bench with the built-in model."""
+    return RemovalBench(tmp_path, CONFIG)
 
 
 def clean(bench: RemovalBench, *ids: str) -> bool:

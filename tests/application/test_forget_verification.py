@@ -21,7 +21,7 @@ import hirag_dist
 from hirag_dist.application.build import run_remove
 from hirag_dist.application.forget import run_forget
 from hirag_dist.application.forget_evidence import RemovedDocuments, find_removed, read_given
-from hirag_dist.application.forget_verification import Finding, VerificationResult, verify_removed
+from hirag_dist.application.forget_verification import Finding, verify_removed
 from hirag_dist.config.model import Config, VectorsConfig
 from hirag_dist.core.text.ids import text_key
 from hirag_dist.execution.stage_results import DroppedLetter
@@ -60,27 +60,29 @@ class Index:
     def current_id(self) -> str:
         return str(current_id(self.store))
 
+    @property
+    def folder(self) -> Path:
+        """Of the current snapshot."""
+        return Path(self.store.root) / snapshot_path(self.current_id)
+
     def findings(self, **options: Any) -> tuple[Finding, ...]:
         return verify_removed(self.store, self.bench.config, self.removed, **options).findings
 
     def table(self, name: str) -> pa.Table:
-        return pq.read_table(self._path(name))
+        return pq.read_table(self.folder / f"{name}.parquet")
 
     def put(self, name: str, table: pa.Table) -> None:
         """Replace a table of the current snapshot, as no command would."""
-        pq.write_table(table, self._path(name))
+        pq.write_table(table, self.folder / f"{name}.parquet")
         self.accept(f"{name}.parquet")
 
     def accept(self, file: str) -> None:
         """Make a changed file of the current snapshot one that its manifest lists."""
         path = f"{snapshot_path(self.current_id)}/manifest.json"
         manifest = self.store.read_json(path)
-        data = (Path(self.store.root) / snapshot_path(self.current_id) / file).read_bytes()
+        data = (self.folder / file).read_bytes()
         manifest["files"][file] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
         self.store.write_json(path, manifest)
-
-    def _path(self, name: str) -> Path:
-        return Path(self.store.root) / snapshot_path(self.current_id) / f"{name}.parquet"
 
 
 @pytest.fixture(scope="module")
@@ -97,16 +99,13 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
 
 @pytest.fixture
 def index(template: Index, tmp_path: Path) -> Index:
-    shutil.copytree(template.bench.folder / "index", tmp_path / "index")
-    return replace(template, bench=RemovalBench(tmp_path, template.bench.config))
+    return replace(template, bench=template.bench.copied(tmp_path))
 
 
 @pytest.fixture(scope="module")
 def older_template(template: Index, tmp_path_factory: pytest.TempPathFactory) -> tuple[Index, str]:
     """The index after the document was added and removed once more, and the snapshot that has it."""
-    folder = tmp_path_factory.mktemp("older")
-    shutil.copytree(template.bench.folder / "index", folder / "index")
-    index = replace(template, bench=RemovalBench(folder, template.bench.config))
+    index = replace(template, bench=template.bench.copied(tmp_path_factory.mktemp("older")))
     before = index.bench.build(KEPT | REMOVED).snapshot_id
     index.bench.build(KEPT)
     return index, before
@@ -115,12 +114,7 @@ def older_template(template: Index, tmp_path_factory: pytest.TempPathFactory) ->
 @pytest.fixture
 def older(older_template: tuple[Index, str], tmp_path: Path) -> tuple[Index, str]:
     index, before = older_template
-    shutil.copytree(index.bench.folder / "index", tmp_path / "index")
-    return replace(index, bench=RemovalBench(tmp_path, index.bench.config)), before
-
-
-def test_a_clean_index_is_clean(index: Index) -> None:
-    assert index.findings() == ()
+    return replace(index, bench=index.bench.copied(tmp_path)), before
 
 
 def changed(table: pa.Table, column: str, change: Callable[[Any], Any]) -> pa.Table:
@@ -175,7 +169,7 @@ def test_leftovers_in_other_files_of_a_snapshot_are_found(index: Index) -> None:
     """A dead letter, a vector and a serving file."""
     row = {"stage": "extract", "unit_id": "u", "reason": "r", "attempts": 1, "request": f"<text>{TEXT}</text>"}
     index.put("rejects", pa.Table.from_pylist([row | {"reply": ""}], index.table("rejects").schema))
-    folder = Path(index.store.root) / snapshot_path(index.current_id)
+    folder = index.folder
     vectors = np.load(folder / "vectors/entities.npy")
     vectors[2] = np.frombuffer(index.vector, "<f4")
     np.save(folder / "vectors/entities.npy", vectors)
@@ -237,15 +231,8 @@ def test_leftovers_beside_the_snapshots_are_found(index: Index) -> None:
     index.store.write_json("drops.json", {"drops": [asdict(DroppedLetter("extract", index.chunk, "me", "now", ""))]})
     write_arrow(root / "cache" / "0123456789abcdef" / "chunks.arrow", text=[SENTENCE])
     found = sorted((finding.place, finding.count) for finding in index.findings())
-    assert found == [
-        ("accepted losses", 1),
-        ("cache", 1),
-        ("records of builds", 1),
-        ("records of builds", 1),
-        ("temporary files", 1),
-        ("work", 1),
-        ("work", 1),
-    ]
+    places = ("accepted losses", "cache", "records of builds", "records of builds", "temporary files", "work", "work")
+    assert found == [(place, 1) for place in places]
 
 
 def test_a_cache_outside_the_index_is_found(older: tuple[Index, str]) -> None:
@@ -253,9 +240,8 @@ def test_a_cache_outside_the_index_is_found(older: tuple[Index, str]) -> None:
     folder = user_cache() / _key(index.store.uri) / before
     folder.mkdir(parents=True)
     try:
-        removed = find_removed(index.store, [index.gone])
-        found = verify_removed(index.store, index.bench.config, removed).findings
-        assert [finding.place for finding in found].count("cache") == 1
+        index.removed = find_removed(index.store, [index.gone])
+        assert [finding.place for finding in index.findings()].count("cache") == 1
     finally:
         shutil.rmtree(folder.parent)
 
@@ -263,12 +249,10 @@ def test_a_cache_outside_the_index_is_found(older: tuple[Index, str]) -> None:
 def test_a_collection_of_milvus_lite_is_found(older: tuple[Index, str]) -> None:
     index, before = older
     open_milvus_lite(index.bench.snapshot(before), VectorsConfig()).close()
-    removed = find_removed(index.store, [index.gone])
-    found = verify_removed(index.store, index.bench.config, removed).findings
-    assert "Milvus Lite" in {finding.place for finding in found}
+    index.removed = find_removed(index.store, [index.gone])
+    assert "Milvus Lite" in {finding.place for finding in index.findings()}
     done = run_forget(index.store.uri, index.bench.config, [index.gone], now=True)
-    assert (done.complete, len(done.collections)) == (True, 1)
-    assert verify_removed(index.store, index.bench.config, removed).clean
+    assert (done.complete, len(done.collections), index.findings()) == (True, 1, ())
 
 
 def test_a_row_of_a_shared_collection_is_found(older: tuple[Index, str]) -> None:
@@ -291,12 +275,16 @@ def test_a_row_of_a_shared_collection_is_found(older: tuple[Index, str]) -> None
 def test_by_text_where_no_snapshot_has_the_document(index: Index, tmp_path: Path) -> None:
     (tmp_path / "patient.txt").write_text(TEXT)
     given = read_given(index.bench.config, index.store, [str(tmp_path / "patient.txt")])
-    removed = find_removed(index.store, [], given)
-    assert removed.ids == {index.gone}
-    assert verify_removed(index.store, index.bench.config, removed).clean
+    index.removed = find_removed(index.store, [], given)
+    assert (index.removed.ids, index.findings()) == ({index.gone}, ())
     index.put("reports", changed(index.table("reports"), "summary", lambda _: SENTENCE))
-    (found,) = verify_removed(index.store, index.bench.config, removed).findings
+    (found,) = index.findings()
     assert found.what == "reports.summary"
+
+
+def findings(bench: RemovalBench, gone: str) -> tuple[Finding, ...]:
+    removed = find_removed(bench.store, [gone])
+    return verify_removed(bench.store, bench.config, removed, snapshot_only=True).findings
 
 
 def test_nothing_derives_from_a_document_that_was_edited_and_then_removed(tmp_path: Path) -> None:
@@ -310,13 +298,9 @@ def test_nothing_derives_from_a_document_that_was_edited_and_then_removed(tmp_pa
     texts[edited] = "\n\n".join(part for number, part in enumerate(texts[edited].split("\n\n")) if number % 3)
     bench.build(texts)
     gone = bench.document_id(edited)
-    assert not verify(bench, gone).clean
+    assert findings(bench, gone)
     result = run_remove(DocumentSelection((gone,)), bench.store.uri, bench.config)
     assert result.update is not None
     assert result.manifest.counts["summaries"] > 5
     assert len(find_removed(bench.store, [gone]).ids) == 2
-    assert verify(bench, gone).findings == ()
-
-
-def verify(bench: RemovalBench, gone: str) -> VerificationResult:
-    return verify_removed(bench.store, bench.config, find_removed(bench.store, [gone]), snapshot_only=True)
+    assert findings(bench, gone) == ()

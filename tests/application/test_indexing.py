@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import socket
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -31,28 +29,11 @@ def corpus(tmp_path: Path) -> str:
     return str(tmp_path / "corpus")
 
 
-@pytest.fixture
-def dead() -> dict[str, Any]:
-    """Return an endpoint without a listener."""
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        port = held.getsockname()[1]
-    return {"base_url": f"http://127.0.0.1:{port}/v1", "model": "m", "api_key": "k", "price": {"input": 1}}
-
-
-def config(dead: dict[str, Any], *roles: str) -> Config:
-    """The built-in model, and the dead endpoint in some roles."""
-    return Config.model_validate(
-        {
-            "execution": {"executor": "inline"},
-            "llm": {
-                "outage_timeout_s": 0,
-                "attempts": 1,
-                "endpoints": {"dead": dead},
-                "roles": dict.fromkeys(roles, "dead"),
-            },
-        }
-    )
+def config(*roles: str) -> Config:
+    """The built-in model, and an endpoint without a listener in some roles."""
+    dead = {"base_url": "http://127.0.0.1:1/v1", "model": "m", "api_key": "k", "price": {"input": 1}}
+    llm = {"endpoints": {"dead": dead}, "roles": dict.fromkeys(roles, "dead"), "outage_timeout_s": 0, "attempts": 1}
+    return Config.model_validate({"execution": {"executor": "inline"}, "llm": llm})
 
 
 def run(store: Store, corpus: str, made: Config, action: Action = "index", force_current: bool = False) -> IndexResult:
@@ -61,33 +42,33 @@ def run(store: Store, corpus: str, made: Config, action: Action = "index", force
     return execute_build(made, store, action, arguments, options, lambda build: build.index([corpus]))
 
 
-def test_models_that_cannot_be_asked_are_on_record(store: Store, corpus: str, dead: dict[str, Any]) -> None:
+def test_models_that_cannot_be_asked_are_on_record(store: Store, corpus: str) -> None:
     with pytest.raises(HiragError) as raised:
-        run(store, corpus, config(dead, "extract"))
+        run(store, corpus, config("extract"))
     seen = last_build(store)
     assert (seen["state"], seen["action"], seen["limits"]["max_usd"]) == ("failed", "index", 1.0)
     assert seen["error"] == str(raised.value)
 
 
-def test_the_build_before_can_still_be_retried_and_dropped(store: Store, corpus: str, dead: dict[str, Any]) -> None:
-    result = run(store, corpus, config(dead))
+def test_the_build_before_can_still_be_retried_and_dropped(store: Store, corpus: str) -> None:
+    result = run(store, corpus, config())
     before = last_build(store)
     with pytest.raises(HiragError):
-        run(store, corpus, config(dead, "report"), action="retry")
+        run(store, corpus, config("report"), action="retry")
     seen = last_build(store)
     assert (seen["attempt"]["action"], seen["attempt"]["state"]) == ("retry", "failed")
     assert published(store, seen) == result.manifest.snapshot_id
     assert (seen["decisive"], seen["stages"]) == (before["decisive"], before["stages"])
-    run(store, corpus, config(dead))
+    run(store, corpus, config())
     after = last_build(store)
     assert after is not None
     assert "attempt" not in after
 
 
 def test_a_summary_says_that_a_snapshot_somebody_went_back_to_stays(
-    store: Store, corpus: str, dead: dict[str, Any], capsys: pytest.CaptureFixture[str]
+    store: Store, corpus: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made = config(dead)
+    made = config()
     first = run(store, corpus, made)
     (Path(corpus) / "b.txt").write_text("Mary Somerville taught Ada Lovelace in London.")
     second = run(store, corpus, made)
@@ -111,9 +92,9 @@ def test_a_summary_says_that_a_snapshot_somebody_went_back_to_stays(
 
 
 def test_a_build_that_was_killed_before_its_snapshot_was_current_publishes_and_says_so(
-    store: Store, corpus: str, dead: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    store: Store, corpus: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made = config(dead)
+    made = config()
     for name in ("a.txt", "b.txt"):  # a first build, and an update
         (Path(corpus) / name).write_text(f"{TEXT} {name}")
         before = current_id(store)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,25 +37,12 @@ CONFIG = Config.model_validate(
     {"llm": {"endpoints": {"paid": {"base_url": "http://x/v1", "model": "m", "api_key": "sk-very-secret"}}}}
 )
 
+CORPUS = BuildArguments.index(["corpus"], CONFIG)
 HOLDER = {"host": socket.gethostname(), "pid": os.getppid(), "since": "now", "token": "t", "epoch": 1}
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def record(store: Store, clock: Clock | None = None, left_out: tuple[tuple[str, str], ...] = ()) -> BuildRecord:
-    given = (
-        BuildArguments("import", (), "/data/graph", {}, left_out)
-        if left_out
-        else BuildArguments.index(["corpus"], CONFIG)
-    )
-    limits = {"max_usd": 1.0}
-    return BuildRecord(store, given.command, given, CONFIG, {"dim": 3}, limits, clock=clock or Clock())
+def record(store: Store, clock: Callable[[], float] = lambda: 0.0, given: BuildArguments = CORPUS) -> BuildRecord:
+    return BuildRecord(store, given.command, given, CONFIG, {"dim": 3}, {"max_usd": 1.0}, clock=clock)
 
 
 def spent(calls: int) -> UsageMeter:
@@ -78,15 +66,15 @@ def test_what_was_given_is_kept_without_secrets(store: Store) -> None:
 
 
 def test_a_running_build_is_seen_once_a_second(store: Store) -> None:
-    clock = Clock()
-    listen = record(store, clock)
+    now = 0.0
+    listen = record(store, lambda: now)
     hold(store)
     listen(StageStarted("extract", 4, 1, 40, 10, "work/extract/key"))
     listen(TaskFinished("extract", 10, 1, 0.5, spent(2)))
     assert store.read_json(BUILD)["stages"] == []
-    clock.now = 1.0
+    now = 1.0
     listen(TaskFinished("extract", 10, 0, 0.5, spent(3)))
-    clock.now = 2.0
+    now = 2.0
     listen(CallsProgress("extract", CallTotals(answered=12, tokens=340)))  # of tasks that have not ended
     seen = last_build(store)
     assert seen["stages"][0]["calls"] == {"answered": 12, "tokens": 340}
@@ -96,7 +84,7 @@ def test_a_running_build_is_seen_once_a_second(store: Store) -> None:
     assert (seen["sent"]["calls"], seen["sent"]["tokens"], seen["sent"]["usd"]) == (5, 60, 1.25)
     (bill,) = build_usage(seen)
     assert (bill["stage"], bill["role"], bill["endpoint"], bill["calls"]) == ("extract", "extract", "paid", 5)
-    clock.now = 3.0
+    now = 3.0
     listen(StageFailedEvent("extract", spent(12)))
     assert "calls" not in last_build(store)["stages"][0], "their usage is known"
 
@@ -117,7 +105,7 @@ def test_what_was_spent_shows_however_it_ended(store: Store, error: BaseExceptio
     assert "ended_at" in seen
 
 
-def test_a_full_disk_does_not_hide_why_it_failed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_does_not_hide_why_it_failed(store: Store) -> None:
     class Full(Store):
         full = False
 
@@ -162,18 +150,18 @@ def test_a_damaged_record_keeps_nobody_from_building(store: Store) -> None:
 
 
 def test_the_letters_of_an_import_that_failed(store: Store) -> None:
-    record(store, left_out=(("entity X", "it has no name"),)).close("failed", error="…")
+    given = BuildArguments("import", (), "/data/graph", {}, (("entity X", "it has no name"),))
+    record(store, given=given).close("failed", error="…")
     last = last_build(store)
     assert published(store, last) is None
     (letter,) = dead_letters(store, last, {})
-    assert (letter["stage"], letter["unit_id"], letter["reason"]) == ("import", "entity X", "it has no name")
-    assert letter["dropped"] is None
+    expected = {"stage": "import", "unit_id": "entity X", "reason": "it has no name", "dropped": None}
+    assert letter.items() >= expected.items()
 
 
 def test_a_run_whose_models_could_not_be_asked_is_the_last_build_where_there_was_none(store: Store) -> None:
-    given = BuildArguments.index(["corpus"], CONFIG)
     begun = datetime(2026, 1, 1, tzinfo=UTC)
-    note_not_begun(store, "index", given, CONFIG, {"max_usd": 1.0}, spent(1), BudgetReached("stopped before"), begun)
+    note_not_begun(store, "index", CORPUS, CONFIG, {"max_usd": 1.0}, spent(1), BudgetReached("stopped before"), begun)
     seen = last_build(store)
     assert (seen["started_at"], seen["ended_at"] > seen["started_at"]) == ("2026-01-01T00:00:00+00:00", True)
     assert (seen["state"], seen["error"], seen["stages"], seen["decisive"]) == ("stopped", "stopped before", [], {})

@@ -70,12 +70,9 @@ def test_builds_and_questions_settle_it(document: Path, tmp_path: Path, monkeypa
     with open_index(index) as opened:
         assert opened.info.embedder == "hashing-384"
         assert opened.retrieve("Who feeds the larvae?").local
-    build_index(document, index, config=config)
-    with open_index(index) as opened:
-        assert opened.info.embedder == "hashing-384"
-    build_index(document, index, config=config, fresh=True)
-    with open_index(index) as opened:
-        assert opened.info.embedder == NAME
+    for fresh, embedder in ((False, "hashing-384"), (True, NAME)):
+        build_index(document, index, config=config, fresh=fresh)
+        assert open_snapshot(Store(index)).manifest.embedder == embedder
 
 
 async def test_indexes_of_one_process_have_their_own_embedders(document: Path, tmp_path: Path) -> None:

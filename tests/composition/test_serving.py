@@ -29,15 +29,10 @@ def config(**sections: Any) -> Config:
     return Config.model_validate(sections)
 
 
-@pytest.mark.parametrize(
-    ("vectors", "backend"),
-    [({}, "memory"), ({"uri": "http://milvus:19530"}, "milvus"), ({"backend": "memory"}, "memory")],
-)
-def test_vectors_of_several_processes(vectors: dict[str, str], backend: str) -> None:
-    assert multi_process_config(config(vectors=vectors)).vectors.backend == backend
-
-
-def test_milvus_lite_belongs_to_one_process() -> None:
+def test_vectors_of_several_processes() -> None:
+    server = {"uri": "http://milvus:19530"}
+    for vectors, backend in (({}, "memory"), (server, "milvus"), ({"backend": "memory"}, "memory")):
+        assert multi_process_config(config(vectors=vectors)).vectors.backend == backend
     with pytest.raises(ConfigError, match=r"set service\.processes to 1, or vectors\.backend"):
         multi_process_config(config(vectors={"backend": "milvus-lite"}))
 
@@ -54,19 +49,17 @@ def test_how_many_retrievals_at_a_time_goes_by_what_they_wait_for() -> None:
 def test_every_key_of_the_service_is_an_option() -> None:
     given = {
         "listen": "127.0.0.1:1",
-        "anonymous_labels": ["public"],
         "max_concurrent_requests": 7,
         "drain_s": 4.0,
         "callers_file": "callers.yaml",
         "access_log": False,
     }
     traces = "http://collector:4318/v1/traces"
-    options = server_options(config(service=given, traces_endpoint=traces))
-    assert options.traces_endpoint == traces
-    for key, value in given.items():
-        expected = frozenset(value) if key == "anonymous_labels" else value  # type: ignore[arg-type]
-        assert getattr(options, key) == expected, key
-    shared = server_options(config(service=given), shared_listen="127.0.0.1:2")
+    made = config(service=given | {"anonymous_labels": ["public"]}, traces_endpoint=traces)
+    options = server_options(made)
+    expected = given | {"anonymous_labels": frozenset(["public"]), "traces_endpoint": traces}
+    assert {key: getattr(options, key) for key in expected} == expected
+    shared = server_options(made, shared_listen="127.0.0.1:2")
     assert (shared.listen, shared.reuse_port) == ("127.0.0.1:2", True)
     assert server_options(config(service={"anonymous_labels": "all"})).anonymous_labels is None
     for wrong in ("some", [7]):
@@ -93,17 +86,9 @@ def test_sub_folders_that_hold_an_index_are_listed(tmp_path: Path) -> None:
     (tmp_path / "unfinished").mkdir()
     (tmp_path / "file").write_text("")
     publish(tmp_path.with_name("outside"))
-    service = ServiceConfig.model_validate(
-        {
-            "catalogue": str(tmp_path),
-            "indexes": {
-                "acme": {"title": "Acme"},
-                "outside": {"uri": str(tmp_path.with_name("outside"))},
-                "unfinished": {"title": "later"},
-            },
-        }
-    )
-    listing = CatalogueListing(service)
+    outside = {"uri": str(tmp_path.with_name("outside"))}
+    indexes = {"acme": {"title": "Acme"}, "outside": outside, "unfinished": {"title": "later"}}
+    listing = CatalogueListing(configured(catalogue=str(tmp_path), indexes=indexes).service)
     found = listing()
     assert sorted(found) == ["acme", "beta-2", "outside"]
     assert (found["acme"].title, found["beta-2"].uri) == ("Acme", f"{tmp_path}/beta-2")
@@ -156,12 +141,10 @@ async def test_indexes_share_models_and_nothing_of_their_callers(folder: Path) -
     config = configured(catalogue=str(folder), indexes={"beta": {"retrieval": {"top_n": 1}}})
     catalogue = make_catalogue(catalogue_config(config))
     await catalogue.start()
-    engines: dict[str, QueryEngine] = {}
     found: dict[str, str] = {}
     for name in ("acme", "beta"):
         async with catalogue.find(name, ALL).lease(lambda: None) as engine:
             assert isinstance(engine, QueryEngine)
-            engines[name] = engine
             assert engine.question_cache == (0, 0)  # the same question of the other index was not cached here
             for _ in range(2):
                 retrieval = await catalogue.runner.run(engine.retrieve(QUESTION))

@@ -9,13 +9,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+
+from tests.simulator_thread import SimulatorThread
 
 ROOT = Path(__file__).parents[2]
 FILES = (
@@ -31,6 +32,8 @@ SMALL = {  # several tasks a stage and three layers out of four documents
     "communities": {"max_size": 40},
     "llm": {"endpoints": {"builtin-embedder": {"kind": "hashing"}}},  # minilm takes 5 s of a build that takes 1
 }
+IN_FLIGHT = 4  # calls to each paid endpoint
+FAR_S = 240.0  # for what takes seconds on a machine without other work
 ENVIRONMENT = {
     **{name: value for name, value in os.environ.items() if not name.startswith("HIRAG")},
     "PYTHONPATH": str(ROOT),
@@ -46,7 +49,6 @@ class Built:
 
     folder: Path
     config: Path
-    corpus: Path
     report: dict[str, Any]
 
     @property
@@ -75,7 +77,7 @@ class Cli:
         """Run a command to its end, in a forked process: it need not import everything again."""
         out, err = self.cwd / "stdout.txt", self.cwd / "stderr.txt"
         argv = list(map(str, arguments))
-        said = self._forked.ask(argv=argv, cwd=self.cwd, out=out, err=err, environ=self.environ)
+        said = self._forked.run(argv=argv, cwd=self.cwd, out=out, err=err, environ=self.environ)
         done = subprocess.CompletedProcess(
             arguments, said.get("code", 0), out.read_text("utf-8"), err.read_text("utf-8")
         )
@@ -106,12 +108,8 @@ class ForkedBuilds:
             env=ENVIRONMENT | environ,
         )
 
-    def build(self, **job: Any) -> dict[str, Any]:
-        """Return the output of the build, with `signal` if it was killed. Keywords: `fork_builds.build`."""
-        return self.ask(**job)
-
-    def ask(self, **job: Any) -> dict[str, Any]:
-        """Return the result of a job."""
+    def run(self, **job: Any) -> dict[str, Any]:
+        """Return what became of a build or a command, with `signal` if it was killed. Keywords: `fork_builds`."""
         assert self._process.stdin
         print(json.dumps(job, default=str), file=self._process.stdin, flush=True)
         line = self._process.stdout.readline()
@@ -158,7 +156,7 @@ def built(
     place = tmp_path_factory.mktemp("built")
     config = make_config()
     report = Cli(place, forked).json("index", corpus, "-i", place / "index", "-c", config, "--executor", "inline")
-    return Built(place / "index", config, corpus, report)
+    return Built(place / "index", config, report)
 
 
 @pytest.fixture(scope="session")
@@ -168,41 +166,24 @@ def forked() -> Iterator[ForkedBuilds]:
     builds.close()
 
 
-@pytest.fixture
-def forked_on() -> Iterator[Callable[[str], ForkedBuilds]]:
-    """Builds on a kind of processor: numpy's products are those of its kernels (`OPENBLAS_CORETYPE`)."""
-    with ExitStack() as stack:
-
-        def start(kind: str) -> ForkedBuilds:
-            builds = ForkedBuilds(OPENBLAS_CORETYPE=kind)
-            stack.callback(builds.close)
-            return builds
-
-        yield start
+def until(condition: Callable[[], Any], process: subprocess.Popen[str] | None = None) -> Any:
+    """Return the first true value of a condition; fail after a deadline, or when a process has ended."""
+    give_up_at = time.monotonic() + FAR_S
+    while not (found := condition()):
+        assert time.monotonic() < give_up_at
+        assert process is None or process.poll() is None, process.communicate()
+        time.sleep(0.02)
+    return found
 
 
-@pytest.fixture(scope="session")
-def until() -> Callable[..., None]:
-    """Poll another process's doings: return once a condition holds, fail after a deadline."""
-
-    def wait(condition: Callable[[], object], what: str, seconds: float = 240.0) -> None:
-        give_up_at = time.monotonic() + seconds
-        while not condition():
-            assert time.monotonic() < give_up_at, f"no {what} within {seconds:g} s"
-            time.sleep(0.005)
-
-    return wait
-
-
-def paid_endpoint(base_url: str, **more: Any) -> dict[str, Any]:
+def paid_endpoint(base_url: str, **key: str) -> dict[str, Any]:
     """The `llm` section in which every role is played over HTTP, for money."""
-    chat = {"base_url": base_url, "model": "extractive", "max_concurrent": 4, "output": "json_schema"}
-    price = {"price": {"input": 1.0, "output": 4.0}}
-    embed = {"base_url": base_url, "model": "hashing", "dim": 384, "batch_size": 64, "max_concurrent": 4} | price
+    endpoint = {"base_url": base_url, "max_concurrent": IN_FLIGHT, "price": {"input": 1.0, "output": 4.0}} | key
+    chat = endpoint | {"model": "extractive", "output": "json_schema"}
+    embed = endpoint | {"model": "hashing", "dim": 384, "batch_size": 64}
     roles = dict.fromkeys(("extract", "summarise", "report", "answer", "judge"), "chat") | {"embed": "vectors"}
-    return {"endpoints": {"chat": chat | price | more, "vectors": embed}, "roles": roles, "outage_timeout_s": 5}
+    return {"endpoints": {"chat": chat, "vectors": embed}, "roles": roles, "outage_timeout_s": 5}
 
 
-@pytest.fixture(scope="session")
-def paid() -> Callable[..., dict[str, Any]]:
-    return paid_endpoint
+def chat_calls(thread: SimulatorThread) -> int:
+    return int(thread.stats()["endpoints"]["/v1/chat/completions"]["calls"])

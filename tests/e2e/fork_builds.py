@@ -23,15 +23,7 @@ from hirag_dist.composition.build import make_executor, resolve
 from hirag_dist.compute.kernels import CpuKernels
 from hirag_dist.config.model import Config
 from hirag_dist.core.text.tokens import counter
-from hirag_dist.errors import HiragError
-from hirag_dist.execution.events import (
-    CallsExpected,
-    Publishing,
-    StageFailedEvent,
-    StageFinished,
-    StageStarted,
-    TaskFinished,
-)
+from hirag_dist.execution.events import StageFinished, StageStarted, TaskFinished
 from hirag_dist.execution.runner import StageRunner
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.pipeline import Build
@@ -42,7 +34,7 @@ from hirag_dist.storage.store import Store
 from hirag_dist.types import CsrGraph
 from tests.mortal_store import MortalStore
 
-EVENTS = {"started": StageStarted, "task": TaskFinished, "finished": StageFinished, "stopped": StageFailedEvent}
+EVENTS: dict[type, str] = {StageStarted: "started", TaskFinished: "task", StageFinished: "finished"}
 
 
 def die() -> None:
@@ -66,12 +58,12 @@ def build(
     """
     told: list[tuple[str, str, bool]] = []
 
-    def listen(event: object) -> None:
-        if isinstance(event, CallsExpected | Publishing):
+    def listen(event: Any) -> None:
+        kind = EVENTS.get(type(event))
+        if kind is None:
             return
-        kind = next(name for name, of in EVENTS.items() if isinstance(event, of))
-        told.append((kind, event.label, getattr(event, "reused", False)))  # type: ignore[attr-defined]
-        if at_event is not None and (kind, event.label) == tuple(at_event):  # type: ignore[attr-defined]
+        told.append((kind, event.label, getattr(event, "reused", False)))
+        if at_event is not None and (kind, event.label) == tuple(at_event):
             die()
 
     store = MortalStore(index, at_write, die)
@@ -92,14 +84,6 @@ def build(
         "told": told,
         "sent": sum(use.calls - use.ledger_hits for use in runner.bill.sent.uses.values()),
     }
-
-
-def child(job: dict[str, Any], pipe: int) -> None:
-    try:
-        said = build(**job)
-    except HiragError as error:
-        said = {"error": str(error), "kind": type(error).__name__}
-    os.write(pipe, json.dumps(said).encode())
 
 
 def command(argv: list[str], cwd: str, out: str, err: str, environ: dict[str, str]) -> None:
@@ -135,7 +119,7 @@ def main() -> None:
             if "argv" in job:
                 os.close(writing)
                 return command(**job)
-            child(job, writing)
+            os.write(writing, json.dumps(build(**job)).encode())
             os._exit(0)
         os.close(writing)
         with os.fdopen(reading, "rb") as stream:

@@ -18,15 +18,12 @@ import pytest
 
 from hirag_dist.storage.store import Store
 from hirag_dist.testing.simulator import SimulatorOptions
+from tests.e2e.conftest import paid_endpoint, until
 from tests.ledger_sizes import ledger_size
 from tests.simulator_thread import SimulatorThread
 
 QUESTION = "What did Newton write about whiteness and colours?"
 INLINE = ("--executor", "inline")
-
-
-def copy_of(built: Any, folder: Path) -> Path:
-    return Path(shutil.copytree(built.folder, folder / "copy"))
 
 
 class TestIndex:
@@ -60,11 +57,11 @@ class TestIndex:
         assert not (tmp_path / "strict" / "current").exists()
 
     def test_stops_before_the_budget_is_passed_and_goes_on_later(
-        self, cli: Any, corpus: Path, paid: Any, make_config: Callable[..., Path], tmp_path: Path
+        self, cli: Any, corpus: Path, make_config: Callable[..., Path], tmp_path: Path
     ) -> None:
         thread = SimulatorThread(SimulatorOptions(listen="127.0.0.1:0", latency_ms=10))
         with thread as url:
-            config = make_config(llm=paid(url))
+            config = make_config(llm=paid_endpoint(url))
             command = ("index", corpus, "-i", tmp_path / "index", "-c", config, *INLINE)
             said = cli(*command, "--max-tokens", "20000", code=4).stderr
             assert "the limit of 20000 tokens" in said
@@ -79,20 +76,20 @@ class TestIndex:
             assert report["total_usd"] > 0
 
     def test_one_build_at_a_time(
-        self, cli: Any, corpus: Path, paid: Any, make_config: Callable[..., Path], until: Any, tmp_path: Path
+        self, cli: Any, corpus: Path, make_config: Callable[..., Path], tmp_path: Path
     ) -> None:
         with SimulatorThread(SimulatorOptions(listen="127.0.0.1:0", latency_ms=30_000)) as url:
-            command = ("index", corpus, "-i", tmp_path / "index", "-c", make_config(llm=paid(url)), *INLINE)
+            command = ("index", corpus, "-i", tmp_path / "index", "-c", make_config(llm=paid_endpoint(url)), *INLINE)
             first = cli.start(*command)
             try:
-                until((tmp_path / "index" / "run.lock").exists, "lock")
+                until((tmp_path / "index" / "run.lock").exists)
                 said = cli(*command, code=5).stderr
                 assert f"is being built by process {first.pid}" in said
             finally:
                 first.kill()
                 first.communicate()
         with SimulatorThread(SimulatorOptions(listen="127.0.0.1:0")) as url:  # its holder is dead: taken over
-            command = (*command[:5], make_config(llm=paid(url)), *INLINE)
+            command = (*command[:5], make_config(llm=paid_endpoint(url)), *INLINE)
             assert cli.json(*command)["complete"]
 
 
@@ -141,7 +138,7 @@ class TestQuery:
 class TestServe:
     @pytest.fixture
     def served(self, cli: Any, built: Any, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], str, str, Path]]:
-        index = copy_of(built, tmp_path)
+        index = Path(shutil.copytree(built.folder, tmp_path / "copy"))
         listen = ("--listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
         process = cli.start("serve", "-i", index, *listen, "--set", "vectors.backend=milvus-lite")
         lines = iter(process.stderr.readline, "")
@@ -181,29 +178,15 @@ def test_a_closed_pipe_is_no_trouble(cli: Any, built: Any) -> None:
     assert "Traceback" not in err
 
 
-DOCUMENTS = [
-    {
-        "text": "Captain Ahab commands the Pequod. The Pequod sails from Nantucket with Starbuck and Ishmael. Starbuck "
-        "warns Ahab in Nantucket.",
-        "title": "Public",
-    },
-    {
-        "text": "Captain Ahab owes money to Zuleika Quorn. Zuleika Quorn waits in Havana. The Pequod secretly carries "
-        "opium to Havana for Zuleika Quorn.",
-        "title": "Quorn papers",
-        "labels": ["owners"],
-    },
-]
+PUBLIC = "Captain Ahab commands the Pequod. The Pequod sails from Nantucket with Starbuck. Starbuck warns Ahab."
+PAPERS = "Captain Ahab owes money to Zuleika Quorn. The Pequod carries opium to Havana for Zuleika Quorn."
 
 
-@pytest.fixture
-def index(cli: Any, tmp_path: Path) -> Path:
-    (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, DOCUMENTS)))
-    cli("index", tmp_path / "corpus.jsonl", "-i", tmp_path / "index", "--executor", "inline")
-    return tmp_path / "index"
-
-
-def test_query_as_somebody(cli: Any, index: Path, tmp_path: Path) -> None:
+def test_query_as_somebody(cli: Any, tmp_path: Path) -> None:
+    documents = [{"text": PUBLIC, "title": "Public"}, {"text": PAPERS, "title": "Quorn papers", "labels": ["owners"]}]
+    (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, documents)))
+    index = tmp_path / "index"
+    cli("index", tmp_path / "corpus.jsonl", "-i", index, *INLINE)
     ask = ("query", "Where does Captain Ahab of the Pequod sail?", "-i", index, "--set", "vectors.backend=memory")
     everything = json.dumps(cli.json(*ask))
     assert "Quorn" in everything

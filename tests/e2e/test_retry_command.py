@@ -8,7 +8,6 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -28,14 +27,12 @@ REFUSAL = "I'm sorry, but I cannot help with that."
 KEYS = {"max_reject_ratio": 0.5, "pack_tokens": 0}  # every unit by itself, so that calls can be counted
 
 
-@dataclass
 class Moody:
     """The built-in model behind HTTP. It refuses what holds `dislikes`, until that is empty."""
 
-    dislikes: str = ""
-    asked: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
+    def __init__(self) -> None:
+        self.dislikes = ""
+        self.asked: list[str] = []
         self.endpoint = Endpoint(self._reply)
 
     def config(self) -> dict[str, Any]:
@@ -68,9 +65,8 @@ def whole(forked: Any, make_config: Callable[..., Path], corpus: Path, tmp_path_
     model = Moody()
     config = yaml.safe_load(make_config(**model.config()).read_text("utf-8"))
     with closing(model.endpoint):
-        return str(
-            forked.build(inputs=[str(corpus)], index=tmp_path_factory.mktemp("whole"), config=config)["snapshot"]
-        )
+        done = forked.run(inputs=[str(corpus)], index=tmp_path_factory.mktemp("whole"), config=config)
+    return str(done["snapshot"])
 
 
 DISLIKED = "Louisiana"  # in some chunks of one of the four documents, and in texts derived from them
@@ -134,19 +130,19 @@ def test_a_retry_killed_anywhere_goes_on(
     index = tmp_path / "index"
     job = {"inputs": [str(corpus)], "config": yaml.safe_load(config.read_text("utf-8"))}
     model.dislikes = DISLIKED
-    assert forked.build(**job, index=index)["snapshot"] != whole
+    assert forked.run(**job, index=index)["snapshot"] != whole
     model.dislikes = ""
     deaths = 0
     for write in count(2, 5):
-        said = forked.build(**job, index=index, at_write=write, retry=True)
+        said = forked.run(**job, index=index, at_write=write, retry=True)
         if "snapshot" in said:
             break
         assert said == {"signal": signal.SIGKILL}
         deaths += 1
         if deaths == 2:  # a plain build between two retries goes on with what is there
-            assert forked.build(**job, index=index)["snapshot"]
+            assert forked.run(**job, index=index)["snapshot"]
         assert deaths < 60
     assert deaths > 3
     assert said["snapshot"] == whole
-    again = forked.build(**job, index=index)
+    again = forked.run(**job, index=index)
     assert (again["snapshot"], again["sent"]) == (whole, 0)

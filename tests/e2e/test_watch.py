@@ -6,8 +6,6 @@ import json
 import shutil
 import signal
 import socket
-import subprocess
-import time
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -18,21 +16,10 @@ import yaml
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
 from hirag_dist.storage.store import Store
 from hirag_dist.testing.simulator import SimulatorOptions
-from tests.e2e.test_kills import chat_calls
+from tests.e2e.conftest import chat_calls, paid_endpoint, until
 from tests.simulator_thread import SimulatorThread
 
 TEXT = "Aloysius Pemberley measured the white light of a lamp with a prism at Trinity College in the year 1701. "
-
-
-def until(check: Callable[[], Any], process: subprocess.Popen[str], timeout_s: float = 300.0) -> Any:
-    """Return the first true value of a check."""
-    end = time.monotonic() + timeout_s
-    while time.monotonic() < end:
-        if found := check():
-            return found
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.02)
-    raise AssertionError("the watch did not get there in time")
 
 
 def free_port() -> int:
@@ -42,15 +29,15 @@ def free_port() -> int:
 
 
 def test_a_folder_is_followed_and_a_killed_update_continued(
-    cli: Any, forked: Any, corpus: Path, make_config: Callable[..., Path], paid: Any, tmp_path: Path
+    cli: Any, forked: Any, corpus: Path, make_config: Callable[..., Path], tmp_path: Path
 ) -> None:
     """The endpoint is slow while the first watch runs, so that the kill is certain to come before the update's end."""
     corpus, index = Path(shutil.copytree(corpus, tmp_path / "corpus")), tmp_path / "index"
     address = f"127.0.0.1:{free_port()}"
     endpoint = SimulatorThread(SimulatorOptions(listen=address))
     with endpoint as url:
-        config = make_config(llm=paid(url))
-        built = forked.build(inputs=[str(corpus)], config=yaml.safe_load(config.read_text("utf-8")), index=index)
+        config = make_config(llm=paid_endpoint(url))
+        built = forked.run(inputs=[str(corpus)], config=yaml.safe_load(config.read_text("utf-8")), index=index)
     base, whole = built["snapshot"], shutil.copytree(index, tmp_path / "whole")
     store, port = Store(str(index)), free_port()
     options = ("-i", index, "-c", config, "--executor", "inline")

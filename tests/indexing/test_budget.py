@@ -15,17 +15,10 @@ from hirag_dist.types import ChatReply
 Row = tuple[bool, int, float, float]  # urgent, since, weight, tokens
 
 
-def due(rows: Sequence[Row]) -> DueTexts:
-    return DueTexts(
-        np.array([row[0] for row in rows], bool),
-        np.array([row[1] for row in rows], np.int64),
-        np.array([row[2] for row in rows], np.float64),
-        np.array([row[3] for row in rows], np.float64),
-    )
-
-
 def chosen(rows: Sequence[Row], allowance: float) -> list[int]:
-    return np.flatnonzero(affordable(due(rows), allowance)).tolist()
+    kinds = (bool, np.int64, np.float64, np.float64)
+    columns = [np.array([row[at] for row in rows], kind) for at, kind in enumerate(kinds)]
+    return np.flatnonzero(affordable(DueTexts(*columns), allowance)).tolist()
 
 
 ROWS = st.lists(
@@ -44,23 +37,6 @@ def test_what_is_written_fits_and_is_not_behind_what_is_not(rows: list[Row], all
         assert sum(rows[at][3] for at in order[: len(picked) + 1]) > allowance
 
 
-def bill_of(*stages: tuple[str, str, int], from_ledger: bool = False) -> UsageBill:
-    """Return a bill of stages: label, role, and input tokens; every reply has a tenth of these."""
-    bill = UsageBill()
-    for label, role, n_tokens in stages:
-        meter = UsageMeter()
-        meter.count(
-            role,
-            "model",
-            "endpoint",
-            ChatReply("text", input_tokens=n_tokens, output_tokens=n_tokens // 10),
-            0.0,
-            from_ledger,
-        )
-        bill(StageFinished(label, False, 1, 0, 0.0, meter))
-    return bill
-
-
 STAGES = (
     ("extract", "extract", 1000),
     ("claims", "extract", 100),
@@ -69,16 +45,21 @@ STAGES = (
 )
 
 
+def bill(from_ledger: bool) -> UsageBill:
+    """Return a bill of the stages, whose replies have a tenth of the tokens of the requests."""
+    made = UsageBill()
+    for label, role, n_tokens in STAGES:
+        meter, reply = UsageMeter(), ChatReply("text", input_tokens=n_tokens, output_tokens=n_tokens // 10)
+        meter.count(role, "model", "endpoint", reply, 0.0, from_ledger)
+        made(StageFinished(label, False, 1, 0, 0.0, meter))
+    return made
+
+
 @pytest.mark.parametrize("from_ledger", [False, True])
-def test_the_budget_is_a_multiple_of_what_extraction_rests_on(from_ledger: bool) -> None:
+def test_the_budget_is_a_multiple_of_what_extraction_rests_on_or_a_number(from_ledger: bool) -> None:
     """Replies of the ledger count: a run that was killed and resumed decides as one that was not."""
-    budget = UpdateBudget(bill_of(*STAGES, from_ledger=from_ledger), 3.0)
-    assert budget.extraction == 1100 + 110
-    assert budget.total == 3 * 1210
-    assert budget.spent == 1100 + 110 + 550
-    assert budget.left == 3 * 1210 - 1760
-
-
-def test_a_limit_of_tokens_takes_the_place_of_the_ratio() -> None:
-    budget = UpdateBudget(bill_of(*STAGES), None, max_tokens=2000)
-    assert (budget.total, budget.left) == (2000, 2000 - 1760)
+    budget = UpdateBudget(bill(from_ledger), 3.0)
+    assert (budget.extraction, budget.spent) == (1100 + 110, 1100 + 110 + 550)
+    assert (budget.total, budget.left) == (3 * 1210, 3 * 1210 - 1760)
+    limited = UpdateBudget(bill(from_ledger), None, max_tokens=2000)
+    assert (limited.total, limited.left) == (2000, 2000 - 1760)

@@ -8,7 +8,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pyarrow.compute as pc
 import pytest
 
 from hirag_dist.core.entities.merging import DescriptionBound
@@ -46,9 +45,8 @@ def tell(request: ChatRequest) -> str | None:
         words = between(request, "text").split()
         lines = [f"entity<|>{word}<|>concept<|>{word} is in {told or 'a text'}." for word in words]
         if told:
-            lines.append(
-                f"entity<|>hub<|>concept<|>It is told of {' '.join(words)}, and that is all there is to be told."
-            )
+            told_of = f"It is told of {' '.join(words)}, and that is all there is to be told."
+            lines.append(f"entity<|>hub<|>concept<|>{told_of}")
             lines += [f"relation<|>hub<|>{word}<|>It holds {word} in {told}.<|>3" for word in words]
         return "\n".join([*lines, DONE])
     if task == "describe":
@@ -62,16 +60,10 @@ def tell(request: ChatRequest) -> str | None:
     return None
 
 
-class HubBench(LivingBench):
-    """An index whose model says what each text derives from."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder, tell)
-
-
 @pytest.fixture
-def bench(tmp_path: Path) -> HubBench:
-    return HubBench(tmp_path)
+def bench(tmp_path: Path) -> LivingBench:
+    """An index whose model says what each text derives from."""
+    return LivingBench(tmp_path, tell)
 
 
 def corpus(*names: str) -> dict[str, str]:
@@ -80,8 +72,7 @@ def corpus(*names: str) -> dict[str, str]:
 
 def hub(snapshot: Snapshot) -> str:
     """Return the description of HUB."""
-    (row,) = snapshot.table("entities").filter(pc.equal(snapshot.table("entities")["entity_id"], HUB)).to_pylist()
-    return str(row["description"])
+    return next(str(row["description"]) for row in rows(snapshot, "entities") if row["entity_id"] == HUB)
 
 
 def written(snapshot: Snapshot) -> set[str]:
@@ -99,15 +90,13 @@ def check_debt(snapshot: Snapshot, *origins: str) -> None:
     found, note = rows(snapshot, "description_debt"), snapshot.manifest.update
     assert [row["origin"] for row in found] == list(origins)
     assert note is not None
-    assert note.debt["descriptions"].model_dump() == {
-        "units": len(found),
-        "tokens": sum(row["tokens"] for row in found),
-        "stand_ins": sum(row["origin"] == "stand-in" for row in found),
-    }
+    tokens, stand_ins = sum(row["tokens"] for row in found), origins.count("stand-in")
+    expected = {"units": len(found), "tokens": tokens, "stand_ins": stand_ins}
+    assert note.debt["descriptions"].model_dump() == expected
 
 
 def test_a_description_that_the_budget_cannot_pay_is_kept_until_a_later_update_or_a_refresh_pays(
-    bench: HubBench,
+    bench: LivingBench,
 ) -> None:
     before = bench.index(corpus(*"abc"), **UNPAID)
     assert hub(before) == "Merged of marka markb markc."
@@ -128,7 +117,7 @@ def test_a_description_that_the_budget_cannot_pay_is_kept_until_a_later_update_o
     assert hub(paid) == "Merged of marka markb markc markd markf."
 
 
-def test_a_description_that_derives_from_a_removed_text_is_joined_anew(bench: HubBench) -> None:
+def test_a_description_that_derives_from_a_removed_text_is_joined_anew(bench: LivingBench) -> None:
     bench.index(corpus(*"abcde"), **NOTHING_LEFT)
     after = bench.remove(sources=("e.txt",), **NOTHING_LEFT)
     check_debt(after, "stand-in")
@@ -139,7 +128,7 @@ def test_a_description_that_derives_from_a_removed_text_is_joined_anew(bench: Hu
     check_base_layer(paid, bench.fresh(corpus(*"abcd"), **NOTHING_LEFT))
 
 
-def test_a_description_that_never_had_the_removed_text_stays(bench: HubBench) -> None:
+def test_a_description_that_never_had_the_removed_text_stays(bench: LivingBench) -> None:
     before = bench.index(corpus(*"abc"), **NOTHING_LEFT)
     bench.add(corpus(*"de"), **NOTHING_LEFT)
     after = bench.remove(sources=("e.txt",), **NOTHING_LEFT)
@@ -153,7 +142,9 @@ def test_a_description_that_never_had_the_removed_text_stays(bench: HubBench) ->
 
 
 @pytest.mark.parametrize(("edited_to", "n_unread"), [(text("later"), 1), ("lone words", 0)])
-def test_an_edit_leaves_the_description_until_the_document_goes(bench: HubBench, edited_to: str, n_unread: int) -> None:
+def test_an_edit_leaves_the_description_until_the_document_goes(
+    bench: LivingBench, edited_to: str, n_unread: int
+) -> None:
     """Also where no mention of the entity goes with the document."""
     before = bench.index(corpus(*"abcd"), **NOTHING_LEFT)
     edited = bench.index(corpus(*"abc") | {"d.txt": edited_to}, **NOTHING_LEFT)
@@ -167,7 +158,7 @@ def test_an_edit_leaves_the_description_until_the_document_goes(bench: HubBench,
     assert not written(gone) & {"markd", "marklater"}
 
 
-def test_an_edit_elsewhere_in_a_document_asks_for_no_description(bench: HubBench) -> None:
+def test_an_edit_elsewhere_in_a_document_asks_for_no_description(bench: LivingBench) -> None:
     chunked = PAID | {"chunking": "sentences", "chunk_tokens": 32, "chunk_overlap_tokens": 0}
     first = {"a.txt": "\n\n".join(f"{text(mark)}." for mark in ("one", "two", "three"))}
     before = bench.index(first | corpus("b"), **chunked)
@@ -177,7 +168,7 @@ def test_an_edit_elsewhere_in_a_document_asks_for_no_description(bench: HubBench
 
 
 @pytest.mark.parametrize("labels", ["x", ""], ids=["a label stays", "it is taken off"])
-def test_no_description_of_a_former_text_is_kept_beside_labels(bench: HubBench, labels: str) -> None:
+def test_no_description_of_a_former_text_is_kept_beside_labels(bench: LivingBench, labels: str) -> None:
     def records(last: str, *labels: str) -> dict[str, str]:
         found = [{"id": name[0], "text": text(name)} for name in ("a", "b", "c", last)]
         found[-1]["labels"] = [label for label in labels if label]
@@ -189,7 +180,7 @@ def test_no_description_of_a_former_text_is_kept_beside_labels(bench: HubBench, 
     assert "markd" not in written(edited)
 
 
-def test_a_description_under_another_type_is_due_until_the_type_is_that_again(bench: HubBench) -> None:
+def test_a_description_under_another_type_is_due_until_the_type_is_that_again(bench: LivingBench) -> None:
     def typed(request: ChatRequest) -> str | None:
         said = tell(request)
         if said is None or task_of(request) != "extract-graph" or "other" not in between(request, "text"):
@@ -210,7 +201,7 @@ def test_a_description_under_another_type_is_due_until_the_type_is_that_again(be
 
 
 def test_a_text_beyond_those_that_are_merged_changes_no_description(
-    bench: HubBench, monkeypatch: pytest.MonkeyPatch
+    bench: LivingBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bound = DescriptionBound(count=4, chars=100_000)
     monkeypatch.setattr(merge, "MERGED", bound)
@@ -223,7 +214,7 @@ def test_a_text_beyond_those_that_are_merged_changes_no_description(
     assert hub(after) == hub(before)
 
 
-def test_a_refused_description_is_no_debt(bench: HubBench) -> None:
+def test_a_refused_description_is_no_debt(bench: LivingBench) -> None:
     bench.index(corpus(*"abc"), **PAID)
     strict = PAID | {"max_reject_ratio": 0}  # an update is done nevertheless
     bench.script = lambda request: "" if task_of(request) == "describe" else tell(request)
@@ -237,7 +228,7 @@ def test_a_refused_description_is_no_debt(bench: HubBench) -> None:
     check_base_layer(bench.refresh(**UNPAID), bench.fresh(corpus(*"abcde"), **UNPAID))
 
 
-def test_a_history_leaves_nothing_of_removed_documents_and_a_refresh_makes_all_equal(bench: HubBench) -> None:
+def test_a_history_leaves_nothing_of_removed_documents_and_a_refresh_makes_all_equal(bench: LivingBench) -> None:
     rng = random.Random(12)  # documents come, go and are edited while much, some and nothing is left
     now = {f"{name}.txt": text(name) for name in "abcd"}
     bench.index(now, **NOTHING_LEFT)
@@ -257,8 +248,6 @@ def test_a_history_leaves_nothing_of_removed_documents_and_a_refresh_makes_all_e
         after = bench.index(now, **KEYS | {"update": {"max_ratio": ratio}})
         check_consistent(after)
         assert written(after) <= set().union(*former.values())
-        note = after.manifest.update
-        assert note is not None
         check_debt(after, *(row["origin"] for row in rows(after, "description_debt")))
         entities = set(base_table(after, "entities")["entity_id"].to_pylist())
         assert {entity_id(0, row["name_key"]) for row in rows(after, "description_debt")} <= entities

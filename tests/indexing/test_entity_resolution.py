@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 from pathlib import Path
 from typing import Any
 
@@ -16,30 +15,27 @@ from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import ChatRequest
 from tests.indexing.test_updates import LAYER_0, LivingBench, check_base_layer, check_consistent
 from tests.labelled_builds import build as labelled_build
+from tests.labelled_builds import reply as listed
 from tests.toy_builds import LAYER_0_ALONE, Bench, between, rows, task_of
 
 ON = {"enabled": True}
-TEXTS = [  # "NAME/type: description" a line, then "NAME + NAME"
-    "World Health Organization/organization: An agency.\nGeneva/location: A city.\nWorld Health Organization + Geneva",
-    "WHO/organization: The World Health Organization (WHO) gives advice.\nGeneva/location: On a lake.\nWHO + Geneva",
-    "Henry IV/person: A king.\nFrance/location: A country.\nHenry IV + France",
-    "Henry V/person: Another king.\nHenry IV/person: His father.\nHenry IV + Henry V",
-    "Marley/person: A partner.\nScrooge/person: A miser.\nMarley + Scrooge",
-    "Jacob Marley/person: Dead.\nScrooge/person: A man of business.\nJacob Marley + Scrooge\nJacob Marley + Marley",
+WHO = frozenset({"WHO", "World Health Organization"})
+MARLEY = frozenset({"Marley", "Jacob Marley"})
+TEXTS = [
+    "World Health Organization/organization: An agency.\nGeneva/location: A city.\n"
+    "World Health Organization + Geneva: They meet. 3",
+    "WHO/organization: The World Health Organization (WHO) gives advice.\nGeneva/location: On a lake.\n"
+    "WHO + Geneva: They meet. 3",
+    "Henry IV/person: A king.\nFrance/location: A country.\nHenry IV + France: They meet. 3",
+    "Henry V/person: Another king.\nHenry IV/person: His father.\nHenry IV + Henry V: They meet. 3",
+    "Marley/person: A partner.\nScrooge/person: A miser.\nMarley + Scrooge: They meet. 3",
+    "Jacob Marley/person: Dead.\nScrooge/person: A man of business.\nJacob Marley + Scrooge: They meet. 3\n"
+    "Jacob Marley + Marley: They meet. 3",
 ]
 
 
 def reply(request: ChatRequest) -> str | None:
-    if task_of(request) != "extract-graph":
-        return "answer<|>yes<|>one partner" if task_of(request) == "same-entity" else None
-    lines = []
-    for line in between(request, "text").splitlines():
-        if " + " in line:
-            lines.append("relation<|>{}<|>{}<|>They meet.<|>3".format(*line.split(" + ")))
-        else:
-            name, kind, told = re.split("/|: ", line, maxsplit=2)
-            lines.append(f"entity<|>{name}<|>{kind}<|>{told}")
-    return "\n".join([*lines, DONE])
+    return "answer<|>yes<|>one partner" if task_of(request) == "same-entity" else listed(request)
 
 
 def build(bench: Bench, script: Any = reply, **keys: Any) -> Snapshot:
@@ -56,11 +52,8 @@ def test_several_names_become_one_entity(bench: Bench) -> None:
     assert others < names(snapshot)
     assert len(names(snapshot)) == len(others) + 2
     aliases = {frozenset((row["name"], row["canonical_name"])): row for row in rows(snapshot, "aliases")}
-    assert set(aliases) == {frozenset({"WHO", "World Health Organization"}), frozenset({"Marley", "Jacob Marley"})}
-    who, marley = (
-        aliases[frozenset({"WHO", "World Health Organization"})],
-        aliases[frozenset({"Marley", "Jacob Marley"})],
-    )
+    who, marley = aliases.pop(WHO), aliases.pop(MARLEY)
+    assert not aliases
     assert (who["tier"], marley["tier"]) == ("alias", "llm")
     assert marley["evidence"].endswith("one partner")
     entities = {row["entity_id"]: row for row in rows(snapshot, "entities")}
@@ -133,20 +126,21 @@ def test_a_refused_question_keeps_the_pair_apart_as_a_dead_letter_that_retry_ask
         return "Perhaps." if task_of(request) == "same-entity" else reply(request)
 
     snapshot = build(bench, mute, resolution=ON)
-    assert {"Marley", "Jacob Marley"} <= names(snapshot)
+    assert names(snapshot) >= MARLEY
     (letter,) = rows(snapshot, "rejects")
     assert (letter["stage"], letter["attempts"]) == ("resolve", 2)
     assert "yes" in letter["reason"] or "answer" in letter["reason"]
     healed = build(bench, reply, resolution=ON, retry=True)
-    assert not {"Marley", "Jacob Marley"} <= names(healed)
+    assert not names(healed) >= MARLEY
     assert healed.manifest.complete
 
 
 LIVING: dict[str, Any] = {"resolution": ON, "claims": True, "max_layers": 0}
 MORE = [
-    "Anna Marley/person: A singer.\nGeneva/location: A city.\nAnna Marley + Geneva",
-    "The WHO/organization: An agency.\nWomen Helping Others/organization: A charity.\nThe WHO + Women Helping Others",
-    "Mr. Scrooge/person: A miser.\nHenry V/person: A king of a play.\nMr. Scrooge + Henry V",
+    "Anna Marley/person: A singer.\nGeneva/location: A city.\nAnna Marley + Geneva: They meet. 3",
+    "The WHO/organization: An agency.\nWomen Helping Others/organization: A charity.\n"
+    "The WHO + Women Helping Others: They meet. 3",
+    "Mr. Scrooge/person: A miser.\nHenry V/person: A king of a play.\nMr. Scrooge + Henry V: They meet. 3",
 ]
 
 
@@ -189,18 +183,16 @@ def test_decisions_hold_in_updates_and_when_all_is_built_again(tmp_path: Path) -
     living.index({name: texts[name] for name in ("0.txt", "4.txt")}, **keys)
     updated = living.index(texts, **keys)
     assert living.result.update is not None
-    assert {frozenset((row["name"], row["canonical_name"])) for row in rows(updated, "aliases")} == {
-        frozenset({"Henry IV", "Scrooge"}),
-        frozenset({"Marley", "Jacob Marley"}),
-    }
+    joined = {frozenset((row["name"], row["canonical_name"])) for row in rows(updated, "aliases")}
+    assert joined == {frozenset({"Henry IV", "Scrooge"}), MARLEY}
     assert {(row["tier"], row["score"]) for row in rows(updated, "aliases") if row["tier"] != "llm"} == {("user", 1.0)}
-    assert {"WHO", "World Health Organization"} <= names(updated), "against the rules"
+    assert names(updated) >= WHO, "against the rules"
     living.bench.base_id = None
     check_base_layer(updated, living.index(texts, **keys), (*LAYER_0, "aliases"))
     living.bench.base_id = ""
     file.write_text("name,other,same\nHenry IV,Scrooge,yes\nJacob Marley,Marley,no\n")
     without = living.index(texts, **keys)
-    assert {"Marley", "Jacob Marley"} <= names(without), "against the model"
+    assert names(without) >= MARLEY, "against the model"
     assert {"WHO", "Henry IV"} <= {
         name for row in rows(without, "aliases") for name in (row["name"], row["canonical_name"])
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +25,12 @@ from hirag_dist.indexing.estimate import (
 from hirag_dist.indexing.window_sizes import fit_to_windows
 from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
+from tests.built_in_builds import CONFIG
 from tests.toy_builds import LAYER_0_ALONE
 
 CORPUS = Path(__file__).parents[2] / "hirag_dist" / "samples" / "corpus"
-CHAT = {
-    "base_url": "http://127.0.0.1:9",
-    "model": "m",
-    "price": {"input": 2.0, "output": 8.0},
-    "rpm": 60,
-    "max_concurrent": 1000,
-}
+PRICE = {"input": 2.0, "output": 8.0}
+CHAT = {"base_url": "http://127.0.0.1:9", "model": "m", "price": PRICE, "rpm": 60, "max_concurrent": 1000}
 ROLES = ("extract", "summarise", "report")
 SMALL = sorted(CORPUS.glob("newton-*"))[:3]
 SETTINGS = {"execution": {"executor": "inline"}, "clustering": {"target_size": 4}}
@@ -119,20 +114,17 @@ def test_shares_of_several_endpoints_and_their_time() -> None:
 def test_without_limits_the_time_of_the_replies_is_assumed_or_known() -> None:
     llm = priced(rpm=None, max_concurrent=4)
     assumed = plan(SMALL, llm=llm).stages[0]
-    assert assumed.bound == "concurrency"
-    assert assumed.seconds == pytest.approx(
-        (assumed.calls * FIRST_TOKEN_S + assumed.output_tokens * S_PER_TOKEN) / min(4, assumed.calls)
-    )
+    in_a_row = assumed.calls * FIRST_TOKEN_S + assumed.output_tokens * S_PER_TOKEN
+    assert (assumed.bound, assumed.seconds) == ("concurrency", pytest.approx(in_a_row / min(4, assumed.calls)))
     inputs, config = [str(path) for path in SMALL], Config.model_validate({"llm": llm})
     known = estimate_build(inputs, config, Prompts(), {"paid": 50.0}).stages[0]
     assert (known.bound, known.seconds) == ("speed", pytest.approx(known.output_tokens / 50))
 
 
 def test_replies_in_json_are_longer() -> None:
-    lines, found, forms = (
-        plan(SMALL, llm=priced(output=form)).stages[0] for form in ("delimited", "auto", "json_schema")
-    )
-    assert found.output_tokens == forms.output_tokens > 1.4 * lines.output_tokens
+    forms = ("delimited", "auto", "json_schema")
+    lines, found, json = (plan(SMALL, llm=priced(output=form)).stages[0].output_tokens for form in forms)
+    assert found == json > 1.4 * lines
 
 
 @pytest.fixture(scope="module")
@@ -142,19 +134,19 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, IndexResult]
     (folder / "corpus").mkdir()
     for path in [path for path in sorted(CORPUS.iterdir()) if path != ADDED][::2]:
         shutil.copy(path, folder / "corpus")
-    config = Config.model_validate({"execution": {"executor": "inline"}})
-    return folder, run_build([str(folder / "corpus")], str(folder / "index"), config)
-
-
-def tokens_of(usage: Iterable[Mapping[str, Any]], stage: str) -> int:
-    """Return the tokens of the chat replies of a stage."""
-    rows = [row for row in usage if row["stage"].startswith(stage) and row["role"] in ROLES]
-    return sum(row["input_tokens"] + row["output_tokens"] for row in rows)
+    return folder, run_build([str(folder / "corpus")], str(folder / "index"), CONFIG)
 
 
 def planned_tokens(made: CostEstimate, stage: str = "") -> int:
     stages = [each for each in made.stages if each.stage.startswith(stage) and each.stage != "embed"]
     return sum(each.input_tokens + each.output_tokens for each in stages)
+
+
+def check_due(made: CostEstimate, update: Any) -> None:
+    """Check that as many texts were due as were expected, or nearly so."""
+    for planned, counts in ((made.summaries, update.summaries), (made.reports, update.reports)):
+        fewest, most = planned.due_range
+        assert fewest <= counts.written + counts.deferred <= most
 
 
 def test_a_small_corpus_is_planned_within_a_factor_of_two(sample: tuple[Path, IndexResult]) -> None:
@@ -163,26 +155,24 @@ def test_a_small_corpus_is_planned_within_a_factor_of_two(sample: tuple[Path, In
     made = plan([folder / "corpus"])
     for stage in ("extract", "summarise", "reports", ""):
         rows = [row for row in built.usage if row["stage"].startswith(stage) and row["role"] in ROLES]
-        calls = sum(row["calls"] for row in rows)
         planned = sum(each.calls for each in made.stages if each.stage.startswith(stage) and each.stage != "embed")
-        assert calls / 1.5 <= planned <= 1.5 * calls, stage
-        assert 1 / 1.5 <= planned_tokens(made, stage) / tokens_of(built.usage, stage) <= 1.5, stage
+        assert 1 / 1.5 <= planned / sum(row["calls"] for row in rows) <= 1.5, stage
+        tokens = sum(row["input_tokens"] + row["output_tokens"] for row in rows)
+        assert 1 / 1.5 <= planned_tokens(made, stage) / tokens <= 1.5, stage
 
 
 def test_an_update_of_a_small_index_is_planned_as_it_is_made(sample: tuple[Path, IndexResult], tmp_path: Path) -> None:
     """A document that comes makes some reports due, not as many as if its names were spread over all of them."""
     folder = Path(shutil.copytree(sample[0], tmp_path / "copy"))
     shutil.copy(ADDED, folder / "corpus")
-    config = Config.model_validate({"execution": {"executor": "inline"}})
     snapshot = open_snapshot(Store(str(folder / "index")))
-    made = estimate_build([str(folder / "corpus")], config, Prompts(), snapshot=snapshot)
-    result = run_build([str(folder / "corpus")], str(folder / "index"), config)
+    made = estimate_build([str(folder / "corpus")], CONFIG, Prompts(), snapshot=snapshot)
+    result = run_build([str(folder / "corpus")], str(folder / "index"), CONFIG)
     assert 0.5 < planned_tokens(made) / result.update.spent_tokens < 2
-    for planned, counts in ((made.summaries, result.update.summaries), (made.reports, result.update.reports)):
+    check_due(made, result.update)
+    for planned in (made.summaries, made.reports):
         fewest, most = planned.due_range
-        assert fewest <= planned.due <= most
-        assert fewest <= counts.written + counts.deferred <= most
-        assert most < planned.total
+        assert fewest <= planned.due <= most < planned.total
 
 
 def test_descriptions_that_an_update_merges_again_are_planned(tmp_path: Path) -> None:
@@ -206,28 +196,23 @@ def test_an_update_of_most_of_an_index_is_planned_as_it_is_made(
     """Where most text comes or goes, the texts that are due are those of an index of what is there then."""
     folder, index = sample[0], tmp_path / "index"
     texts = sorted((folder / "corpus").iterdir())
-    config = Config.model_validate({"execution": {"executor": "inline"}})
     if n_before == len(texts):
         shutil.copytree(folder / "index", index)
     else:
-        run_build([str(path) for path in texts[:n_before]], str(index), config)
+        run_build([str(path) for path in texts[:n_before]], str(index), CONFIG)
     inputs = [str(path) for path in texts[:n_after]]
-    made = estimate_build(inputs, config, Prompts(), snapshot=open_snapshot(Store(str(index))))
-    update = run_build(inputs, str(index), config).update
+    made = estimate_build(inputs, CONFIG, Prompts(), snapshot=open_snapshot(Store(str(index))))
+    update = run_build(inputs, str(index), CONFIG).update
     spent = update.spent_tokens + update.debt_tokens
     assert 0.4 < planned_tokens(made) / spent < 2.5
-    for planned, counts in ((made.summaries, update.summaries), (made.reports, update.reports)):
-        assert planned.due <= planned.total
-        assert planned.due_range[0] <= counts.written + counts.deferred <= planned.due_range[1]
+    check_due(made, update)
+    assert made.summaries.due <= made.summaries.total
+    assert made.reports.due <= made.reports.total
 
 
 def test_a_small_window_means_more_calls() -> None:
-    endpoints = {"local": {"base_url": "http://127.0.0.1:9/v1", "model": "m", "context_window": 1024}}
-    roles = dict.fromkeys(ROLES, "local")
-    config = Config.model_validate({"llm": {"endpoints": endpoints, "roles": roles}})
-    cut = fit_to_windows(config, dict.fromkeys(roles, 1024), Prompts())
-    inputs = [str(path) for path in SMALL]
-    whole, small = (estimate_build(inputs, each, Prompts()) for each in (config, cut))
+    config, inputs = Config.model_validate({"llm": priced()}), [str(path) for path in SMALL]
+    whole, small = (estimate_build(inputs, each, Prompts()) for each in (config, fitted(1024, config)))
     assert small.calls > 2 * whole.calls
 
 
@@ -277,9 +262,8 @@ def test_documents_and_chunks_are_those_of_the_update(folder: Path) -> None:
     assert made.chunks == len(texts(folder) - before)
     assert made.chunks < plan([corpus]).chunks
     assert made.extraction_tokens == pytest.approx(result.update.extraction_tokens, rel=0.6)
-    spent = sum(stage.input_tokens + stage.output_tokens for stage in made.stages if stage.stage != "embed")
     assert made.budget_tokens is None
-    assert 0.4 < spent / result.update.spent_tokens < 2.5
+    assert 0.4 < planned_tokens(made) / result.update.spent_tokens < 2.5
     assert 0.3 < made.summaries.written / result.update.summaries.written < 3
 
 
@@ -290,8 +274,7 @@ def test_an_update_costs_less_than_a_build_keeps_its_bound_and_embeds_what_it_wr
     assert made.cost_usd is not None
     assert 0 < made.cost_usd < rebuild.cost_usd
     assert made.budget_tokens == 3 * made.extraction_tokens
-    chat = [stage for stage in made.stages if stage.stage != "embed"]
-    assert sum(stage.input_tokens + stage.output_tokens for stage in chat) <= made.budget_tokens
+    assert planned_tokens(made) <= made.budget_tokens
     tight = plan_update(folder, **paid, update={"max_ratio": 1})
     assert tight.summaries.written == tight.reports.written == 0
     assert tight.summaries.due == made.summaries.due > 0
@@ -328,20 +311,9 @@ def test_edits_of_most_documents_make_due_what_the_index_has(sample: tuple[Path,
     folder, snapshot = sample[0], open_snapshot(Store(str(sample[0] / "index")))
     for file in sorted((folder / "corpus").iterdir()):
         (tmp_path / file.name).write_text(file.read_text().replace(" the ", " that "))
-    config = Config.model_validate({"execution": {"executor": "inline"}})
-    made = estimate_build([str(tmp_path)], config, Prompts(), snapshot=snapshot)
+    made = estimate_build([str(tmp_path)], CONFIG, Prompts(), snapshot=snapshot)
     n_reports = snapshot.table("report_inputs").num_rows
     assert n_reports <= made.reports.due <= made.reports.total < 1.2 * n_reports
-
-
-SIZES = (
-    "chunk_tokens",
-    "chunk_overlap_tokens",
-    "description_tokens",
-    "pack_tokens",
-    "clustering.target_size",
-    "communities.report_tokens",
-)
 
 
 def fitted(window: int, config: Config | None = None) -> Config:
@@ -349,8 +321,8 @@ def fitted(window: int, config: Config | None = None) -> Config:
 
 
 def sizes(config: Config) -> list[int]:
-    flat = config.model_dump()
-    return [flat[name] if "." not in name else flat[name.split(".")[0]][name.split(".")[1]] for name in SIZES]
+    own = [config.chunk_tokens, config.chunk_overlap_tokens, config.description_tokens, config.pack_tokens]
+    return [*own, config.clustering.target_size, config.communities.report_tokens]
 
 
 def test_sizes_shrink_with_the_window_and_never_grow() -> None:

@@ -1,4 +1,4 @@
-"""Builds and updates by each method of extraction: what is asked, what is kept, and what stays as it was."""
+"""Builds and updates by each method of extraction, and claims: what is asked, what is kept, what stays as it was."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import pytest
 from hirag_dist.core.prompts.templates import DONE
 from hirag_dist.core.text.ids import entity_id
 from hirag_dist.errors import StageFailed
+from hirag_dist.storage.layout import CLAIMS
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import ChatRequest
-from tests.indexing.stages.test_claims import claim
-from tests.indexing.test_updates import CLAIMING, LivingBench, corpus
-from tests.toy_builds import LAYER_0_ALONE, Bench, between, extract, rows, task_of
+from tests.indexing.test_updates import CLAIMING, PAID, LivingBench, check_base_layer, corpus
+from tests.toy_builds import LAYER_0_ALONE, Bench, between, claim, extract, rows, task_of
 
 PEOPLE = ("Ada Lovelace", "Alan Turing", "Grace Hopper", "Mary Somerville", "John Herschel", "Emmy Noether")
 PLACES = ("London", "Cambridge", "Göttingen", "Princeton")
 BY = {method: LAYER_0_ALONE | {"extraction": {"method": method}} for method in ("llm", "nlp")}
+CLAIMS_ALONE = LAYER_0_ALONE | CLAIMING
 CALLS = ("extract-graph", "extract-entities", "extract-relations")
-TABLES = ("chunks", "mentions", "relation_mentions", "extraction_costs", "entities", "relations")
 
 
 def prose(number: int) -> str:
@@ -35,27 +35,19 @@ def documents(n: int) -> dict[str, str]:
     return {f"{at:02}.txt": prose(at) for at in range(n)}
 
 
-def asked(living: LivingBench) -> set[str]:
-    return {between(request, "text") for request in living.bench.asked("extract-graph")}
+def asked(living: LivingBench) -> int:
+    return len(living.bench.asked("extract-graph"))
 
 
-def read_by(snapshot: Snapshot) -> dict[str, str]:
-    """Return text of a chunk → the stage that extracted it."""
-    texts = {row["chunk_id"]: row["text"] for row in snapshot.table("chunks").to_pylist()}
-    return {texts[row["chunk_id"]]: row["stage"] for row in snapshot.table("extraction_costs").to_pylist()}
-
-
-def layer_0(snapshot: Snapshot) -> dict[str, Any]:
-    found = {name: snapshot.table(name).to_pylist() for name in TABLES}
-    found["entities"] = [row for row in found["entities"] if row["layer"] == 0]
-    found["relations"] = [row for row in found["relations"] if row["kind"] == "extracted"]
-    return found
+def read_by(snapshot: Snapshot) -> set[str]:
+    """Return the stages that extracted chunks."""
+    return set(snapshot.table("extraction_costs")["stage"].to_pylist())
 
 
 def test_nlp_extracts_without_a_call_and_updates_to_what_a_fresh_build_gives(living: LivingBench) -> None:
     first = living.index(documents(6), **BY["nlp"])
     assert not asked(living)
-    assert set(read_by(first).values()) == {"extract_nlp"}
+    assert read_by(first) == {"extract_nlp"}
     names = {row["entity_id"]: row for row in first.table("entities").to_pylist()}
     ada = names[entity_id(0, "ada lovelace")]
     assert (ada["name"], ada["type"], ada["described"]) == ("Ada Lovelace", "person", True)
@@ -64,13 +56,25 @@ def test_nlp_extracts_without_a_call_and_updates_to_what_a_fresh_build_gives(liv
     updated = living.index(changed, **BY["nlp"])
     assert living.result.update is not None, "it was updated, not built from nothing"
     assert not asked(living)
-    fresh = living.fresh(changed, **BY["nlp"])
-    assert layer_0(updated) == layer_0(fresh)
+    check_base_layer(updated, living.fresh(changed, **BY["nlp"]))
+
+
+def test_nlp_reads_a_chunk_again_whose_claims_were_refused(living: LivingBench) -> None:
+    def no_claims(request: ChatRequest) -> str | None:
+        return "I would rather not." if task_of(request) == "extract-claims" else None
+
+    keys: dict[str, Any] = BY["nlp"] | CLAIMING | {"script": no_claims}
+    living.index(documents(2), **keys)
+    updated = living.index(documents(3), **keys)
+    assert len(updated.table("rejects")) == 3
+    assert read_by(updated) == {"extract_nlp"}
+    assert not asked(living), "the model is not paid for what nlp extracts"
+    check_base_layer(updated, living.fresh(documents(3), **keys))
 
 
 def test_another_method_extracts_again(living: LivingBench) -> None:
     by_llm = living.index(documents(4), **BY["llm"])
-    assert len(asked(living)) == 4
+    assert asked(living) == 4
     by_nlp = living.index(documents(4), **BY["nlp"])
     assert "extraction" in living.result.rebuilt_because
     assert by_nlp.manifest.snapshot_id != by_llm.manifest.snapshot_id
@@ -84,13 +88,16 @@ def test_a_text_without_names_says_what_else_to_try(living: LivingBench) -> None
         living.index({"a.txt": "1 2 3"}, **BY["nlp"])
 
 
-def test_two_calls_a_chunk_give_the_graph_of_one(bench: Bench, tmp_path: Path) -> None:
-    def script(request: ChatRequest) -> str | None:
-        kind = {"extract-entities": "entity", "extract-relations": "relation"}.get(task_of(request))
-        return kind and "\n".join(line for line in extract(request).splitlines() if line.startswith((kind, DONE)))
+def script(request: ChatRequest) -> str | None:
+    """Reply to the tasks that the bench's own model does not know."""
+    kind = {"extract-entities": "entity", "extract-relations": "relation"}.get(task_of(request))
+    if kind is None:
+        return claim(request)
+    return "\n".join(line for line in extract(request).splitlines() if line.startswith((kind, DONE)))
 
+
+def test_two_calls_a_chunk_give_the_graph_of_one(bench: Bench, tmp_path: Path) -> None:
     other = Bench(tmp_path / "other")
-    other.folder.mkdir()
     texts = ["sun moon light", "moon sea"]
     joint = bench.build(texts, **LAYER_0_ALONE)
     in_steps = other.build(texts, script, extraction="two_step", **LAYER_0_ALONE)
@@ -111,18 +118,7 @@ def test_a_gleaning_round_finds_what_was_missed_and_there_is_none_by_default(ben
 
 
 LONG_WORDS = " ".join(f"{'rather' * 9}{at}" for at in range(9))  # more characters a token than the others
-
-
-def script(request: ChatRequest) -> str | None:
-    """Reply to the tasks that the bench's own model does not know."""
-    task = task_of(request)
-    if task in ("extract-entities", "extract-relations"):
-        kind = "entity" if task == "extract-entities" else "relation"
-        return "\n".join(line for line in extract(request).splitlines() if line.startswith((kind, DONE)))
-    return claim(request)
-
-
-KEYS = [LAYER_0_ALONE | CLAIMING | {"gleaning_rounds": 1}, LAYER_0_ALONE | {"extraction": "two_step"}]
+KEYS = [CLAIMS_ALONE | {"gleaning_rounds": 1}, LAYER_0_ALONE | {"extraction": "two_step"}]
 
 
 def used_by_extraction(snapshot: Snapshot) -> int:
@@ -157,3 +153,44 @@ def test_the_costs_are_no_part_of_the_id(living: LivingBench) -> None:
     other = bench.index(corpus(3), **LAYER_0_ALONE)
     assert other.manifest.snapshot_id == counted.manifest.snapshot_id
     assert other.table("extraction_costs") != counted.table("extraction_costs")
+
+
+WORDS = ["alpha beta gamma", "beta delta epsilon"]
+
+
+def texts_of(snapshot: Snapshot) -> dict[str, str]:
+    return {row["chunk_id"]: row["text"] for row in rows(snapshot, "chunks")}
+
+
+def test_claims_are_about_the_entities_of_their_chunk(bench: Bench) -> None:
+    snapshot = bench.build(WORDS, claim, llm=PAID, **CLAIMS_ALONE)
+    found = {(texts_of(snapshot)[row["chunk_id"]], row["subject"]): row for row in rows(snapshot, CLAIMS)}
+    assert len(found) == 4
+    first = {"subject_id": entity_id(0, "alpha"), "object_id": entity_id(0, "beta"), "type": "order", "status": "true"}
+    assert found[WORDS[0], "alpha"].items() >= (first | {"start_date": "", "source_text": "alpha beta"}).items()
+    nobody = [(found[text, "Nobody"]["subject_id"], found[text, "Nobody"]["object_id"]) for text in WORDS]
+    assert nobody == [(None, entity_id(0, "alpha")), (None, None)], "alpha is not in the second chunk"
+    shown = {between(request, "entities") for request in bench.asked("extract-claims")}
+    assert shown == {"alpha\nbeta\ngamma", "beta\ndelta\nepsilon"}
+
+
+def test_by_default_none_are_asked_for_and_the_snapshot_is_as_before(bench: Bench) -> None:
+    snapshot = bench.build(WORDS, claim, **LAYER_0_ALONE)
+    assert bench.asked("extract-claims") == []
+    assert CLAIMS not in snapshot.manifest.counts
+    assert "claims" not in snapshot.manifest.build["config"]
+
+
+def test_a_refused_reply_is_a_dead_letter_that_is_asked_again(bench: Bench) -> None:
+    def refuse(request: ChatRequest) -> str | None:
+        broken = task_of(request) == "extract-claims" and "delta" in request.messages[1].content
+        return "I would rather not." if broken else claim(request)
+
+    snapshot = bench.build(WORDS, refuse, llm=PAID, **CLAIMS_ALONE)
+    (letter,) = rows(snapshot, "rejects")
+    assert (letter["stage"], texts_of(snapshot)[letter["unit_id"]]) == ("claims", WORDS[1])
+    assert len(rows(snapshot, CLAIMS)) == 2
+    after = bench.build(WORDS, claim, llm=PAID, **CLAIMS_ALONE, retry=True)
+    assert after.manifest.complete
+    assert len(rows(after, CLAIMS)) == 4
+    assert [between(request, "text") for request in bench.asked("extract-claims")] == [WORDS[1]]

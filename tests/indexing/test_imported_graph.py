@@ -6,8 +6,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from hirag_dist.interop.importers import ImportedGraph, read_working_folder
 from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.storage.layout import CLAIMS
@@ -21,13 +19,12 @@ SECRET = "wordaa"
 
 def folder(where: Path, labels: bool = False) -> Path:
     """Forty-eight words in a row in one document, and one of them once more in another; two communities, one report."""
-    text = " ".join(NAMES)
-    texts = {"1": text, "2": f"Only {SECRET}."}
-    documents = [{"id": f"d{at}", "text": told, "title": f"d{at}"} for at, told in texts.items()]
+    texts = {"1": LONG, "2": f"Only {SECRET}."}
+    documents = [{"id": f"d{at}", "text": text, "title": f"d{at}"} for at, text in texts.items()]
     if labels:
         documents = [row | {"labels": own} for row, own in zip(documents, ([], ["secret"]), strict=True)]
     write_parquet(where / "documents.parquet", documents)
-    chunks = [{"id": f"c{at}", "document_id": f"d{at}", "text": told} for at, told in texts.items()]
+    chunks = [{"id": f"c{at}", "document_id": f"d{at}", "text": text} for at, text in texts.items()]
     write_parquet(where / "text_units.parquet", chunks)
     home = {"text_unit_ids": ["c1"]}
     entities = [{"title": name, "type": "concept", "description": f"{name} is a word."} | home for name in NAMES]
@@ -36,10 +33,8 @@ def folder(where: Path, labels: bool = False) -> Path:
     relations = [relation | {"source": low, "target": high} for low, high in pairwise(NAMES)]
     write_parquet(where / "relationships.parquet", relations)
     claim = {"subject_id": SECRET, "type": "order", "status": "TRUE"}
-    claims = [
-        claim | {"description": "It comes first of all.", "text_unit_id": "c1"},
-        claim | {"description": "It is alone elsewhere.", "text_unit_id": "c2"},
-    ]
+    told = {"c1": "It comes first of all.", "c2": "It is alone elsewhere."}
+    claims = [claim | {"description": said, "text_unit_id": chunk} for chunk, said in told.items()]
     write_parquet(where / "covariates.parquet", claims)
     halves = {0: NAMES[:24], 1: NAMES[24:40]}
     communities = [{"community": key, "level": 0, "entity_ids": names} for key, names in halves.items()]
@@ -56,12 +51,6 @@ def graph_of(where: Path, keep: bool) -> ImportedGraph:
 def built(bench: Bench, graph: ImportedGraph, **keys: Any) -> Snapshot:
     bench.result = bench.run_work(lambda build: build.index_graph(graph), **keys)
     return open_snapshot(bench.store, bench.result.manifest.snapshot_id, full_check=True)
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    (tmp_path / "bench").mkdir()
-    return Bench(tmp_path / "bench")
 
 
 def asked(bench: Bench) -> set[str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,7 @@ from tests.table_rows import filled_table
 N_ROWS, DIM = 650, 24
 SETTINGS = ClusterSettings(target_size=10, max_size=25, threshold=0.1, seed=3, cell_rows=150, shard_rows=256)
 HOW = LayerClusteringOptions(SETTINGS, DIM, 8, 40, "cpu")
+Clustered = tuple[pa.Table, pa.Table, ClusterStats]
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test module
 
 
@@ -72,7 +74,7 @@ class Mortal(CpuKernels):
                     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def inline(kernels: CpuKernels | None = None) -> Executor:
+def inline(kernels: Any = None) -> Executor:
     return InlineExecutor(lambda: services(kernels or CpuKernels()))
 
 
@@ -115,51 +117,38 @@ class Bench:
         vectors, entities = layer_tables()
         self.vectors = in_parts(self.store, "vectors", vectors, 150)
         self.entities = in_parts(self.store, "entities", entities, 350)
-        self.finished: list[StageFinished] = []
+        self.events: list[object] = []
 
-    def run(self, executor: Executor) -> StageRunner:
-        self.finished.clear()
+    @property
+    def finished(self) -> list[StageFinished]:
+        return [event for event in self.events if isinstance(event, StageFinished)]
 
-        def listen(event: object) -> None:
-            if isinstance(event, StageFinished):
-                self.finished.append(event)
+    def run(self, executor: Executor, work: Callable[[StageRunner], LayerClusters]) -> Clustered:
+        """Return CLUSTERS and CLUSTER_MEMBERS, sorted, and the figures. Closes the executor."""
+        self.events.clear()
+        with closing(executor):
+            runner = StageRunner(self.store, executor, (self.events.append,), 0.0)
+            found = work(runner)
+            order = [("cluster_id", "ascending"), ("entity_id", "ascending")]
+            clusters = runner.datasets.read(found.clusters).sort_by(order)
+            return clusters, runner.datasets.read(found.members).sort_by("cluster_id"), found.stats
 
-        return StageRunner(self.store, executor, (listen,), 0.0)
-
-    def clustered(self, executor: Executor) -> tuple[pa.Table, pa.Table, ClusterStats]:
-        """CLUSTERS and CLUSTER_MEMBERS, sorted, and the figures. Closes the executor."""
-        try:
-            runner = self.run(executor)
-            return tables(runner, cluster_layer(runner, HOW, 0, self.vectors, self.entities))
-        finally:
-            executor.close()
-
-
-def tables(runner: StageRunner, found: LayerClusters) -> tuple[pa.Table, pa.Table, ClusterStats]:
-    order = [("cluster_id", "ascending"), ("entity_id", "ascending")]
-    return (
-        runner.datasets.read(found.clusters).sort_by(order),
-        runner.datasets.read(found.members).sort_by("cluster_id"),
-        found.stats,
-    )
+    def clustered(self, executor: Executor, how: LayerClusteringOptions = HOW) -> Clustered:
+        return self.run(executor, lambda runner: cluster_layer(runner, how, 0, self.vectors, self.entities))
 
 
 @pytest.fixture(scope="module")
-def expected(tmp_path_factory: pytest.TempPathFactory) -> tuple[pa.Table, pa.Table, ClusterStats]:
+def expected(tmp_path_factory: pytest.TempPathFactory) -> Clustered:
     """Clusters of the layer by one task."""
     bench = Bench(tmp_path_factory.mktemp("one"))
-    executor = inline()
-    runner = bench.run(executor)
     stage = ClusterLayer(0, HOW.dim, HOW.reduce_dims, HOW.settings, HOW.description_chars, HOW.kernels)
-    found = runner.run(stage, "cluster", vectors=bench.vectors, entities=bench.entities)
-    stats = runner.datasets.read(found.stats).to_pylist()[0]
-    executor.close()
-    return tables(runner, LayerClusters(found.clusters, found.members, ClusterStats(**stats)))
 
+    def cluster(runner: StageRunner) -> LayerClusters:
+        found = runner.run(stage, "cluster", vectors=bench.vectors, entities=bench.entities)
+        (stats,) = runner.datasets.read(found.stats).to_pylist()
+        return LayerClusters(found.clusters, found.members, ClusterStats(**stats))
 
-def check_same(found: tuple[pa.Table, ...], expected: tuple[pa.Table, ...]) -> None:
-    for one, other in zip(found, expected, strict=True):
-        assert one == other
+    return bench.run(inline(), cluster)
 
 
 @pytest.fixture
@@ -170,33 +159,31 @@ def four_cpus(ray_cluster: Cluster) -> Iterator[None]:
     ray_cluster.remove_node(added)
 
 
-def test_four_workers_give_what_one_task_gives(
-    four_cpus: None, tmp_path: Path, expected: tuple[pa.Table, pa.Table, dict[str, Any]]
-) -> None:
-    check_same(Bench(tmp_path).clustered(on_ray(4, CpuKernels())), expected)
+def test_four_workers_give_what_one_task_gives(four_cpus: None, tmp_path: Path, expected: Clustered) -> None:
+    assert Bench(tmp_path).clustered(on_ray(4, CpuKernels())) == expected
 
 
 def test_a_worker_that_dies_in_a_round_changes_nothing(
-    ray_cluster: Cluster, tmp_path: Path, expected: tuple[pa.Table, pa.Table, dict[str, Any]]
+    ray_cluster: Cluster, tmp_path: Path, expected: Clustered
 ) -> None:
     trace = tmp_path / "trace"
     found = Bench(tmp_path / "index").clustered(on_ray(2, Mortal("moments", str(trace))))
     assert trace.stat().st_size > 3
-    check_same(found, expected)
+    assert found == expected
 
 
 def test_a_step_that_kills_every_worker_fails_the_stage_and_another_run_goes_on(
-    ray_cluster: Cluster, tmp_path: Path, expected: tuple[pa.Table, pa.Table, dict[str, Any]]
+    ray_cluster: Cluster, tmp_path: Path, expected: Clustered
 ) -> None:
     bench = Bench(tmp_path / "index")
     with pytest.raises(StageFailed, match="5 workers died over the same"):
         bench.clustered(on_ray(2, Mortal("nearest_sums", str(tmp_path / "trace"), always=True)))
-    check_same(bench.clustered(inline()), expected)
+    assert bench.clustered(inline()) == expected
     assert [event.label.rpartition(" ")[2] for event in bench.finished if event.reused] == ["axes", "scores"]
 
 
 def test_many_tasks_give_what_one_gives_also_when_stopped_between_stages_or_in_a_round(
-    tmp_path: Path, expected: tuple[pa.Table, pa.Table, dict[str, Any]]
+    tmp_path: Path, expected: Clustered
 ) -> None:
     bench = Bench(tmp_path)
     found = bench.clustered(inline())
@@ -210,9 +197,9 @@ def test_many_tasks_give_what_one_gives_also_when_stopped_between_stages_or_in_a
         bench.store.delete(f"{folders[label]}/done.json")
         names = bench.store.names(f"{folders[label]}/tasks")
         bench.store.delete(f"{folders[label]}/tasks/{names[-1]}")
-        check_same(bench.clustered(inline()), found)
+        assert bench.clustered(inline()) == found
         assert [e.label for e in bench.finished if not e.reused and not e.label.endswith("by key")] == [label]
-    check_same(found, expected)
+    assert found == expected
 
 
 class Columns(CpuKernels):
@@ -224,15 +211,10 @@ class Columns(CpuKernels):
 
 @pytest.mark.parametrize("shard_rows", [SETTINGS.shard_rows, 2 * N_ROWS])
 def test_a_reduction_by_neighbours_comes_before_either_way(tmp_path: Path, shard_rows: int) -> None:
-    bench = Bench(tmp_path)
-    how = replace(HOW, settings=replace(SETTINGS, shard_rows=shard_rows))
+    bench, how = Bench(tmp_path), replace(HOW, settings=replace(SETTINGS, shard_rows=shard_rows))
+    found = bench.clustered(inline(Columns()), replace(how, reduction="umap"))
+    assert "cluster layer 0: neighbours" in [event.label for event in bench.finished]
     vectors, _ = layer_tables()
     reduced = vector_table(vectors["id"], vector_matrix(vectors, DIM)[:, : HOW.reduce_dims])
-    scores = in_parts(bench.store, "scores", reduced, 150)
-    executor = inline(Columns())
-    runner = bench.run(executor)
-    found = cluster_layer(runner, replace(how, reduction="umap"), 0, bench.vectors, bench.entities)
-    assert "cluster layer 0: neighbours" in [event.label for event in bench.finished]
-    other = cluster_layer(runner, replace(how, dim=HOW.reduce_dims), 0, scores, bench.entities)
-    check_same(tables(runner, found), tables(runner, other))
-    executor.close()
+    bench.vectors = in_parts(bench.store, "scores", reduced, 150)
+    assert found == bench.clustered(inline(Columns()), replace(how, dim=HOW.reduce_dims))

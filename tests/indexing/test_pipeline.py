@@ -5,19 +5,21 @@ from __future__ import annotations
 import re
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hirag_dist.application.build import run_build
-from hirag_dist.config.loader import load_config
+from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import DONE
 from hirag_dist.errors import InputError, StageFailed, StoreError
 from hirag_dist.execution.events import StageFailedEvent
 from hirag_dist.execution.runner import MIN_REJECTS
+from hirag_dist.indexing import hierarchy
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatRequest
-from tests.toy_builds import LAYER_0_ALONE, LONG, Bench, between, extract, members, rows, summarise, task_of
+from tests.toy_builds import LAYER_0_ALONE, LONG, Bench, extract, members, rows, summarise, task_of
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no such device here")
@@ -113,19 +115,6 @@ def test_a_dead_report_is_written_by_rules(bench: Bench) -> None:
     assert not snapshot.manifest.complete
 
 
-def test_a_dead_chunk_is_counted_and_the_rest_is_there(bench: Bench) -> None:
-    def without_moon(request: ChatRequest) -> str | None:
-        return "" if task_of(request) == "extract-graph" and "moon" in between(request, "text") else None
-
-    snapshot = bench.build(["sun light", "moon light", "sea water"], without_moon, **LAYER_0_ALONE)
-    assert {row["name"] for row in rows(snapshot, "entities")} == {"sun", "light", "sea", "water"}
-    (dead,) = rows(snapshot, "rejects")
-    chunk = next(row for row in rows(snapshot, "chunks") if row["text"] == "moon light")
-    assert (dead["stage"], dead["unit_id"], dead["reason"]) == ("extract", chunk["chunk_id"], "the reply is empty")
-    assert "moon light" in dead["request"]
-    assert not snapshot.manifest.complete
-
-
 @pytest.mark.parametrize("n_texts", [1, 3])
 def test_a_stage_whose_units_are_all_refused_says_why_and_what_to_change(bench: Bench, n_texts: int) -> None:
     said = "Sure, here is what you asked for: " + 400 * "x"
@@ -154,7 +143,6 @@ def test_a_last_layer_whose_summaries_are_all_refused_is_written_by_rules(bench:
         return "" if task_of(request) == "summarise" and set(members(request)) <= upper else None
 
     other = Bench(bench.folder / "other")
-    other.folder.mkdir()
     snapshot = other.build([text], script, max_reject_ratio=0.2)
     assert {row["origin"] for row in rows(snapshot, "summaries") if row["layer"] == top - 1} == {"stand-in"}
     assert not snapshot.manifest.complete
@@ -176,14 +164,30 @@ def test_the_papers_stop_rule(bench: Bench) -> None:
     assert last["decision"] == "cluster sparsity changed by no more than 10000%"
 
 
-def test_meta_types_that_a_model_proposes_guide_the_summaries(bench: Bench) -> None:
-    def proposing(request: ChatRequest) -> str | None:
-        return "syllable\nword\nsound" if task_of(request) == "meta-types" else None
+def test_meta_types_that_a_model_proposes_guide_the_summaries(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reads the chunks of the lowest ids."""
 
-    bench.build([LONG], proposing, meta_types="generate", max_layers=1)
-    assert len(bench.asked("meta-types")) == 1
-    assert "wordaa" in bench.asked("meta-types")[0].messages[1].content
+    def proposing(request: ChatRequest) -> str | None:
+        return "- Syllable\n2. word\n* sound.\nword" if task_of(request) == "meta-types" else None
+
+    monkeypatch.setattr(hierarchy, "N_EXCERPTS", 2)
+    snapshot = bench.build([LONG, "sun moon", "sea water"], proposing, meta_types="generate", max_layers=1)
+    (asked,) = bench.asked("meta-types")
+    texts = {row["chunk_id"]: row["text"] for row in rows(snapshot, "chunks")}
+    first, second, third = (asked.messages[1].content.find(texts[own]) for own in sorted(texts))
+    assert -1 == third < first < second
     assert all("one of these types: syllable, word, sound." in r.messages[0].content for r in bench.asked("summarise"))
+
+
+def test_meta_types_without_a_list_are_a_dead_letter(bench: Bench) -> None:
+    def chatting(request: ChatRequest) -> str | None:
+        said = "These documents are about several things that courts do, and about law."
+        return said if task_of(request) == "meta-types" else None
+
+    snapshot = bench.build([LONG], chatting, meta_types="generate", max_layers=1)
+    assert [row["unit_id"] for row in rows(snapshot, "rejects")] == ["meta types"]
+    usual = f"one of these types: {', '.join(hierarchy.META_TYPES)}."
+    assert all(usual in request.messages[0].content for request in bench.asked("summarise"))
 
 
 class TestReading:
@@ -212,13 +216,11 @@ class TestReading:
 FILES = sorted((Path(__file__).parents[2] / "hirag_dist" / "samples" / "corpus").glob("newton-*"))[:3]
 
 
-def built(folder: Path, **settings: object) -> Snapshot:
-    overrides = {"execution.executor": "inline", **{key.replace("__", "."): value for key, value in settings.items()}}
-    store = Store(str(folder))
-    config = load_config(None, {}, overrides).config
-    result = run_build([str(path) for path in FILES], store.uri, config)
+def built(folder: Path, **keys: Any) -> Snapshot:
+    config = Config.model_validate({"execution": {"executor": "inline"}} | keys)
+    result = run_build([str(path) for path in FILES], str(folder), config)
     assert result.dead_letters == 0
-    return open_snapshot(store, result.manifest.snapshot_id)
+    return open_snapshot(Store(str(folder)), result.manifest.snapshot_id)
 
 
 def calls(snapshot: Snapshot) -> Counter[str]:

@@ -10,22 +10,10 @@ import pytest
 from hirag_dist.core.prompts.templates import DONE
 from hirag_dist.errors import HiragError, ModelUnavailable, RequestRejected, StageFailed
 from hirag_dist.execution.events import StageFinished
-from hirag_dist.execution.stage_results import DroppedLetter, add_drops, load_drops, stage_letters
-from hirag_dist.indexing.publish import republish
+from hirag_dist.execution.stage_results import DroppedLetter, add_drops, stage_letters
 from hirag_dist.storage.layout import DROPS
-from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.types import ChatReply, ChatRequest
-from tests.toy_builds import (
-    LAYER_0_ALONE,
-    LONG,
-    Bench,
-    between,
-    extract,
-    members,
-    obedient,
-    rows,
-    task_of,
-)
+from tests.toy_builds import LAYER_0_ALONE, LONG, Bench, between, extract, members, obedient, rows, task_of
 
 TEXTS = ["sun light", "moon light", "sea water"]
 REFUSAL = "I'm sorry, but I cannot help with that."
@@ -34,7 +22,6 @@ REFUSAL = "I'm sorry, but I cannot help with that."
 @pytest.fixture
 def clean(tmp_path: Path) -> Bench:
     """Builds elsewhere, to compare with."""
-    (tmp_path / "clean").mkdir()
     return Bench(tmp_path / "clean")
 
 
@@ -59,10 +46,10 @@ def test_complete_records_of_cut_replies_are_kept_and_the_rest_is_a_dead_letter(
     (letter,) = rows(cut, "rejects")
     assert letter["reason"] == "only its complete records were kept: the reply was cut off at the token limit"
     assert (letter["stage"], letter["attempts"]) == ("extract", 2)
-    sea = next(row["chunk_id"] for row in rows(cut, "chunks") if "sea" in row["text"])
+    sea = unit_of(cut, "sea water")
     assert letter["unit_id"] == sea
 
-    add_drops(bench.store, [DroppedLetter("extract", sea, "me", "now", "short")])
+    drop(bench, sea)
     accepted = bench.build(TEXTS, cut_off, fresh=True, **LAYER_0_ALONE)
     assert accepted.manifest.complete
     assert len(rows(accepted, "entities")) == len(rows(cut, "entities")), "what was kept stays"
@@ -76,10 +63,8 @@ def refusing_summary(request: ChatRequest) -> str | None:
 
 
 def drop(bench: Bench, *units: str, stage: str = "extract") -> None:
-    add_drops(
-        bench.store,
-        (DroppedLetter(stage, unit, "me@here", "2026-01-01T00:00:00+00:00", "not worth it") for unit in units),
-    )
+    dropped = (DroppedLetter(stage, unit, "me@here", "2026-01-01T00:00:00+00:00", "not worth it") for unit in units)
+    add_drops(bench.store, dropped)
 
 
 def unit_of(snapshot: Any, text: str) -> str:
@@ -91,6 +76,13 @@ class TestAgain:
         self, bench: Bench, clean: Bench
     ) -> None:
         first = bench.build(TEXTS, moonless, **LAYER_0_ALONE)
+        assert {row["name"] for row in rows(first, "entities")} == {"sun", "light", "sea", "water"}
+        (dead,) = rows(first, "rejects")
+        assert (dead["stage"], dead["unit_id"], dead["reason"]) == (
+            *("extract", unit_of(first, "moon light"), "the reply is empty"),
+        )
+        assert "moon light" in dead["request"]
+        assert not first.manifest.complete
         again = bench.build(TEXTS, obedient, **LAYER_0_ALONE)
         assert bench.model.requests == [], "a plain build asks for none again"
         assert again.manifest.snapshot_id == first.manifest.snapshot_id
@@ -132,7 +124,7 @@ class TestAgain:
         n_summaries = len(clean.asked("summarise"))
         assert 0 < len(bench.asked("summarise")) < n_summaries
 
-    def test_a_letter_whose_text_is_gone_closes_by_itself(self, bench: Bench, clean: Bench) -> None:
+    def test_a_letter_whose_text_is_gone_closes_by_itself(self, bench: Bench) -> None:
         assert not bench.build(TEXTS, moonless, **LAYER_0_ALONE).manifest.complete
         left = [TEXTS[0], TEXTS[2]]
         closed = bench.build(left, obedient, **LAYER_0_ALONE)
@@ -161,21 +153,6 @@ def test_an_endpoint_that_is_gone_fails_the_build(bench: Bench) -> None:
 
 
 class TestDropped:
-    def test_publishing_again_gives_the_snapshot_of_a_build(self, bench: Bench) -> None:
-        before = bench.build(["moon dew", *TEXTS], moonless, **LAYER_0_ALONE)
-        drop(bench, unit_of(before, "moon light"))
-        again = republish(bench.store, before.manifest.snapshot_id, load_drops(bench.store))
-        assert not again.complete
-        assert [row["unit_id"] for row in rows(open_snapshot(bench.store, again.snapshot_id), "rejects")] == [
-            unit_of(before, "moon dew")
-        ]
-        drop(bench, unit_of(before, "moon dew"))
-        done = republish(bench.store, again.snapshot_id, load_drops(bench.store))
-        assert done.complete
-        built = bench.build(["moon dew", *TEXTS], obedient, **LAYER_0_ALONE)
-        assert built.manifest.snapshot_id == done.snapshot_id
-        assert built.entity_vectors.tolist() == before.entity_vectors.tolist()
-
     def test_a_retry_leaves_it_alone(self, bench: Bench) -> None:
         """Also where it shares a task with a letter that is asked again."""
         texts = ["moon dew", *TEXTS]

@@ -58,7 +58,7 @@ class Corpus:
 
 
 def indexed(bench: Bench, folder: Path, **keys: Any) -> BuildResult:
-    """Index a folder; of equal folders with times of equal counters, the first is built once."""
+    """Index a folder."""
     bench.base_id = ""
     return bench.run_on([str(folder)], **LAYER_0_ALONE, **keys)
 
@@ -68,14 +68,11 @@ def work_on(bench: Bench, work: Callable[[Build], BuildResult], **keys: Any) -> 
 
 
 def records(texts: list[str], rng: random.Random) -> str:
-    lines = [
-        json.dumps({"text": text, "id": f"{rng.randrange(30)}", "title": rng.choice("AB"), "day": rng.choice(DAYS)})
+    days = ["2026-01-01", "2026-02-02", None]
+    return "\n".join(
+        json.dumps({"text": text, "id": f"{rng.randrange(30)}", "title": rng.choice("AB"), "day": rng.choice(days)})
         for text in texts
-    ]
-    return "\n".join(lines)
-
-
-DAYS = ["2026-01-01", "2026-02-02", None]
+    )
 
 
 def change(corpus: Corpus, rng: random.Random) -> None:
@@ -125,7 +122,6 @@ def test_a_history_gives_the_ids_that_reading_every_file_gives(tmp_path: Path) -
     corpus.write("a/many.jsonl", records(TEXTS[:3], rng))
     benches = Bench(tmp_path / "skipping"), Bench(tmp_path / "reading")
     for bench in benches:
-        bench.folder.mkdir()
         bench.takes_copies = False
     results = [indexed(bench, corpus.folder, metadata=METADATA) for bench in benches]
     n_unread = 0
@@ -157,13 +153,6 @@ def corpus(tmp_path: Path) -> Corpus:
     for name, text in (("a/1.txt", "sun moon"), ("a/2.txt", "moon stars"), ("b/3.txt", "sea wind")):
         corpus.write(name, text)
     return corpus
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    made = Bench(tmp_path / "bench")
-    made.folder.mkdir()
-    return made
 
 
 def texts_of(bench: Bench, result: BuildResult) -> list[str]:
@@ -252,10 +241,7 @@ def test_an_addition_opens_what_is_new_and_keeps_what_is_known_of_the_rest(bench
     indexed(bench, corpus.folder)
     corpus.write("b/4.txt", "horse tree")
 
-    def add(build: Build) -> BuildResult:
-        return build.add([str(corpus.folder / "[b]" / "*")])
-
-    assert work_on(bench, add).unread_files == 1
+    assert work_on(bench, lambda build: build.add([str(corpus.folder / "[b]" / "*")])).unread_files == 1
     assert indexed(bench, corpus.folder).unread_files == 4
 
 
@@ -306,12 +292,8 @@ def test_the_table_names_each_file_and_its_copies(bench: Bench, corpus: Corpus) 
     documents = {row["uri"]: row["document_id"] for row in rows(open_snapshot(bench.store), "documents")}
     found = load_read_files(bench.store, result.manifest.snapshot_id)
     assert found.schema == READ_FILES
-    assert {row["name"]: row["copies"] for row in found.to_pylist()} == {
-        "a/1.txt": [],
-        "a/2.txt": [],
-        "b/3.txt": [],
-        "b/copy.txt": [documents["a/1.txt"]],
-    }
+    copies = {"a/1.txt": [], "a/2.txt": [], "b/3.txt": [], "b/copy.txt": [documents["a/1.txt"]]}
+    assert {row["name"]: row["copies"] for row in found.to_pylist()} == copies
     assert set(found["n_documents"].to_pylist()) == {1}
 
 

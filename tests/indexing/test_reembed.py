@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,9 @@ from hirag_dist.llm.embedding import TextsRefused
 from hirag_dist.llm.endpoints.hashing import HashingEmbedder
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
 from hirag_dist.types import FloatMatrix
-from tests.indexing.test_updates import PAID, LivingBench, check_base_layer, check_consistent, corpus, text
+from tests.indexing.test_updates import MORE, PAID, LivingBench, check_base_layer, check_consistent, corpus
 from tests.labelled_builds import build as build_labelled
 from tests.toy_builds import LAYER_0_ALONE, Bench
-
-MORE = {"x.txt": text("iron", 70), "y.txt": text("sea", 71)}
-VECTORS = {"vectors/entities", "vectors/chunks"}
 
 
 def reembed(living: LivingBench, dim: int = 16, **keys: Any) -> Snapshot:
@@ -36,9 +34,8 @@ def test_vectors_are_the_other_embedder_s_and_everything_else_stays(living: Livi
     after = reembed(living)
     assert not living.n_asked
     assert (after.manifest.embedder, after.manifest.dim) == ("hashing-16", 16)
-    changed = {name for name, digest in after.manifest.content.items() if digest != before.manifest.content[name]}
-    assert changed == VECTORS
-    assert after.manifest.content.keys() == before.manifest.content.keys()
+    changed = dict(after.manifest.content.items() ^ before.manifest.content.items())
+    assert changed.keys() == {"vectors/entities", "vectors/chunks"}
     embedder = HashingEmbedder(16)
     named = entity_texts(after.table("entities", ["name", "description"]))
     np.testing.assert_array_equal(after.entity_vectors, embedder.embed_now(named))
@@ -46,10 +43,8 @@ def test_vectors_are_the_other_embedder_s_and_everything_else_stays(living: Livi
     assert current_id(living.bench.store) == after.manifest.snapshot_id
     update = living.result.update
     assert (update.number, update.base, update.other_changes) == (1, before.manifest.snapshot_id, ("vectors",))
-    assert (update.summaries.kept, update.reports.kept) == (
-        before.manifest.counts["summaries"],
-        before.manifest.counts["report_inputs"],
-    )
+    counts = before.manifest.counts
+    assert (update.summaries.kept, update.reports.kept) == (counts["summaries"], counts["report_inputs"])
     assert after.manifest.notes["update"]["clustered_with"] == "hashing-32"
     assert reembed(living).manifest.snapshot_id == after.manifest.snapshot_id
     assert living.result.up_to_date
@@ -64,7 +59,6 @@ def test_updates_go_on_from_new_vectors_and_return_to_no_others(living: LivingBe
     assert living.result.update.number == 3
     assert updated.manifest.snapshot_id != first.manifest.snapshot_id
     bench = Bench(living.folder / "fresh", dim=16, counts_tokens=True)
-    bench.folder.mkdir()
     bench.run_on([living.write(corpus(12))], llm=PAID, **LAYER_0_ALONE)
     check_base_layer(updated, open_snapshot(bench.store))
     check_consistent(updated)
@@ -95,10 +89,11 @@ def test_another_embedder_is_refused_unless_it_is_asked_for(living: LivingBench)
 
 
 class Faulty(HashingEmbedder):
-    """An embedder that is out of reach for, or refuses, texts with a word."""
+    """An embedder that is out of reach for, or refuses, texts with a word; it notes the texts that it is asked for."""
 
-    word, error = "", ""
-    asked: list[str]
+    def __init__(self, dim: int, word: str = "", error: str = "", asked: list[str] | None = None) -> None:
+        super().__init__(dim)
+        self.word, self.error, self.asked = word, error, [] if asked is None else asked
 
     async def embed(self, texts: Sequence[str]) -> FloatMatrix:
         self.asked += texts
@@ -112,21 +107,16 @@ class Faulty(HashingEmbedder):
         return vectors
 
 
-def faulty(word: str, error: str = "") -> tuple[type[Faulty], list[str]]:
-    """Return the embedder, and the texts that it was asked for."""
-    asked: list[str] = []
-    return type("Faulty", (Faulty,), {"word": word, "error": error, "asked": asked}), asked
-
-
 def test_an_interruption_leaves_the_old_index_and_costs_nothing_twice(living: LivingBench) -> None:
     before = living.index(corpus(3), **LAYER_0_ALONE)
-    living.bench.make_embedder, first = faulty(
-        " is a word.", "the endpoint is out of reach"
-    )  # descriptions of entities
+    first: list[str] = []
+    second: list[str] = []
+    described = " is a word."  # descriptions of entities
+    living.bench.make_embedder = partial(Faulty, word=described, error="the endpoint is out of reach", asked=first)
     with pytest.raises(BackendUnavailable):
         reembed(living, **LAYER_0_ALONE)
     assert current_id(living.bench.store) == before.manifest.snapshot_id
-    living.bench.make_embedder, second = faulty("")
+    living.bench.make_embedder = partial(Faulty, asked=second)
     after = reembed(living, **LAYER_0_ALONE)
     assert len(first) == before.manifest.counts["chunks"] + before.manifest.counts["entities"]
     assert len(second) == before.manifest.counts["entities"]
@@ -135,8 +125,8 @@ def test_an_interruption_leaves_the_old_index_and_costs_nothing_twice(living: Li
 
 def test_a_refused_text_is_a_dead_letter_until_it_has_a_vector(living: LivingBench) -> None:
     before = living.index(corpus(3), **LAYER_0_ALONE)
-    word = before.table("entities")["name"][0].as_py()
-    living.bench.make_embedder, _ = faulty(word)
+    word = before.table("entities")["name"][-1].as_py()
+    living.bench.make_embedder = partial(Faulty, word=word)
 
     def complete(build: Build) -> BuildResult:
         return Build(build.context, require_complete=True, base_id="").reembed()
@@ -145,14 +135,20 @@ def test_a_refused_text_is_a_dead_letter_until_it_has_a_vector(living: LivingBen
     with pytest.raises(StageFailed, match="--require-complete"):
         living.bench.run_work(complete, llm=PAID, **LAYER_0_ALONE)
     assert current_id(living.bench.store) == before.manifest.snapshot_id
-    partial = reembed(living, **LAYER_0_ALONE)
-    assert set(partial.table("rejects")["stage"].to_pylist()) == {EmbedChunks.name, EmbedEntities.name}
-    assert not partial.manifest.complete
+    some = reembed(living, **LAYER_0_ALONE)
+    letters = some.table("rejects").to_pylist()
+    assert {letter["stage"] for letter in letters} == {EmbedChunks.name, EmbedEntities.name}
+    assert all("too odd" in letter["reason"] and word in letter["request"] for letter in letters)
+    refused = {letter["unit_id"] for letter in letters}
+    ids = [*some.table("entities")["entity_id"].to_pylist(), *some.table("chunks")["chunk_id"].to_pylist()]
+    vectors = np.concatenate([some.entity_vectors, some.chunk_vectors])
+    assert {own for own, vector in zip(ids, vectors, strict=True) if not vector.any()} == refused
+    assert not some.manifest.complete
     living.bench.make_embedder = HashingEmbedder
     living.bench.base_id = before.manifest.snapshot_id
     result = living.bench.run_work(lambda build: build.reembed(), retry=True, llm=PAID, **LAYER_0_ALONE)
     assert result.manifest.complete
-    living.bench.base_id, living.bench.make_embedder = "", faulty(word)[0]
+    living.bench.base_id, living.bench.make_embedder = "", partial(Faulty, word=word)
     assert not reembed(living, 24, **LAYER_0_ALONE).manifest.complete
     living.bench.make_embedder = HashingEmbedder
     assert reembed(living, 16, **LAYER_0_ALONE).manifest.complete, "letters about vectors go with the vectors"

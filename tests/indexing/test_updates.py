@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -26,15 +27,14 @@ from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapsh
 from hirag_dist.storage.snapshot.writer import write_snapshot
 from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatRequest
-from tests.indexing.stages.test_claims import claim
 from tests.storage.snapshots import as_an_earlier_version_wrote_it
 from tests.toy_builds import LAYER_0_ALONE, Bench, Script, obedient, task_of
 
 LAYER_0 = ("documents", "chunks", "mentions", "relation_mentions", "extraction_costs", "entities", "relations")
-PAID: dict[str, Any] = {
-    "endpoints": {"model": {"base_url": "http://model", "model": "m"}}
-}  # not asked: the bench's model is
-PAID["roles"] = dict.fromkeys(("extract", "summarise", "report"), "model")
+PAID: dict[str, Any] = {  # not asked: the bench's model is
+    "endpoints": {"model": {"base_url": "http://model", "model": "m"}},
+    "roles": dict.fromkeys(("extract", "summarise", "report"), "model"),
+}
 CLAIMING: dict[str, Any] = {"claims": True}
 TOPICS = ("sun", "sea", "tree", "iron", "bread", "horse")
 
@@ -54,10 +54,7 @@ class LivingBench:
 
     def __init__(self, folder: Path, script: Script = obedient) -> None:
         self.folder, self.script = folder, script
-        self.bench = Bench(folder / "living")
-        self.bench.folder.mkdir(parents=True)
-        self.bench.base_id = ""
-        self.bench.counts_tokens = True
+        self.bench = Bench(folder / "living", base_id="", counts_tokens=True)
         self._n_fresh = 0
 
     def keys(self, keys: dict[str, Any]) -> dict[str, Any]:
@@ -66,10 +63,8 @@ class LivingBench:
 
     def write(self, texts: dict[str, str], name: str = "corpus") -> str:
         folder = self.folder / name
-        if folder.exists():
-            for file in folder.iterdir():
-                file.unlink()
-        folder.mkdir(exist_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
         for file_name, content in texts.items():
             (folder / file_name).write_text(content)
         return str(folder)
@@ -91,9 +86,7 @@ class LivingBench:
 
     def fresh(self, texts: dict[str, str], **keys: Any) -> Snapshot:
         self._n_fresh += 1
-        bench = Bench(self.folder / f"fresh{self._n_fresh}")
-        bench.folder.mkdir()
-        bench.counts_tokens = True
+        bench = Bench(self.folder / f"fresh{self._n_fresh}", counts_tokens=True)
         result = bench.run_on([self.write(texts, f"corpus{self._n_fresh}")], **self.keys(keys))
         return open_snapshot(bench.store, result.manifest.snapshot_id)
 
@@ -128,14 +121,11 @@ def check_consistent(snapshot: Snapshot) -> None:
     relations = snapshot.table("relations")
     assert set(relations["source_id"].to_pylist()) | set(relations["target_id"].to_pylist()) <= entities
     clusters, layers = snapshot.table("clusters"), snapshot.table("entities")
-    assert set(clusters["entity_id"].to_pylist()) <= entities
-    clustered = set(clusters["layer"].to_pylist())
-    for layer in clustered:
-        own = set(layers.filter(pc.equal(layers["layer"], layer))["entity_id"].to_pylist())
+    for layer in set(clusters["layer"].to_pylist()):
+        own = layers.filter(pc.equal(layers["layer"], layer))["entity_id"].to_pylist()
         here = clusters.filter(pc.equal(clusters["layer"], layer))
-        assert set(here["entity_id"].to_pylist()) == own
-        best = here.filter(here["best"])["entity_id"].to_pylist()
-        assert sorted(best) == sorted(own)
+        assert set(here["entity_id"].to_pylist()) == set(own)
+        assert sorted(here.filter(here["best"])["entity_id"].to_pylist()) == sorted(own)
     communities = snapshot.table("communities")
     ids = communities["community_id"].to_pylist()
     assert len(set(ids)) == len(ids)
@@ -211,15 +201,10 @@ def test_what_has_not_changed_by_more_than_the_limit_of_staleness_is_kept(living
         assert all(0 < share < 0.5 if staleness else share == 0 for share in shares)
         for name, key in (("summaries", "cluster_id"), ("reports", "community_id")):
             was = {row[key]: row for row in before.table(name).to_pylist()}
-            kept = [row for row in after.table(name).to_pylist() if row[key] in was]
-            same = [
-                row
-                for row in kept
-                if all(row[part] == was[row[key]][part] for part in ("title", "entities") if part in row)
-            ]
-            assert len(same) >= 0.5 * len(was), name
-        work = living.bench.folder / "index" / "work"
-        n_files.append(sum(path.is_file() for path in work.rglob("*")))
+            kept = [(row, was[row[key]]) for row in after.table(name).to_pylist() if row[key] in was]
+            told = {"summaries": "entities", "reports": "title"}[name]
+            assert sum(row[told] == former[told] for row, former in kept) >= 0.5 * len(was), name
+        n_files.append(len(living.bench.store.walk("work")))
     assert max(n_files) < 1.3 * min(n_files)
 
 
@@ -285,40 +270,24 @@ def test_what_cannot_be_removed_or_added_to_is_refused(living: LivingBench) -> N
     assert current_id(living.bench.store) == before.manifest.snapshot_id
 
 
-def test_claims_equal_a_fresh_builds_and_go_with_their_document(living: LivingBench) -> None:
-    keys: dict[str, Any] = {"script": claim} | CLAIMING | LAYER_0_ALONE
-    now = corpus(4)
-    living.index(now, **keys)
-    now["x.txt"] = "zebra sun1 sun2"
-    with_zebra = living.index(now, **keys)
-    assert len(living.bench.asked("extract-claims")) == 1
-    assert "zebra" in str(with_zebra.table("claims").to_pylist())
-    now["00.txt"] += " sea1"
-    del now["x.txt"]
-    updated = living.index(now, **keys)
-    assert updated.table("claims").equals(living.fresh(now, **keys).table("claims"))
-    assert "zebra" not in str(updated.table("claims").to_pylist())
-
-
 def test_dead_letters_stay_until_they_are_asked_again(living: LivingBench) -> None:
     def refusing(request: ChatRequest) -> str | None:
         broken = task_of(request) == "extract-graph" and "badword" in request.messages[1].content
         return "no entities here, sorry" if broken else None
 
     now = corpus(3) | {"bad.txt": "badword sun1 sun2"}
-    keys: dict[str, Any] = {"llm": PAID} | LAYER_0_ALONE
+    keys = LAYER_0_ALONE
     living.index(now, script=refusing, **keys)
     base = current_id(living.bench.store)
     now["more.txt"] = text("sea", 50)
     updated = living.index(now, script=refusing, **keys)
-    letters = [(row["stage"], row["unit_id"]) for row in updated.table("rejects").to_pylist()]
     fresh = living.fresh(now, script=refusing, **keys)
-    assert letters == [(row["stage"], row["unit_id"]) for row in fresh.table("rejects").to_pylist()]
-    assert len(letters) == 1
+    (letter,), other = (one.table("rejects", ["stage", "unit_id"]).to_pylist() for one in (updated, fresh))
+    assert [letter] == other
     assert not updated.manifest.complete
     check_base_layer(updated, fresh)
     living.bench.base_id = base
-    healed = living._done(living.bench.run_on([str(living.folder / "corpus")], retry=True, **keys))
+    healed = living.index(now, retry=True, **keys)
     assert healed.manifest.complete
     fresh = living.fresh(now, **keys)
     check_base_layer(healed, fresh, [name for name in LAYER_0 if name != "extraction_costs"])

@@ -1,32 +1,21 @@
-"""Memberships of cells → clusters: what counts, what is one, what is shown; and what the workers hold of a layer."""
+"""Memberships of cells → clusters: what counts, what is one, and what is shown."""
 
 from __future__ import annotations
 
-import asyncio
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from hirag_dist.core.clustering.partition_tree import ClusterSettings
-from hirag_dist.core.text.ids import content_id
-from hirag_dist.indexing.stages.memberships import CELL_LINKS, KEPT_LINKS, MEMBER_ROWS, ChooseMemberships, grouped
-from hirag_dist.indexing.stages.partition import CELL_ROWS, SplitClusters
-
-SERVICES: Any = SimpleNamespace()
-
-
-def run(stage: Any, **tables: pa.Table) -> dict[str, pa.Table]:
-    return asyncio.run(stage.run(tables, SERVICES))
+from hirag_dist.indexing.stages.memberships import CELL_LINKS, MEMBER_ROWS, ChooseMemberships, grouped
 
 
 def link(cell: int, cluster: int, own: str, share: float, density: float) -> dict[str, Any]:
     return {"cell": cell, "cluster": cluster, "entity_id": own, "share": share, "evidence": np.log(density)}
 
 
-def test_an_entity_keeps_its_best_membership_and_those_over_the_threshold() -> None:
+async def test_an_entity_keeps_its_best_membership_and_those_over_the_threshold() -> None:
     links = [
         link(2, 0, "a", 1.0, density=0.5),
         link(0, 1, "a", 0.625, density=0.8),  # as likely, in an earlier cell: the best
@@ -34,42 +23,13 @@ def test_an_entity_keeps_its_best_membership_and_those_over_the_threshold() -> N
         link(1, 0, "b", 0.04, density=1e-300),
         link(1, 1, "b", 0.02, density=1e-300),
     ]
-    found = run(ChooseMemberships(0.1, 100), links=pa.Table.from_pylist(links, CELL_LINKS))["links"]
+    services: Any = None
+    tables = {"links": pa.Table.from_pylist(links, CELL_LINKS)}
+    found = (await ChooseMemberships(0.1, 100).run(tables, services))["links"]
     kept = {(row["cell"], row["cluster"], row["entity_id"]): row for row in found.to_pylist()}
     assert {key: row["best"] for key, row in kept.items()} == {(0, 1, "a"): True, (2, 0, "a"): False, (1, 0, "b"): True}
     assert [kept[0, 1, "a"]["responsibility"], kept[2, 0, "a"]["responsibility"]] == pytest.approx([0.5 / 1.3] * 2)
     assert kept[1, 0, "b"]["responsibility"] == pytest.approx(0.04)
-
-
-def kept(cell: int, cluster: int, own: str) -> dict[str, Any]:
-    return {"cell": cell, "cluster": cluster, "entity_id": own, "responsibility": 0.5, "best": True}
-
-
-def rows_of_cells(**cells: str) -> pa.Table:
-    """CELL_ROWS of cells c5, c7, …: a letter an entity, at the place of the letter on a line."""
-    rows = [
-        {"cell": int(cell[1:]), "id": own, "is_home": True, "vector": np.float32(ord(own)).tobytes()}
-        for cell, members in cells.items()
-        for own in members
-    ]
-    return pa.Table.from_pylist(rows, CELL_ROWS)
-
-
-SPLIT = SplitClusters(2, ClusterSettings(2, 3, 0.1, 0), 1, 100)
-
-
-def test_clusters_are_named_by_layer_and_members_so_those_of_two_cells_can_be_equal() -> None:
-    links = [kept(5, 0, "b"), kept(5, 0, "a"), kept(7, 3, "a"), kept(7, 3, "b"), kept(7, 4, "a")]
-    rows = rows_of_cells(c7="abz", c5="ab", c6="q")
-    found = run(SPLIT, rows=rows, links=pa.Table.from_pylist(links, KEPT_LINKS))["links"].to_pylist()
-    pair, single = content_id("cluster", "2", "a", "b"), content_id("cluster", "2", "a")
-    assert [(row["cluster_id"], row["entity_id"]) for row in found] == [
-        (pair, "b"),
-        (pair, "a"),
-        (pair, "a"),
-        (pair, "b"),
-        (single, "a"),
-    ]
 
 
 def member(cluster: str, own: str, share: float, best: bool) -> dict[str, Any]:

@@ -6,36 +6,27 @@ import json
 from pathlib import Path
 from typing import Any, cast
 
-import pyarrow as pa
 import pytest
 
 from hirag_dist.core.metadata.fields import FieldSource
 from hirag_dist.execution.stage import Services
 from hirag_dist.indexing.inputs import source_table
 from hirag_dist.indexing.stages import read
-from hirag_dist.indexing.stages.read import SOURCES, ReadDocuments, UniqueDocuments
+from hirag_dist.indexing.stages.read import ReadDocuments, UniqueDocuments
 from hirag_dist.readers import ReadOptions
 from hirag_dist.storage.digest import table_digest
 from hirag_dist.types import MetadataField
+
+NO_SERVICES = cast(Services, None)  # reading calls nothing
 
 
 async def documents(folder: Path, files: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
     for name, records in files.items():
         (folder / name).write_text("".join(json.dumps(record) + "\n" for record in records))
-    columns = {
-        "uri": [str(folder / name) for name in files],
-        "shown": list(files),
-        "size_bytes": [(folder / name).stat().st_size for name in files],
-        "format": ["jsonl" for _ in files],
-        "compression": [None for _ in files],
-        "modified": ["" for _ in files],
-        "etag": ["" for _ in files],
-        "refusal": ["" for _ in files],
-    }
-    services = cast(Services, None)  # reading calls nothing
-    found_rows = await ReadDocuments(ReadOptions()).run({"sources": pa.table(columns, schema=SOURCES)}, services)
-    unique = await UniqueDocuments().run({name: found_rows[name] for name in ("documents", "places")}, services)
-    return unique["documents"].to_pylist()
+    sources = source_table([str(folder)]).sort_by([("shown", "descending")])  # who comes first does not decide
+    read_rows = await ReadDocuments(ReadOptions()).run({"sources": sources}, NO_SERVICES)
+    given = {name: read_rows[name] for name in ("documents", "places")}
+    return (await UniqueDocuments().run(given, NO_SERVICES))["documents"].to_pylist()
 
 
 async def test_a_copy_is_the_first_by_name(tmp_path: Path) -> None:
@@ -73,12 +64,11 @@ async def test_what_does_not_fit_into_memory_is_the_same(tmp_path: Path, monkeyp
         (tmp_path / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
     (tmp_path / "c.md").write_text("".join(f"# Heading {number}\n\nwords\n" for number in range(10)))
     sources = {"sources": source_table([str(tmp_path)])}
-    services = cast(Services, None)
     options = ReadOptions(metadata=(FieldSource(MetadataField("n", "number"), ("n",)),))
-    whole = await ReadDocuments(options).run(sources, services)
+    whole = await ReadDocuments(options).run(sources, NO_SERVICES)
     monkeypatch.setattr(read, "_PART_ROWS", 3)
     monkeypatch.setattr(read, "_HELD_BYTES", 100)
-    parts = await ReadDocuments(options).run(sources, services)
+    parts = await ReadDocuments(options).run(sources, NO_SERVICES)
     assert (parts["documents"].num_rows, parts["places"].num_rows) == (27, 10)
     for name, table in whole.items():
         assert parts[name].column(0).num_chunks > 1

@@ -38,7 +38,6 @@ class Chat:
     """A pool that keeps calls waiting until they are released, and notes the order in which they came."""
 
     held: dict[str, asyncio.Event] = field(default_factory=dict)
-    fails: Callable[[str], None] = lambda name: None
     refused: tuple[str, ...] = ()
     asked: list[str] = field(default_factory=list)
     prompts: dict[str, str] = field(default_factory=dict)
@@ -47,22 +46,17 @@ class Chat:
 
     async def ask(self, request: ChatRequest, accept: Callable[[ChatReply], T]) -> T | Rejected:
         text = request.messages[1].content
-        units = re.split(r"</unit[^>]*>", text)[:-1] if request.packed else [text]
-        names = [name_of(unit) for unit in units]
-        self.fails(" ".join(names))
+        name = name_of(text)
         async with self.changed:
-            self.asked.append(" ".join(names))
-            self.prompts[" ".join(names)] = text
+            self.asked.append(name)
+            self.prompts[name] = text
             self.changed.notify_all()
-        for name in names:
-            if name in self.held:
-                await self.held[name].wait()
-        if names[0] in self.refused:
+        if name in self.held:
+            await self.held[name].wait()
+        if name in self.refused:
             return Rejected(request.unit, "refused", 1)
-        said = [{"title": f"About {name}", "summary": "It is so.", "rating": 1, "findings": []} for name in names]
-        if not request.packed:
-            return accept(ChatReply(json.dumps(said[0])))
-        return accept(ChatReply(json.dumps({"units": [{"unit": at} | each for at, each in enumerate(said, 1)]})))
+        said = {"title": f"About {name}", "summary": "It is so.", "rating": 1, "findings": []}
+        return accept(ChatReply(json.dumps(said)))
 
     async def until(self, *names: str) -> None:
         async with self.changed:
@@ -70,62 +64,41 @@ class Chat:
 
 
 async def material(max_tree: int = 100) -> Tables:
-    entities = [(f"{part}-{at}", part) for part in PARTS for at in range(5)]
-    relations = [(f"{part}-{at}", f"{part}-{at + 1}") for part in PARTS for at in range(4)]
-    joins = [("A1-0", "A2-0"), ("B1-0", "B2-0"), ("A1-0", "B1-0")]
-    tables = {
-        "entities": filled_table(
-            ENTITIES,
-            ({"entity_id": own, "name": own, "description": "one of five or more words"} for own, _ in entities),
-        ),
-        "relations": filled_table(
-            RELATIONS,
-            (
-                {"relation_id": f"r{at:02d}", "source_id": a, "target_id": b, "description": "next", "weight": 1.0}
-                for at, (a, b) in enumerate([*relations, *joins])
-            ),
-        ),
-        "communities": pa.Table.from_pylist(
-            [
-                {"community_id": own, "level": len(own) - 1, "parent_id": own[0] if len(own) > 1 else None}
-                | {"is_leaf": len(own) > 1, "n_relations": 0, "n_entities": 5 if len(own) > 1 else 10}
-                | {"entity_ids": [entity for entity, part in entities if part.startswith(own)]}
-                for own in ("A", "B", *PARTS)
-            ],
-            COMMUNITIES,
-        ),
-    }
-    services: Services = None  # type: ignore[assignment]
-    tables["entities"] = tables["entities"].sort_by("entity_id")
-    graph = build_graph(tables["entities"]["entity_id"], tables["relations"])
-    outlines = report_outlines(
-        tables["communities"],
-        tables["entities"]["entity_id"],
-        tables["relations"],
-        np.diff(graph.indptr),
-        max_lines=50,
-        max_tree=max_tree,
+    names = [f"{part}-{at}" for part in PARTS for at in range(5)]
+    ends = [(f"{part}-{at}", f"{part}-{at + 1}") for part in PARTS for at in range(4)]
+    ends += [("A1-0", "A2-0"), ("B1-0", "B2-0"), ("A1-0", "B1-0")]
+    named = ({"entity_id": own, "name": own, "description": "one of five or more words"} for own in sorted(names))
+    related = (
+        {"relation_id": f"r{at:02d}", "source_id": low, "target_id": high, "description": "next", "weight": 1.0}
+        for at, (low, high) in enumerate(ends)
     )
-    outline = {
-        "outlines": outlines.below,
-        "above": outlines.above,
-        "entities": outlines.entities,
-        "relations": outlines.relations,
-    }
-    lines = {}
-    for name, stage in (("entities", EntityLines(480)), ("relations", RelationLines(480))):
-        texts = tables[name].select(stage.Inputs.schemas[name].names)
-        lines[name] = (await stage.run({"places": outline[name], name: texts}, services))["lines"]
-    return outline | lines
+    grouped = (
+        {"community_id": own, "level": len(own) - 1, "parent_id": own[0] if own in PARTS else None}
+        | {"is_leaf": own in PARTS, "n_entities": 5 if own in PARTS else 10}
+        | {"entity_ids": [name for name in names if name.startswith(own)]}
+        for own in ("A", "B", *PARTS)
+    )
+    entities, relations = filled_table(ENTITIES, named), filled_table(RELATIONS, related)
+    degrees = np.diff(build_graph(entities["entity_id"], relations).indptr)
+    communities = filled_table(COMMUNITIES, grouped)
+    outlines = report_outlines(communities, entities["entity_id"], relations, degrees, max_lines=50, max_tree=max_tree)
+    services: Services = None  # type: ignore[assignment]
+    shown = EntityLines.Inputs.schemas["entities"].names, RelationLines.Inputs.schemas["relations"].names
+    lines = (
+        await EntityLines(480).run({"places": outlines.entities, "entities": entities.select(shown[0])}, services),
+        await RelationLines(480).run({"places": outlines.relations, "relations": relations.select(shown[1])}, services),
+    )
+    texts = {"entities": lines[0]["lines"], "relations": lines[1]["lines"]}
+    return {"outlines": outlines.below, "above": outlines.above} | texts
 
 
-async def written(chat: Chat, tables: Tables, max_tokens: int = 150, max_units: int = 1) -> Tables:
+async def written(chat: Chat, tables: Tables) -> Tables:
     stage = WriteReports(
         structured=True,
-        max_tokens=max_tokens,
+        max_tokens=150,
         min_entities=4,
         tokenizer="words",
-        packing=PackingOptions(10**6, max_units),
+        packing=PackingOptions(0),
         same_language=False,
         prompts=Prompts(),
         models=("scripted",),

@@ -21,6 +21,7 @@ from hirag_dist.indexing.stages.summarise import SummariseClusters
 from hirag_dist.llm.rule_based.model import ExtractiveModel
 from hirag_dist.schemas import ENTITIES
 from hirag_dist.types import ChatReply, ChatRequest, Rejected
+from tests.table_rows import filled_table
 
 T = TypeVar("T")
 
@@ -46,18 +47,25 @@ def services(chat: SmallWindow, count: Callable[[str], int] = len) -> Services:
     return Services(chat, None, None, None, count)  # type: ignore[arg-type]
 
 
+async def summarised(
+    chat: SmallWindow,
+    names: list[str],
+    descriptions: list[str],
+    count: Callable[[str], int] = len,
+    member_tokens: int = 0,
+) -> dict[str, pa.Table]:
+    """Return the summaries of a cluster, and dead letters."""
+    cluster = {"cluster_id": "c", "member_ids": names, "names": names, "types": ["animal"] * len(names)}
+    members = pa.Table.from_pylist([cluster | {"descriptions": descriptions}], CLUSTER_MEMBERS)
+    packing = PackingOptions(9000, 8)
+    stage = SummariseClusters(1, True, ("animal",), packing, False, Prompts(), (), member_tokens=member_tokens)
+    return await stage.run({"members": members}, services(chat, count))
+
+
 async def test_a_cluster_is_summarised_in_parts_that_cover_all_of_its_members() -> None:
     names = [f"Honey bee {word}" for word in ["queen", "drone", "worker", "larva", "comb", "hive", "swarm", "nectar"]]
-    cluster = {
-        "cluster_id": "c",
-        "member_ids": names,
-        "names": names,
-        "types": ["animal"] * 8,
-        "descriptions": [f"The {name.lower()} lives in a honey bee colony." for name in names],
-    }
     chat = SmallWindow(250)
-    stage = SummariseClusters(1, True, ("animal",), PackingOptions(9000, 8), False, Prompts(), ())
-    found = await stage.run({"members": pa.Table.from_pylist([cluster], CLUSTER_MEMBERS)}, services(chat))
+    found = await summarised(chat, names, [f"The {name.lower()} lives in a honey bee colony." for name in names])
     (row,) = found["summaries"].to_pylist()
     assert len(chat.answered) == 4
     assert not found["rejects"].num_rows
@@ -69,10 +77,8 @@ async def test_a_cluster_is_summarised_in_parts_that_cover_all_of_its_members() 
 async def test_a_description_is_written_from_the_descriptions_of_parts() -> None:
     pieces = [f"The bridge of arch number {at} was built of grey stone in {1800 + at}." for at in range(16)]
     entity = {"entity_id": "e", "layer": 0, "name": "Bridge", "type": "place", "description": SEPARATOR.join(pieces)}
-    entity |= {"chunk_ids": ["c"], "homonym": None}
-    table = pa.Table.from_pylist([{name: entity.get(name) for name in ENTITIES.names}], ENTITIES)
-    chat = SmallWindow(700)
-    found = await DescribeEntities(300, 100_000, "", Prompts(), ()).run({"entities": table}, services(chat))
+    chat, tables = SmallWindow(700), {"entities": filled_table(ENTITIES, [entity])}
+    found = await DescribeEntities(300, 100_000, "", Prompts(), ()).run(tables, services(chat))
     assert len(chat.answered) > 1
     assert not found["rejects"].num_rows
     assert SEPARATOR not in found["entities"]["description"].to_pylist()[0]
@@ -107,11 +113,7 @@ async def test_the_smallest_part_that_is_still_too_long_leaves_one_dead_letter_a
 @pytest.mark.parametrize("text", ["A keeper of a lamp at sea. " * 30, "守灯人在海上看守灯塔。" * 40])
 async def test_members_of_a_cluster_are_cut_to_their_tokens_and_each_is_shown(text: str) -> None:
     count, names, chat = counter("o200k_base"), ["Ada", "Babbage", "Engine", "London"], SmallWindow(10**6)
-    lists = [names, names, ["person"] * 4, [text, "short", text, text]]
-    members = pa.table([["c"], *([values] for values in lists)], schema=CLUSTER_MEMBERS)
-    packing = PackingOptions(0, 1)
-    stage = SummariseClusters(1, False, ("concept",), packing, False, Prompts(), ("m",), member_tokens=200)
-    found = await stage.run({"members": members}, services(chat, count))
+    found = await summarised(chat, names, [text, "short", text, text], count, member_tokens=200)
     assert found["summaries"].num_rows == 1
     (prompt,) = chat.answered
     assert count(prompt) <= 200 + 12  # tokens of the tags

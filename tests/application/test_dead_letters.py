@@ -1,17 +1,22 @@
-"""Losses accepted by decision: published with the snapshot, whatever an earlier command was killed at."""
+"""Dead letters: asked again, also where the last build was an update, or accepted by decision, whatever was killed."""
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from hirag_dist.application.retry import DropResult, LetterSelection, drop_letters
+from hirag_dist.application.build import run_refresh, run_remove
+from hirag_dist.application.index_result import letter_places
+from hirag_dist.application.retry import DropResult, LetterSelection, drop_letters, run_drop
 from hirag_dist.composition.build_records import BuildArguments, BuildRecord, last_build
 from hirag_dist.config.model import Config
-from hirag_dist.errors import InputError, RequestRejected
+from hirag_dist.errors import InputError, RequestRejected, StageFailed
+from hirag_dist.execution.events import StageFinished
 from hirag_dist.execution.stage_results import load_drops
+from hirag_dist.indexing.changed_documents import DocumentSelection
 from hirag_dist.storage.layout import DROPS
 from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
@@ -19,7 +24,90 @@ from hirag_dist.storage.snapshot.writer import make_current
 from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatRequest
 from tests.mortal_store import Killed, MortalStore
+from tests.refusing_index import RefusingIndex
 from tests.toy_builds import Bench, between, rows, task_of
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[RefusingIndex]:
+    found = RefusingIndex(tmp_path)
+    yield found
+    found.endpoint.close()
+
+
+def test_the_letters_of_an_update_are_asked_again_from_its_base(index: RefusingIndex) -> None:
+    """Also after another update, and after runs that changed nothing."""
+    index.begin("engine.txt", "loom.txt")
+    index.refused = "Brunel"
+    first = index.add("bridge.txt")
+    assert (first.dead_letters, index.add("train.txt").dead_letters) == (1, 1)
+    every = ("engine.txt", "loom.txt", "bridge.txt", "train.txt")
+    for again in (lambda: index.build(*every), lambda: run_refresh(index.uri, index.config)):
+        again()
+        (letter,) = index.letters()
+        assert (letter["stage"], "Brunel" in letter["request"]) == ("extract", True)
+    index.refused = ""
+    healed = index.retry()
+    assert (healed.complete, healed.update.base) == (True, first.snapshot_id)
+    names = open_snapshot(index.store).table("entities", ["name"])["name"].to_pylist()
+    assert "BRUNEL" in " ".join(names).upper()
+    assert index.letters() == []
+    assert index.names() == {*every}
+
+
+def test_a_retry_loses_no_document_of_later_updates(index: RefusingIndex) -> None:
+    """The snapshot that a run left as it was came from an earlier base."""
+    index.begin("engine.txt", "loom.txt")
+    index.add("bridge.txt")
+    run_remove(DocumentSelection(sources=("*loom.txt",)), index.uri, index.config)
+    before = open_snapshot(index.store).manifest.snapshot_id
+    again = index.retry()
+    assert (again.snapshot_id, again.up_to_date, again.complete) == (before, True, True)
+    assert index.names() == {"engine.txt", "bridge.txt"}
+    assert index.asked == []
+
+
+def test_dropped_letters_of_an_update_are_not_asked_again(index: RefusingIndex) -> None:
+    index.begin("engine.txt", "loom.txt")
+    index.refused = "Brunel"
+    index.add("bridge.txt")
+    dropped = run_drop(index.uri, LetterSelection(why="not needed"))
+    assert dropped.manifest.complete
+    assert open_snapshot(index.store).manifest.snapshot_id == dropped.manifest.snapshot_id
+    index.refused = ""
+    index.asked.clear()
+    added = index.add("train.txt")
+    assert (added.complete, added.dropped) == (True, 1)
+    assert not [text for text in index.asked if "Brunel" in text and "<text>" in text]
+    assert [letter["dropped"]["why"] for letter in index.letters()] == ["not needed"]
+
+
+def test_a_retry_of_a_removal_repeats_it_on_its_base(index: RefusingIndex) -> None:
+    index.begin("engine.txt", "loom.txt")
+    index.refused = "Babbage"
+    removed = run_remove(DocumentSelection(sources=("*loom.txt",)), index.uri, index.config)
+    index.refused = ""
+    healed = index.retry()
+    assert healed.update.base == removed.update.base
+    assert healed.complete
+    assert index.names() == {"engine.txt"}
+
+
+def test_places_of_chunks_are_found_in_the_work_folder_of_a_build_that_failed(tmp_path: Path) -> None:
+    bench, texts = Bench(tmp_path), ["sun light", "sea water"]
+    with pytest.raises(StageFailed):
+        bench.run(texts, lambda request: "", max_reject_ratio=0.2)
+    stages = [{"folder": event.folder} for event in bench.events if isinstance(event, StageFinished)]
+    whole = Bench(tmp_path / "whole")
+    chunks = whole.build(texts, max_layers=0).table("chunks").to_pylist()
+    wanted = [chunk["chunk_id"] for chunk in chunks]
+    places = letter_places(bench.store, {"stages": stages}, None, [*wanted, "a community"])
+    assert set(places) == set(wanted)
+    for chunk in chunks:
+        uri = f"{texts.index(chunk['text'])}.txt"
+        expected = {"uri": uri, "position": 0, "start": 0, "end": len(chunk["text"])}
+        assert places[chunk["chunk_id"]].items() >= expected.items()
+
 
 TEXTS = ["moon dew", "sun light", "moon light", "sea water"]
 
@@ -49,9 +137,7 @@ def bench(tmp_path: Path) -> Bench:
 @pytest.fixture
 def units(bench: Bench) -> list[str]:
     """Two dead letters in the index."""
-    found = noted(bench, TEXTS)
-    assert len(found) == 2
-    return found
+    return noted(bench, TEXTS)
 
 
 def drop(store: Store, *units: str, stage: str | None = None) -> DropResult:
@@ -72,11 +158,10 @@ def test_the_snapshot_is_published_with_the_loss(bench: Bench, units: list[str])
     assert ([letter["unit_id"] for letter in dropped.letters], dropped.n_open) == ([units[0]], 1)
     assert served(bench.store) == (dropped.manifest.snapshot_id, False, {units[0]})
     assert dropped.current == dropped.manifest.snapshot_id != before
-    last = last_build(bench.store)
-    assert last
-    assert last["snapshot"] == dropped.current
+    assert last_build(bench.store)["snapshot"] == dropped.current  # type: ignore[index]
     rest = drop(bench.store)
     assert served(bench.store) == (rest.current, True, set(units))
+    assert bench.build(TEXTS, max_layers=0).manifest.snapshot_id == rest.current, "as a build publishes it"
     with pytest.raises(InputError, match="no dead letters to drop"):
         drop(bench.store)
 
@@ -106,12 +191,9 @@ def test_killed_anywhere_the_next_drop_makes_it_good(
                 drop(store, *chosen)
         else:
             made = drop(store, *(chosen if again == "the same" else ()))
-            assert made.manifest
-            assert (made.n_open, made.current) == (0, made.manifest.snapshot_id)
+            assert (made.n_open, made.current) == (0, current_id(Store(str(whole))))
         assert served(store) == (current_id(Store(str(whole))), True, set(units))
-        last = last_build(store)
-        assert last
-        assert last["snapshot"] == current_id(store)
+        assert last_build(store)["snapshot"] == current_id(store)  # type: ignore[index]
     assert changed[0] == DROPS
     assert changed[-3:] == ["current", "snapshot_history.json", "build.json"]
     assert any(path.endswith("manifest.json") for path in changed)
@@ -122,7 +204,7 @@ def test_another_snapshot_that_is_served_stays(bench: Bench) -> None:
     (unit,) = noted(bench, TEXTS[1:])
     make_current(bench.store, other)
     dropped = drop(bench.store, unit)
-    assert dropped.manifest
+    assert dropped.manifest is not None
     assert dropped.manifest.complete
     assert dropped.current == current_id(bench.store) == other
     with pytest.raises(InputError, match="no dead letters to drop"):
