@@ -114,13 +114,17 @@ def update_reports(
         int((found.is_small & writer.there).sum()),
     )
     kept = np.flatnonzero(writer.there & ~replaced)
+    community = np.full(state.num_rows, -1, np.int64)  # whose inputs of the base stay
+    community[at[kept]] = kept
     written = _state(material, new, sources, share, since)
-    table = base.sorted(
-        (written, _kept(base.rows(state, at[kept]), share[kept], since[kept])), REPORT_INPUTS, ("community_id",)
-    )
-    before = rows_of(table["community_id"], state["community_id"].take(pa.array(at[kept])))
-    origin = np.append(at[kept], -1)[before]
-    inputs = ChangedRows(table, origin_of_same(table, state, origin, _OF_NOW))
+    rows = base.changed(state, np.flatnonzero(community < 0), (written,), REPORT_INPUTS, ("community_id",))
+    stayed, table = rows.origin >= 0, rows.table
+    for name, values in zip(_OF_NOW, (share, since), strict=True):
+        column = table[name].to_numpy().copy()
+        column[stayed] = values[community[rows.origin[stayed]]]
+        place = table.column_names.index(name)
+        table = table.set_column(place, REPORT_INPUTS.field(place), pa.array(column))
+    inputs = ChangedRows(table, origin_of_same(table, state, rows.origin, _OF_NOW))
     return UpdatedReports(writer.reports(), inputs, writer.rejects, counts)
 
 
@@ -364,13 +368,6 @@ def _written_sources(
 
 def _union(one: KeySets, other: KeySets) -> KeySets:
     return distinct_keys(np.concatenate([one.owners, other.owners]), np.concatenate([one.keys, other.keys]), len(one))
-
-
-def _kept(state: pa.Table, share: FloatVector, since: IntVector) -> pa.Table:
-    """Return REPORT_INPUTS of kept reports, with the shares and numbers of now."""
-    columns = {name: state[name] for name in REPORT_INPUTS.names}
-    columns |= dict(zip(_OF_NOW, (pa.array(share, pa.float32()), pa.array(since, pa.int32())), strict=True))
-    return pa.table(columns, schema=REPORT_INPUTS)
 
 
 def _state(
