@@ -75,11 +75,12 @@ def values(images: dict[str, str]) -> Values:
     cpu, query = (images[target].rsplit(":", 1)[0] for target in ("cpu", "query"))
     return {
         "image": {"repository": cpu, "tag": TAG, "pullPolicy": "Never"},
-        "query": {"image": {"repository": query, "tag": TAG}},
-        "index": {"uri": "/data/index"},
-        "storage": {"existingClaim": "indexes"},
-        "config": {"service": {"drain_delay_s": 2, "drain_s": 10}},
-        "build": {"once": True, "inputs": ["/data/documents"]},
+        "query.image": {"repository": query, "tag": TAG},
+        "index.uri": "/data/index",
+        "storage.existingClaim": "indexes",
+        "config.service": {"drain_delay_s": 2, "drain_s": 10},
+        "build.once": True,
+        "build.inputs": ["/data/documents"],
     }
 
 
