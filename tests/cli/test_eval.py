@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from hirag_dist.cli import main
+from hirag_dist.cli._command_line import run
 from hirag_dist.evaluation.questions import read_questions
 from hirag_dist.llm.endpoints.hashing import HashingEmbedder
 from hirag_dist.storage.snapshot.reader import open_snapshot
@@ -35,29 +34,24 @@ def evaluate(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
 
 def indexed(folder: Path, corpus: Path, *options: str) -> Path:
     """Build an index with the built-in models."""
+    command = ["index", str(corpus), "--index", str(folder / "index"), "--executor", "inline", *options]
     with pytest.MonkeyPatch.context() as patch:
-        command = ["index", str(corpus), "--index", str(folder / "index"), "--executor", "inline", *options]
-        patch.setattr(sys, "argv", ["hirag-dist", *command])
         patch.chdir(folder)
-        with pytest.raises(SystemExit) as ended:
-            main.main()
-    assert not ended.value.code
+        assert run(command) == 0
     return folder / "index"
 
 
 @pytest.fixture
-def serve(tmp_path: Path) -> Iterator[Callable[[Script], Endpoint]]:
+def serve(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[[Script], Endpoint]:
     """Serves a script as the model of every role that evaluation asks."""
-    started: list[Endpoint] = []
 
     def serve(script: Script) -> Endpoint:
-        started.append(Endpoint(script))
-        write_config(tmp_path / "hirag.yaml", {"big": started[-1].url}, {"judge": "big", "answer": "big"})
-        return started[-1]
+        endpoint = Endpoint(script)
+        request.addfinalizer(endpoint.close)
+        write_config(tmp_path / "hirag.yaml", {"big": endpoint.url}, {"judge": "big", "answer": "big"})
+        return endpoint
 
-    yield serve
-    for each in started:
-        each.close()
+    return serve
 
 
 def answers(path: Path, **methods: Callable[[int], str]) -> Path:
@@ -288,23 +282,16 @@ def test_a_judge_that_works_is_tried_once(evaluate: Run, serve: Any, notes: Path
 # ---- questions
 
 
-def wanted(asked: Asked) -> int:
-    found = re.search(r"\b(?:of|Name|Write) (\d+) ", asked.system)
-    assert found, asked.system
-    return int(found[1])
-
-
 def items(asked: Asked, names: list[str]) -> str:
-    key = asked.task.removeprefix("sensemaking-")
-    return json.dumps({key: names})
+    return json.dumps({asked.task.removeprefix("sensemaking-"): names})
 
 
 def inventive(asked: Asked) -> str:
     """As many as asked for, named by whom they are for."""
     about = "" if asked.task == "personas" else asked.between("user")
     about += f" {asked.between('task')}" if asked.task == "sensemaking-questions" else ""
-    kind = asked.task[0]
-    return items(asked, [f"{about} {kind}{number}" for number in range(wanted(asked))])
+    wanted = int(re.findall(r"\b(?:of|Name|Write) (\d+) ", asked.system)[0])
+    return items(asked, [f"{about} {asked.task[0]}{number}" for number in range(wanted)])
 
 
 def test_users_times_tasks_times_questions(evaluate: Run, serve: Any, tmp_path: Path) -> None:
