@@ -14,7 +14,7 @@ import pytest
 
 from tests.cluster import releases
 from tests.cluster.kube import NAME, RELEASE, Kube, exit_code, is_ready
-from tests.cluster.steps import QUERY, another_text, asked, build_job, reinstalled, rolled
+from tests.cluster.steps import QUERY, another_text, asked, build_job, reinstalled, rolled, served_anew
 from tests.deploy.charts import Object, merged
 
 pytestmark = pytest.mark.timeout(3600)
@@ -139,9 +139,7 @@ def test_a_quota_on_cpu_and_memory(kube: Kube) -> None:
     hard = {"limits.cpu": "40", "limits.memory": "80Gi", "requests.cpu": "20"}
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "drill"}, "spec": {"hard": hard}}
     with kube.applied(quota):
-        reinstalled(kube, releases.INLINE)
-        assert kube.succeeded(build_job(kube))
-        rolled(kube)
+        served_anew(kube, releases.INLINE)
 
 
 def workers(kube: Kube) -> list[Object]:

@@ -13,9 +13,12 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.deploy.charts import Chart, Values
+from tests.deploy.charts import Values
+from tests.deploy.conftest import chart
 from tests.image import engine
 from tests.image.pods import Cluster
+
+__all__ = ["chart"]
 
 TOKEN = "hirag_of-the-test"
 TAG = "test"
@@ -42,12 +45,6 @@ def record() -> Record:
             file.write(json.dumps(figures) + "\n")
 
     return written
-
-
-@pytest.fixture(scope="session")
-def chart(tmp_path_factory: pytest.TempPathFactory) -> Chart:
-    """The chart as the real Helm renders it."""
-    return Chart(tmp_path_factory.mktemp("chart"))
 
 
 @pytest.fixture(scope="session")

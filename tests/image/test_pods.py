@@ -37,11 +37,6 @@ class Served:
     build: Pod
     query: Pod
 
-    @property
-    def template(self) -> Object:
-        """The pod template of the Deployment."""
-        return only(self.objects, "Deployment", "-query")["spec"]["template"]
-
 
 @pytest.fixture(scope="module")
 def served(chart: Chart, values: Values, record: Record, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
