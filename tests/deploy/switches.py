@@ -262,7 +262,7 @@ SWITCHES: dict[str, dict[str, Values]] = {
 }
 """Values by dotted names. The first setting of a switch is the default."""
 
-# Pairs that the chart refuses, each for a reason of its own.
+# Pairs that the chart refuses, each for a reason of its own, and of which one hides the other.
 FORBIDDEN = {
     (("executor", "inline"), ("gpu", "on")),
     (("executor", "inline"), ("gpu", "fixed")),
@@ -282,6 +282,14 @@ FORBIDDEN = {
     *((("callers", "none"), ("page", setting)) for setting in ("inside", "mutual", "ingress", "route")),
     # No caller could authenticate: no callers file and no accepted certificate.
     *((("callers", "none"), ("entry", setting)) for setting in ("ingress", "route")),
+    # A release without Ray, or without a service, shows no setting of it.
+    (("executor", "inline"), ("ray autoscaling", "off")),
+    *((("executor", "inline"), ("ray auth", setting)) for setting in ("disabled", "secret")),
+    *(
+        (("query", "off"), (name, setting))
+        for name in SWITCHES.keys() - {"builds", "executor", "query"}
+        for setting in [*SWITCHES[name]][1:]
+    ),
 }
 
 
