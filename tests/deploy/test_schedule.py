@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,7 @@ def pod(cluster: Cluster, account: Path, job: Object = JOB, uid: str = UID) -> A
     """Run what one pod of the CronJob's Job runs; return its end."""
     named = rayjob.named(job, "rag-build-29384120", uid)
     api = rayjob.Api(cluster.address, "search", account)
-    return rayjob.watch(api, named, clock=cluster.clock, sleep=cluster.sleep)
+    return rayjob.watch(api, named, clock=lambda: cluster.now, sleep=cluster.sleep)
 
 
 def jobs_spec(objects: list[Object]) -> Object:
@@ -130,15 +131,8 @@ def test_a_build_that_was_cancelled_does_not_come_back(cluster: Cluster, account
 
 def test_a_pod_that_comes_second_watches_the_rayjob_that_is_there(cluster: Cluster, account: Path) -> None:
     cluster.run_s = 1000
-
-    class Killed(BaseException):
-        """As by the node that goes."""
-
-    def killed() -> None:
-        raise Killed
-
-    cluster.at(300, killed)
-    with pytest.raises(Killed):
+    cluster.at(300, sys.exit)  # as by the node that goes
+    with pytest.raises(SystemExit):
         pod(cluster, account)
     assert pod(cluster, account).code == 0
     assert len(cluster.runs) == 1

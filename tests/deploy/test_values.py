@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -94,18 +93,14 @@ def test_variables_stand_for_numbers(chart: Chart, tmp_path: Path) -> None:
     assert (made.rpm, made.max_concurrent, config.max_layers) == (500.0, 8, 2)
 
 
-def shown_in_the_docs() -> Iterator[tuple[str, Values]]:
-    """Yield each YAML block of a page that holds values of the chart, with the name of the page."""
+def test_the_examples_of_the_docs(chart: Chart, tmp_path: Path) -> None:
+    """What is shown alone is put over the tutorial's values, as its reader has them."""
+    found: list[tuple[str, Values]] = []
     for path in sorted((ROOT / "docs").rglob("*.md")):
         for block in re.findall(r"^ *```yaml\n(.*?)^ *```", path.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE):
             values = yaml.safe_load(dedent(block))
             if isinstance(values, dict) and values.keys() <= DEFAULTS.keys() and set(values) != {"callers"}:  # a file
-                yield path.name, values
-
-
-def test_the_examples_of_the_docs(chart: Chart, tmp_path: Path) -> None:
-    """What is shown alone is put over the tutorial's values, as its reader has them."""
-    found = list(shown_in_the_docs())
+                found.append((path.name, values))
     (tutorial,) = [values for name, values in found if name == "kubernetes-first.md"]
     assert {name for name, _ in found} >= {"kubernetes.md", "sizing.md"}
     for _, values in found:
