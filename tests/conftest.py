@@ -91,17 +91,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
-    """Set a test up; a unit test starts no process for it."""
-    with strata.guarded(item):
-        return (yield)
-
-
-@pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """Run a test; a unit test starts no process."""
     with strata.guarded(item):
         return (yield)
+
+
+pytest_runtest_setup = pytest_runtest_call  # nor does what it takes
 
 
 def pytest_collection_finish() -> None:

@@ -404,7 +404,7 @@ class Session:
                         found.usage.add(meter)
                     else:
                         found.letters.append(EvaluationLetter(step, entry.id, rejected.reason, rejected.attempts))
-                    self.n_new += 1
+                    self.n_new += times
                     self._tell(TaskFinished(step, times, int(rejected is not None), seconds, meter))
         except asyncio.CancelledError:
             for task in running:

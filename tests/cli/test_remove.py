@@ -6,7 +6,6 @@ import json
 import re
 import time
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -116,13 +115,10 @@ def test_a_dry_run_shows_the_selection_and_changes_nothing(bench: CommandBench) 
     assert said == f"1 document of 5 would be removed: {bench.ids()['patient.txt']} patient.txt patient"
     report = bench.json("remove", bench.ids()["loom.txt"], "--source", "pat*", "--dry-run")
     assert sorted(row["uri"] for row in report["documents"]) == ["loom.txt", "patient.txt"]
-    assert bench.snapshot().manifest.snapshot_id == before
-
-
-def test_documents_of_one_file_are_listed_with_their_records(bench: CommandBench) -> None:
     said = bench.run("remove", "--source", "rows*", "--dry-run")[1]
     assert said.startswith("2 documents of 5 would be removed: ")
     assert re.findall("rows.jsonl, record .", said) == ["rows.jsonl, record 1", "rows.jsonl, record 2"]
+    assert bench.snapshot().manifest.snapshot_id == before
 
 
 def test_ids_from_a_file(bench: CommandBench) -> None:
@@ -190,75 +186,67 @@ def test_wrong_selections_are_usage_errors(bench: CommandBench, arguments: tuple
 
 
 @pytest.fixture(scope="module")
-def forgetting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RemovalBench]:
-    """Built with the built-in model, so that no reply is stored."""
+def removed(tmp_path_factory: pytest.TempPathFactory) -> RemovalBench:
+    """An index from which a document was removed, built with the built-in model, so that no reply is stored."""
     made = RemovalBench(tmp_path_factory.mktemp("index"), Config.model_validate(SETTINGS))
     made.build(KEPT | REMOVED)
     made.build(KEPT)
+    (made.folder / "hirag.yaml").write_text(yaml.safe_dump(SETTINGS))
     return made
 
 
-def command(forgetting: RemovalBench, capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
-    config = forgetting.folder / "hirag.yaml"
-    config.write_text(yaml.safe_dump(SETTINGS))
-    options = ["--index", forgetting.store.root] + (["--config", str(config)] if arguments[0] != "status" else [])
-    code = run([*arguments, *options])
-    return code, capfd.readouterr().out
+@pytest.fixture
+def forgetting(removed: RemovalBench, capfd: pytest.CaptureFixture[str]) -> CommandBench:
+    return CommandBench(removed.folder, capfd)
 
 
-def test_what_is_left_is_a_table_and_an_exit_code_of_its_own(
-    forgetting: RemovalBench, capfd: pytest.CaptureFixture[str]
-) -> None:
-    code, said = command(forgetting, capfd, "remove", "--verify", "patient.txt")
-    assert code == 6
+def test_what_is_left_is_a_table_and_an_exit_code_of_its_own(forgetting: CommandBench) -> None:
+    config = str(forgetting.folder / "hirag.yaml")
+    assert run(["remove", "--verify", "patient.txt", "--index", forgetting.index, "--config", config]) == 6
+    said = forgetting.capfd.readouterr().out
     assert "documents.uri" in said
     table, more, _ = said.partition(" more; --json lists all.")
     assert more
     assert len(re.findall(r"  \d+  \S", table)) == 20, "rows, by their counts"
-    assert f"`hirag-dist remove ID… --forget --index {forgetting.store.uri}`" in said
-    assert f"`hirag-dist prune --index {forgetting.store.uri}`" in said
-    code, said = command(forgetting, capfd, "remove", "--verify", "patient.txt", "--snapshot-only")
-    assert (code, said) == (0, "Nothing in the current snapshot derives from 1 document.\n")
+    assert f"`hirag-dist remove ID… --forget --index {forgetting.index}`" in said
+    assert f"`hirag-dist prune --index {forgetting.index}`" in said
+    code, said = forgetting.run("remove", "--verify", "patient.txt", "--snapshot-only")
+    assert (code, said) == (0, "Nothing in the current snapshot derives from 1 document.")
 
 
-def test_an_id_that_no_snapshot_knows_is_searched_for_and_proves_no_more(
-    forgetting: RemovalBench, capfd: pytest.CaptureFixture[str]
-) -> None:
-    code, said = command(forgetting, capfd, "remove", "--verify", "nothing")
+def test_an_id_that_no_snapshot_knows_is_searched_for_and_proves_no_more(forgetting: CommandBench) -> None:
+    code, said = forgetting.run("remove", "--verify", "nothing")
     assert code == 6
     assert "Not searched: the texts, names and vectors of nothing: no snapshot" in said
     assert "give it with --input FILE" in said
-    assert f"Nothing in {forgetting.store.uri} that was searched has the id nothing.\n" in said
-    forgetting.store.write_json("work/left.json", {"document": "nothing"})
-    code, said = command(forgetting, capfd, "remove", "--verify", "nothing")
-    forgetting.store.delete("work/left.json")
+    assert said.endswith(f"Nothing in {forgetting.index} that was searched has the id nothing.")
+    store = Store(forgetting.index)
+    store.write_json("work/left.json", {"document": "nothing"})
+    code, said = forgetting.run("remove", "--verify", "nothing")
+    store.delete("work/left.json")
     assert code == 6
     assert "work/left.json" in said
     assert "that was searched has the id" not in said
 
 
 def test_status_shows_an_unfinished_forgetting_and_prune_continues_it(
-    forgetting: RemovalBench, capfd: pytest.CaptureFixture[str]
+    removed: RemovalBench, forgetting: CommandBench
 ) -> None:
-    done = run_forget(forgetting.store.uri, forgetting.config, ["patient.txt"])
+    store = removed.store
+    done = run_forget(store.uri, removed.config, ["patient.txt"])
     assert len(done.waiting) == 1
-    assert (
-        f"`hirag-dist remove --forget --index {forgetting.store.uri}`"
-        in command(forgetting, capfd, "remove", "--verify", "patient.txt")[1]
-    )
-    code, said = command(forgetting, capfd, "status")
+    said = forgetting.run("remove", "--verify", "patient.txt")[1]
+    assert f"`hirag-dist remove --forget --index {forgetting.index}`" in said
+    code, said = forgetting.run("status")
     assert code == 0
     assert "1 removed document is still to be forgotten" in said
-    assert "1 old snapshot with them to be removed by `prune`" in " ".join(said.split())
-    assert "still to be forgotten" in command(forgetting, capfd, "prune")[1]
-    history = forgetting.store.read_json(HISTORY)
+    assert "1 old snapshot with them to be removed by `prune`" in said
+    assert "still to be forgotten" in forgetting.run("prune")[1]
+    history = store.read_json(HISTORY)
     history["history"] = [[own, since - 90_000] for own, since in history["history"]]
-    forgetting.store.write_json(HISTORY, history)
-    assert "1 removed document: forgotten." in command(forgetting, capfd, "prune")[1]
-    assert not forgetting.store.exists(FORGET)
-    (forgetting.folder / "patient.txt").write_text(REMOVED["patient.txt"])
-    given = ("--input", str(forgetting.folder / "patient.txt"))
-    assert command(forgetting, capfd, "remove", "--verify", *given) == (
-        0,
-        f"Nothing in {forgetting.store.uri} derives from 1 document.\n",
-    )
+    store.write_json(HISTORY, history)
+    assert "1 removed document: forgotten." in forgetting.run("prune")[1]
+    assert not store.exists(FORGET)
+    given = Path(forgetting.write("patient.txt", REMOVED["patient.txt"], "given"), "patient.txt")
+    code, said = forgetting.run("remove", "--verify", "--input", str(given))
+    assert (code, said) == (0, f"Nothing in {forgetting.index} derives from 1 document.")

@@ -16,7 +16,7 @@ from typing import Any
 import openai
 import pytest
 
-from hirag_dist.cli import main
+from hirag_dist.cli._command_line import run
 
 COMMAND = [sys.executable, "-m", "hirag_dist", "simulate-llm", "--listen", "127.0.0.1:0"]
 
@@ -53,15 +53,13 @@ def mcp(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_
     """Runs the command; returns its exit code and its line on stderr."""
     monkeypatch.chdir(tmp_path)
 
-    def run(*arguments: str) -> tuple[int, str]:
-        monkeypatch.setattr(sys, "argv", ["hirag-dist", "mcp", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main.main()
+    def run_mcp(*arguments: str) -> tuple[int, str]:
+        code = run(["mcp", *arguments])
         out, err = capfd.readouterr()
         assert out == ""
-        return int(ended.value.code or 0), " ".join(err.split())
+        return code, " ".join(err.split())
 
-    return run
+    return run_mcp
 
 
 @pytest.mark.parametrize(

@@ -47,13 +47,13 @@ class CommandBench:
 
     def run(self, *arguments: str) -> tuple[int, str]:
         """Run a command on the index; return its exit code and all that it printed, with spaces for line ends."""
-        code = run([*arguments, "--index", self.index, "--config", str(self.folder / "hirag.yaml")])
+        code = run(self._whole(arguments))
         said = self.capfd.readouterr()
         return code, " ".join((said.out + said.err).split())
 
     def json(self, *arguments: str) -> dict[str, Any]:
         """Run a command that succeeds with --json and return its object."""
-        code = run([*arguments, "--json", "--index", self.index, "--config", str(self.folder / "hirag.yaml")])
+        code = run(self._whole((*arguments, "--json")))
         claimed = _output._state["stdout"]
         assert claimed is not None
         os.dup2(claimed, 1)
@@ -62,6 +62,11 @@ class CommandBench:
         report: dict[str, Any] = json.loads(self.capfd.readouterr().out)
         assert code == 0, report
         return report
+
+    def _whole(self, arguments: tuple[str, ...]) -> list[str]:
+        takes_config = arguments[0] not in ("status", "inspect")
+        config = ["--config", str(self.folder / "hirag.yaml")] if takes_config else []
+        return [*arguments, "--index", self.index, *config]
 
     def snapshot(self) -> Snapshot:
         return open_snapshot(Store(self.index))
@@ -80,9 +85,7 @@ _INDEXED: dict[frozenset[str], Path] = {}  # texts → an index of them, to copy
 
 def indexed_bench(folder: Path, capfd: pytest.CaptureFixture[str], texts: Mapping[str, str] = KEPT) -> CommandBench:
     """Return a bench whose corpus is indexed."""
-    bench = command_bench(folder, capfd)
-    for name, text in texts.items():
-        bench.write(name, text)
+    bench = command_bench(folder, capfd, texts)
     key = frozenset(texts)
     if key in _INDEXED:
         shutil.copytree(_INDEXED[key], bench.index)
@@ -94,10 +97,10 @@ def indexed_bench(folder: Path, capfd: pytest.CaptureFixture[str], texts: Mappin
     return bench
 
 
-def command_bench(folder: Path, capfd: pytest.CaptureFixture[str]) -> CommandBench:
-    """Return a bench with a corpus of two texts that are not indexed yet."""
+def command_bench(folder: Path, capfd: pytest.CaptureFixture[str], texts: Mapping[str, str] = KEPT) -> CommandBench:
+    """Return a bench with a corpus that is not indexed yet."""
     (folder / "hirag.yaml").write_text(yaml.safe_dump(SETTINGS))
     bench = CommandBench(folder, capfd)
-    for name, text in KEPT.items():
+    for name, text in texts.items():
         bench.write(name, text)
     return bench

@@ -11,7 +11,7 @@ import pytest
 
 from tests.cluster import releases
 from tests.cluster.kube import NAME, Kube
-from tests.cluster.steps import asked
+from tests.cluster.steps import more_answers
 
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 
@@ -39,10 +39,8 @@ def kube() -> Iterator[Kube]:
 def clients(kube: Kube, record_property: Callable[[str, object], None]) -> Iterator[None]:
     """Clients that ask while a test runs; in the end none of their calls has failed."""
     with kube.applied(releases.clients(f"{NAME}-query:50051")):
-        kube.until(lambda: int(str(asked(kube)["answered"])) > 20, "the first answers")
+        more_answers(kube, 20)
         yield
-        seen = int(str(asked(kube)["answered"]))
-        kube.until(lambda: int(str(asked(kube)["answered"])) > seen + 20, "answers after it")
-        ended = asked(kube)
+        ended = more_answers(kube, 20)
         record_property("calls", ended["answered"])
         assert ended["failed"] == 0, ended

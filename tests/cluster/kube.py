@@ -65,11 +65,8 @@ class Kube:
 
     def succeeded(self, job: str, timeout_s: float = 900) -> bool:
         """Wait for the end of a Job and return whether it is complete."""
-
-        def ended() -> str:
-            return ended_as(self.get("job", job))
-
-        return self.until(ended, f"the end of job {job}", timeout_s) == "Complete"
+        end = self.until(lambda: ended_as(self.get("job", job)), f"the end of job {job}", timeout_s)
+        return end == "Complete"
 
     def until(self, read: Callable[[], T], what: str, timeout_s: float = 300) -> T:
         """Read something until it is true and return it."""
@@ -107,33 +104,19 @@ class Kube:
 
 
 def is_ready(pod: Object) -> bool:
-    """Return whether a pod is ready and not being deleted.
-
-    >>> is_ready({"metadata": {}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}})
-    True
-    """
+    """Return whether a pod is ready and not being deleted."""
     conditions = {each["type"]: each["status"] for each in pod.get("status", {}).get("conditions", ())}
     return conditions.get("Ready") == "True" and "deletionTimestamp" not in pod["metadata"]
 
 
 def ended_as(job: Object) -> str:
-    """Return Complete or Failed, or nothing while a Job runs.
-
-    >>> ended_as({"status": {"conditions": [{"type": "Failed", "status": "True"}]}})
-    'Failed'
-    >>> ended_as({"status": {}})
-    ''
-    """
+    """Return Complete or Failed, or nothing while a Job runs."""
     conditions = job.get("status", {}).get("conditions", ())
     ends = [each["type"] for each in conditions if each["status"] == "True" and each["type"] in ("Complete", "Failed")]
     return ends[0] if ends else ""
 
 
 def exit_code(pod: Object) -> int | None:
-    """Return the exit code of a pod's first container, None while it runs.
-
-    >>> exit_code({"status": {"containerStatuses": [{"state": {"terminated": {"exitCode": 4}}}]}})
-    4
-    """
+    """Return the exit code of a pod's first container, None while it runs."""
     states: list[Any] = [each["state"] for each in pod.get("status", {}).get("containerStatuses", ())]
     return states[0]["terminated"]["exitCode"] if states and "terminated" in states[0] else None

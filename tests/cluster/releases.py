@@ -29,52 +29,46 @@ _SMALL["limits"] = {"memory": "2Gi", "cpu": "1"}
 
 BASE: Values = {
     "image": {"repository": f"{REGISTRY}/hirag-dist", "tag": TAG},
-    "index": {"uri": "/data/index"},
-    "storage": {"existingClaim": "indexes"},
-    "callers": {"existingSecret": "callers"},
-    "config": {"service": {"processes": 1, "drain_delay_s": 5, "drain_s": 15}},
+    "index.uri": "/data/index",
+    "storage.existingClaim": "indexes",
+    "callers.existingSecret": "callers",
+    "config.service": {"processes": 1, "drain_delay_s": 5, "drain_s": 15},
     "helperResources": {"requests": {"cpu": "50m", "memory": "256Mi"}, "limits": {"cpu": "500m", "memory": "512Mi"}},
-    "query": {
-        "image": {"repository": f"{REGISTRY}/hirag-dist-query", "tag": TAG},
-        "resources": _SMALL,
-        "cache": {"size": "500Mi"},
+    "query.image": {"repository": f"{REGISTRY}/hirag-dist-query", "tag": TAG},
+    "query.resources": _SMALL,
+    "query.cache.size": "500Mi",
+    "build.inputs": ["/documents"],
+    "build.inline": {"resources": _SMALL, "pod": _MOUNTED},
+    "build.ray": {
+        "operatorNamespace": "kuberay",
+        "autoscaling": {"idleSeconds": 20, "resources": _SMALL},
+        "head": {"resources": _SMALL, "pod": _MOUNTED},
+        "cpu": {"maxReplicas": 2, "cpus": 1, "sharedMemory": "512Mi", "resources": _SMALL, "pod": _MOUNTED},
     },
-    "build": {
-        "inputs": ["/documents"],
-        "inline": {"resources": _SMALL, "pod": _MOUNTED},
-        "ray": {
-            "operatorNamespace": "kuberay",
-            "autoscaling": {"idleSeconds": 20, "resources": _SMALL},
-            "head": {"resources": _SMALL, "pod": _MOUNTED},
-            "cpu": {"maxReplicas": 2, "cpus": 1, "sharedMemory": "512Mi", "resources": _SMALL, "pod": _MOUNTED},
-        },
-        "scratch": {"size": "1Gi"},
-    },
-    "networkPolicy": {"apiServerPorts": [443, 6443]},
+    "build.scratch.size": "1Gi",
+    "networkPolicy.apiServerPorts": [443, 6443],
     "test": {"question": QUESTION, "tokenSecret": {"name": "token"}},
 }
-INLINE: Values = merged(BASE, {"config": {"execution": {"executor": "inline"}}, "build": {"once": True}})
-RAY: Values = merged(BASE, {"config": {"execution": {"executor": "ray"}}, "build": {"once": True}})
+INLINE = merged(BASE, {"config.execution.executor": "inline", "build.once": True})
+RAY = merged(BASE, {"config.execution.executor": "ray", "build.once": True})
 SLOW_MODELS: Values = {
-    "config": {
-        "llm": {
-            "endpoints": {"slow": {"base_url": "http://models:8000/v1", "model": "m", "max_concurrent": 2}},
-            "roles": {"extract": "slow", "summarise": "slow", "report": "slow"},
-        }
-    }
+    "config.llm.endpoints.slow": {"base_url": "http://models:8000/v1", "model": "m", "max_concurrent": 2},
+    "config.llm.roles": {"extract": "slow", "summarise": "slow", "report": "slow"},
 }
 """Models that take a second a call, so that a build lasts for as long as something is done to it."""
-SCHEDULED: Values = merged(INLINE, {"build": {"once": False, "schedule": {"enabled": True, "cron": "0 0 1 1 *"}}})
-FAILING: Values = merged(INLINE, {"build": {"inputs": ["/missing"]}})
-SCALED: Values = merged(
-    INLINE, {"query": {"autoscaling": {"enabled": True, "minReplicas": 1, "maxReplicas": 3, "targetCpuPercent": 20}}}
+SLOW = merged(RAY, SLOW_MODELS)
+SCHEDULED = merged(INLINE, {"build.once": False, "build.schedule": {"enabled": True, "cron": "0 0 1 1 *"}})
+FAILING = merged(INLINE, {"build.inputs": ["/missing"]})
+SCALED = merged(
+    INLINE,
+    {"query.autoscaling": {"enabled": True, "minReplicas": 1, "maxReplicas": 3, "targetCpuPercent": 20}},
 )
-OLDER: Values = merged(INLINE, {"image": {"tag": BEFORE}, "query": {"image": {"tag": BEFORE}}})
-SMALL: Values = merged(INLINE, {"storage": {"existingClaim": "small"}})
+OLDER = merged(INLINE, {"image.tag": BEFORE, "query.image.tag": BEFORE})
+SMALL = merged(INLINE, {"storage.existingClaim": "small"})
 RELEASES = {
     "inline": INLINE,
     "ray": RAY,
-    "slow": merged(RAY, SLOW_MODELS),
+    "slow": SLOW,
     "scheduled": SCHEDULED,
     "failing": FAILING,
     "scaled": SCALED,
@@ -89,15 +83,13 @@ def _named(kind: str, name: str, **more: object) -> Object:
 
 def _volume(name: str, path: str, size: str) -> list[Object]:
     """Return a volume on a folder of the nodes and its claim."""
-    request = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": size}}}
-    volume = {
+    own = {"accessModes": ["ReadWriteMany"], "storageClassName": "hirag-drills"}
+    volume = own | {
         "capacity": {"storage": size},
-        "accessModes": ["ReadWriteMany"],
         "persistentVolumeReclaimPolicy": "Retain",
-        "storageClassName": "hirag-drills",
         "hostPath": {"path": path},
     }
-    claim = request | {"storageClassName": "hirag-drills", "volumeName": f"hirag-drills-{name}"}
+    claim = own | {"resources": {"requests": {"storage": size}}, "volumeName": f"hirag-drills-{name}"}
     return [
         _named("PersistentVolume", f"hirag-drills-{name}", spec=volume),
         _named("PersistentVolumeClaim", name, spec=claim),

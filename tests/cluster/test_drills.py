@@ -14,7 +14,7 @@ import pytest
 
 from tests.cluster import releases
 from tests.cluster.kube import NAME, RELEASE, Kube, exit_code, is_ready
-from tests.cluster.steps import QUERY, another_text, asked, build_job, reinstalled, rolled
+from tests.cluster.steps import QUERY, another_text, asked, build_job, reinstalled, rolled, served_anew
 from tests.deploy.charts import Object, merged
 
 pytestmark = pytest.mark.timeout(3600)
@@ -139,9 +139,7 @@ def test_a_quota_on_cpu_and_memory(kube: Kube) -> None:
     hard = {"limits.cpu": "40", "limits.memory": "80Gi", "requests.cpu": "20"}
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "drill"}, "spec": {"hard": hard}}
     with kube.applied(quota):
-        reinstalled(kube, releases.INLINE)
-        assert kube.succeeded(build_job(kube))
-        rolled(kube)
+        served_anew(kube, releases.INLINE)
 
 
 def workers(kube: Kube) -> list[Object]:
@@ -151,7 +149,7 @@ def workers(kube: Kube) -> list[Object]:
 def test_a_build_on_ray_grows_from_no_worker(kube: Kube) -> None:
     another_text(kube, "6.txt")
     with kube.applied(*releases.slow_models()):
-        reinstalled(kube, releases.RELEASES["slow"])
+        reinstalled(kube, releases.SLOW)
         kube.until(lambda: workers(kube), "workers that the autoscaler adds", 600)
         (head,) = kube.list("pods", "ray.io/node-type=head")
         name = head["metadata"]["name"]
@@ -167,13 +165,13 @@ def test_a_lost_pod_of_ray(kube: Kube, lost: str) -> None:
     """A worker is replaced. Without its head the build has failed, and the next one continues it."""
     another_text(kube, f"lost-{lost}.txt")
     with kube.applied(*releases.slow_models()):
-        reinstalled(kube, releases.RELEASES["slow"])
+        reinstalled(kube, releases.SLOW)
         kube.until(lambda: workers(kube), "workers", 600)
         (pod, *_) = kube.list("pods", f"ray.io/node-type={lost}")
         kube.run("delete", "pod", pod["metadata"]["name"], "--grace-period=0", "--force")
         if not kube.succeeded(build_job(kube), 1800):
             assert lost == "head"
-            again = merged(releases.RELEASES["slow"], {"commonLabels": {"attempt": "second"}})
+            again = merged(releases.SLOW, {"commonLabels": {"attempt": "second"}})
             kube.install(again)
             assert kube.succeeded(build_job(kube), 1800)
 

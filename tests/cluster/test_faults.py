@@ -14,7 +14,7 @@ import pytest
 
 from tests.cluster import releases
 from tests.cluster.kube import NAME, Kube
-from tests.cluster.steps import QUERY, another_text, asked, build_job, reinstalled, rolled
+from tests.cluster.steps import QUERY, another_text, asked, build_job, more_answers, served_anew
 from tests.deploy.charts import merged
 
 pytestmark = pytest.mark.timeout(3600)
@@ -41,9 +41,7 @@ def small(kube: Kube) -> Iterator[None]:
         with kube.applied(releases.on_volume("size", "small", size)):
             if int(ended(kube, "size")) > 256:
                 pytest.skip("/indexes-small of the nodes is no file system of its own")
-        reinstalled(kube, releases.SMALL)
-        assert kube.succeeded(build_job(kube))
-        rolled(kube)
+        served_anew(kube, releases.SMALL)
         yield
         kube.helm("uninstall", "rag", "--wait")
 
@@ -79,22 +77,17 @@ def test_a_node_that_is_cut_off(kube: Kube) -> None:
     """Its pod is not asked any more, and clients that could not reach it are answered by the other."""
     if len(kube.list("nodes")) < 2 or "HIRAG_NODE_LINK" not in os.environ:
         pytest.skip("one node, or no HIRAG_NODE_LINK")
-    reinstalled(kube, releases.INLINE)
-    assert kube.succeeded(build_job(kube))
-    rolled(kube)
+    served_anew(kube, releases.INLINE)
     nodes = {pod["spec"]["nodeName"] for pod in kube.ready_pods(QUERY)}
     assert len(nodes) == 2, "the pods are spread over the nodes"
     with kube.applied(releases.clients(f"{NAME}-query:50051")):
-        kube.until(lambda: int(str(asked(kube)["answered"])) > 20, "the first answers")
+        more_answers(kube, 20)
         (beside,) = nodes - {kube.get("pod", "clients")["spec"]["nodeName"]}
         linked("cut", beside)
         try:
             kube.until(lambda: len(kube.ready_pods(QUERY)) == 1, "one pod left")
-            first = asked(kube)
-            kube.until(lambda: int(str(asked(kube)["answered"])) > int(str(first["answered"])) + 400, "answers")
-            then = asked(kube)
-            kube.until(lambda: int(str(asked(kube)["answered"])) > int(str(then["answered"])) + 400, "more answers")
-            assert asked(kube)["failed"] == then["failed"], "calls still fail without the node"
+            failed = more_answers(kube, 400)["failed"]
+            assert more_answers(kube, 400)["failed"] == failed, "calls still fail without the node"
         finally:
             linked("join", beside)
         kube.until(lambda: len(kube.ready_pods(QUERY)) == 2, "two pods again")

@@ -17,6 +17,9 @@ from typing import Any
 import pytest
 import yaml
 
+from hirag_dist.config.loader import load_config
+from hirag_dist.config.model import Config
+
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "deploy/helm/hirag-dist"
 TOOLS = ROOT / "tools/helm/bin"
@@ -29,10 +32,10 @@ _AT_ONCE = 12  # releases of one process: what Helm parses grows with their squa
 _SOURCE = re.compile(r"^# Source: many/charts/r(\d+)/", re.MULTILINE)
 
 LEAST: Values = {
-    "index": {"uri": "s3://bucket/index"},
-    "image": {"repository": "hirag-dist"},
-    "callers": {"existingSecret": "callers"},
-    "build": {"ray": {"operatorNamespace": "kuberay"}},
+    "index.uri": "s3://bucket/index",
+    "image.repository": "hirag-dist",
+    "callers.existingSecret": "callers",
+    "build.ray.operatorNamespace": "kuberay",
 }
 """The fewest values that the chart takes."""
 
@@ -46,12 +49,25 @@ def tool(name: str) -> str:
     return where
 
 
-def merged(values: Mapping[str, Any], more: Mapping[str, Any]) -> Values:
-    """Return values as Helm merges them: mappings key for key, anything else as a whole."""
+def merged(*parts: Mapping[str, Any]) -> Values:
+    """Return values as Helm merges them: mappings key for key, anything else as a whole.
+
+    Names of a part may be dotted, as those of `helm --set`: `{"a.b": 1}` is `{"a": {"b": 1}}`.
+    """
+    made: Values = {}
+    for part in parts:
+        for name, value in part.items():
+            for key in reversed(name.split(".")):
+                value = {key: value}
+            made = _over(made, value)
+    return made
+
+
+def _over(values: Mapping[str, Any], more: Mapping[str, Any]) -> Values:
     made = dict(values)
     for key, value in more.items():
         both = isinstance(value, Mapping) and isinstance(made.get(key), Mapping)
-        made[key] = merged(made[key], value) if both else value
+        made[key] = _over(made[key], value) if both else value
     return made
 
 
@@ -106,7 +122,7 @@ class Chart:
             head = {"apiVersion": "v2", "name": "many", "version": "0.0.0", "dependencies": needed}
             (whole / "Chart.yaml").write_text(yaml.safe_dump(head), encoding="utf-8")
             own = {"nameOverride": "hirag-dist"}  # Helm gives the chart the name that it goes by
-            values = {f"r{place}": merged(merged(LEAST, own), each) for place, each in enumerate(batch)}
+            values = {f"r{place}": merged(LEAST, own, each) for place, each in enumerate(batch)}
             done = self._run(whole, "template", values)
             assert done.returncode == 0, done.stderr
             made: list[list[Object]] = [[] for _ in batch]
@@ -167,9 +183,9 @@ def pod_templates(found: Object) -> Iterator[tuple[str, Object]]:
                 yield group["groupName"], group["template"]
 
 
-RAY: Values = {"build": {"once": True, "inputs": ["s3://bucket/docs"]}}
+RAY: Values = {"build.once": True, "build.inputs": ["s3://bucket/docs"]}
 
-INLINE: Values = merged(RAY, {"config": {"execution": {"executor": "inline"}}})
+INLINE: Values = RAY | {"config.execution.executor": "inline"}
 
 
 def pod(objects: list[Object]) -> Object:
@@ -178,6 +194,17 @@ def pod(objects: list[Object]) -> Object:
 
 def config_of(objects: list[Object], component: str) -> dict[str, Any]:
     return yaml.safe_load(only(objects, "ConfigMap", f"-{component}")["data"]["hirag.yaml"])
+
+
+def configurations(objects: list[Object]) -> set[str]:
+    """Return the texts of the configurations that the pods of a release read."""
+    return {found["data"]["hirag.yaml"] for found in objects if "hirag.yaml" in found.get("data", {})}
+
+
+def read_config(text: str, folder: Path, environ: Mapping[str, str] | None = None) -> Config:
+    """Return a configuration as the program reads it from its file."""
+    (folder / "hirag.yaml").write_text(text, encoding="utf-8")
+    return load_config(str(folder / "hirag.yaml"), environ or {}).config
 
 
 def ports(policy: Object, direction: str) -> set[int | str]:

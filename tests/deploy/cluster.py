@@ -64,22 +64,20 @@ class Cluster:
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                self.answer(b"")
-
-            def do_DELETE(self) -> None:
-                self.answer(b"")
-
-            def do_POST(self) -> None:
-                self.answer(self.rfile.read(int(self.headers["Content-Length"])))
-
-            def answer(self, body: bytes) -> None:
                 cluster.asked.append((self.command, self.path, self.headers["Authorization"]))
+                body = self.rfile.read(int(self.headers["Content-Length"] or 0))
                 code, said = cluster.reply_to(self.command, self.path, body)
                 self.send_response(code)
                 cut = said.endswith(CUT)
                 self.send_header("Content-Length", str(len(said) + cut))
                 self.end_headers()
                 self.wfile.write(said)
+
+            def do_DELETE(self) -> None:
+                self.do_GET()
+
+            def do_POST(self) -> None:
+                self.do_GET()
 
             def log_message(self, format: str, *args: object) -> None:
                 """Say nothing."""
@@ -94,10 +92,6 @@ class Cluster:
         self._http.shutdown()
         self._http.server_close()
         self._thread.join()
-
-    def clock(self) -> float:
-        """Return the time, in seconds."""
-        return self.now
 
     def sleep(self, seconds: float) -> None:
         """Let time pass; the operator looks at its RayJobs as often as KubeRay does."""
@@ -125,7 +119,10 @@ class Cluster:
         if instead is not None and not self.lost:
             return instead
         name = path.removeprefix(f"{_PATH}/")
-        true = self._create(json.loads(body)) if method == "POST" else self._read(name)
+        if method == "POST":
+            true = self._create(json.loads(body))
+        else:
+            true = reply(200, self.rayjobs[name]) if name in self.rayjobs else status(404, "NotFound")
         if method == "DELETE" and name in self.rayjobs:
             self.delete(name)
         return true if instead is None else instead
@@ -136,9 +133,6 @@ class Cluster:
             return status(409, "AlreadyExists")
         self.rayjobs[name] = made
         return reply(201, made)
-
-    def _read(self, name: str) -> Reply:
-        return reply(200, self.rayjobs[name]) if name in self.rayjobs else status(404, "NotFound")
 
     def _reconcile(self, found: Object) -> None:
         name, spec, said = found["metadata"]["name"], found["spec"], found.setdefault("status", {})

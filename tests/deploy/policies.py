@@ -129,16 +129,13 @@ def _references(objects: list[Object]) -> Iterator[str]:
                 if not any(spec["selector"].items() <= each.items() for each in labels):
                     yield f"Service {name} selects no pod"
             case "Ingress":
-                for rule in spec["rules"]:
-                    for path in rule["http"]["paths"]:
-                        backend = path["backend"]["service"]
-                        if ("name", backend["port"]["name"]) not in _ports(objects, backend["name"]):
-                            yield f"Ingress {name} leads to no port"
+                paths = [path["backend"]["service"] for rule in spec["rules"] for path in rule["http"]["paths"]]
+                if any(to["port"]["name"] not in _ports(objects, to["name"]) for to in paths):
+                    yield f"Ingress {name} leads to no port"
             case "GRPCRoute" | "HTTPRoute":
-                for rule in spec["rules"]:
-                    for backend in rule["backendRefs"]:
-                        if ("port", backend["port"]) not in _ports(objects, backend["name"]):
-                            yield f"{found['kind']} {name} leads to no port"
+                backends = [backend for rule in spec["rules"] for backend in rule["backendRefs"]]
+                if any(to["port"] not in _ports(objects, to["name"]) for to in backends):
+                    yield f"{found['kind']} {name} leads to no port"
             case "HorizontalPodAutoscaler":
                 if spec["scaleTargetRef"]["name"] not in by_kind.get("Deployment", set()):
                     yield f"HorizontalPodAutoscaler {name} scales nothing"
@@ -154,15 +151,10 @@ def _references(objects: list[Object]) -> Iterator[str]:
                     yield f"ServiceMonitor {name} selects no Service"
 
 
-def _ports(objects: list[Object], service: str) -> set[tuple[str, Any]]:
+def _ports(objects: list[Object], service: str) -> set[str | int]:
     """Return the ports of a Service, by name and by number."""
-    return {
-        (key, port[key])
-        for found in objects
-        if found["kind"] == "Service" and found["metadata"]["name"] == service
-        for port in found["spec"]["ports"]
-        for key in ("name", "port")
-    }
+    found = [each for each in objects if each["kind"] == "Service" and each["metadata"]["name"] == service]
+    return {port[key] for each in found for port in each["spec"]["ports"] for key in ("name", "port")}
 
 
 def _prefix(found: Object) -> str:
@@ -197,10 +189,9 @@ def _network(objects: list[Object]) -> Iterator[str]:
             if not any(set(each["policyTypes"]) == {"Ingress", "Egress"} for each in mine):
                 yield f"{found['kind']} {found['metadata']['name']} {part}: no NetworkPolicy closes it"
     named = {
-        (component, port["name"])
+        (template["metadata"]["labels"]["app.kubernetes.io/component"], port["name"])
         for found in objects
         for _, template in pod_templates(found)
-        for component in (template["metadata"]["labels"]["app.kubernetes.io/component"],)
         for container in template["spec"]["containers"]
         for port in container.get("ports", ())
     }
@@ -221,9 +212,7 @@ def _names(objects: list[Object]) -> Iterator[str]:
         if (kind, name) in seen:
             yield f"two objects {kind} {name}"
         seen.add((kind, name))
-        most = {"CronJob": 52, "RayJob": 38}.get(
-            kind, 63
-        )  # its Job puts nine characters behind a RayJob's, which may have 47
+        most = {"CronJob": 52, "RayJob": 38}.get(kind, 63)  # a RayJob's of 47, which its Job makes nine longer
         if len(name) > most:
             yield f"{kind} {name}: the name is longer than {most}"
         labels: dict[str, Any] = found["metadata"].get("labels", {})

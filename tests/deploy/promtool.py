@@ -7,15 +7,14 @@ from pathlib import Path
 
 import yaml
 
-from tests.deploy.charts import NAMESPACE, Object, tool
+from tests.deploy.charts import NAMESPACE, RAY, Object, Values, tool
 
-ALERTS = {
-    "build": {"once": True, "schedule": {"enabled": True}, "inputs": ["s3://bucket/docs"]},
-    "monitoring": {
-        "prometheusRule": {"enabled": True, "snapshotAgeHours": 48, "runbookUrl": "https://example.com/operations"},
-        "dashboard": {"enabled": True},
-    },
-}
+RULE = {"enabled": True, "snapshotAgeHours": 48, "runbookUrl": "https://example.com/operations"}
+ALERTS: Values = RAY | {"build.schedule.enabled": True, "monitoring.prometheusRule": RULE}
+
+
+DAY = 86_400
+IN = f'namespace="{NAMESPACE}"'
 
 
 def promtool(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -23,22 +22,7 @@ def promtool(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
-DAY = 86_400
-
-IN = f'namespace="{NAMESPACE}"'
-
-CRON = f'{IN},cronjob="demo-hirag-dist-build"'
-
-SUCCESS = "kube_cronjob_status_last_successful_time"
-
-
-def job(
-    name: str,
-    created: int = 1,
-    *,
-    failed: bool = False,
-    cron: str = "demo-hirag-dist-build",
-) -> dict[str, str]:
+def job(name: str, created: int = 1, *, failed: bool = False, cron: str = "demo-hirag-dist-build") -> dict[str, str]:
     """Return the series of kube-state-metrics for a Job, for half an hour.
 
     Args:

@@ -130,13 +130,8 @@ def _lost(given: Any, kept: Any, path: str = "") -> list[str]:
 
 _NAME = {"type": "string", "minLength": 1, "maxLength": 253}
 _PORT = {"type": "integer", "minimum": 1, "maximum": 65535}
-_HOST = {
-    "type": "string",
-    "maxLength": 253,
-    "pattern": r"^(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
-}
-
-
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_HOST = {"type": "string", "maxLength": 253, "pattern": rf"^(\*\.)?{_LABEL}(\.{_LABEL})*$"}
 _PARENT = exact(["name"], group=_NAME, kind=_NAME, namespace=_NAME, name=_NAME, sectionName=_NAME, port=_PORT)
 _RULE = exact(
     ["backendRefs"],

@@ -27,17 +27,22 @@ def standing_in(folder: Path, code: str) -> dict[str, str]:
     return os.environ | {"PATH": f"{folder}:{os.environ['PATH']}"}
 
 
-def command(folder: Path, order: dict[str, Any], *accepted: str) -> list[str]:
+def command(folder: Path, order: dict[str, Any]) -> list[str]:
     (folder / "hirag.yaml").write_text("seed: 1\n", encoding="utf-8")
     whole = order | {"config": str(folder / "hirag.yaml")}
     (folder / "order.json").write_text(json.dumps(whole), encoding="utf-8")
-    return [sys.executable, str(SOURCE / "files/build.py"), str(folder / "order.json"), *accepted]
+    return [sys.executable, str(SOURCE / "files/build.py"), str(folder / "order.json")]
+
+
+def run(folder: Path, order: dict[str, Any], code: str) -> subprocess.CompletedProcess[str]:
+    """Execute an order where `hirag-dist` is a given program."""
+    environ = standing_in(folder, code)
+    return subprocess.run(command(folder, order), env=environ, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize(("code", "ends_with"), [(0, 0), (1, 1), (3, 0), (130, 130)])
 def test_a_build_ends_as_hirag_dist_does_but_for_what_is_accepted(tmp_path: Path, code: int, ends_with: int) -> None:
-    environ = standing_in(tmp_path, f"import sys, json\nprint(json.dumps(sys.argv[1:]))\nsys.exit({code})")
-    done = subprocess.run(command(tmp_path, ORDER), env=environ, capture_output=True, text=True, check=False)
+    done = run(tmp_path, ORDER, f"import sys, json\nprint(json.dumps(sys.argv[1:]))\nsys.exit({code})")
     assert done.returncode == ends_with
     assert json.loads(done.stdout)[:-2] == ORDER["build"]
     assert ("is accepted" in done.stderr) == (code == 3)
@@ -58,9 +63,8 @@ def test_what_follows_a_build(
     tmp_path: Path, codes: tuple[int | None, ...], accepted: list[int], ends_with: int, ran: str
 ) -> None:
     answers = dict(zip(("index", "retry", "prune"), codes, strict=True))
-    environ = standing_in(tmp_path, f"import sys\nprint(sys.argv[1])\nsys.exit({answers}[sys.argv[1]])")
-    order = LONGER | {"accepted": accepted}
-    done = subprocess.run(command(tmp_path, order), env=environ, capture_output=True, text=True, check=False)
+    code = f"import sys\nprint(sys.argv[1])\nsys.exit({answers}[sys.argv[1]])"
+    done = run(tmp_path, LONGER | {"accepted": accepted}, code)
     assert (done.returncode, done.stdout.split()) == (ends_with, ran.split())
 
 
@@ -73,8 +77,7 @@ print(sys.argv[at], pathlib.Path(sys.argv[at]).read_text())
 pathlib.Path({str(tmp_path / "hirag.yaml")!r}).write_text("seed: 2")
 sys.exit(3 if sys.argv[1] == "index" else 0)
 """
-    environ = standing_in(tmp_path, code)
-    done = subprocess.run(command(tmp_path, LONGER), env=environ, capture_output=True, text=True, check=False)
+    done = run(tmp_path, LONGER, code)
     assert done.returncode == 0, done.stderr
     copy = done.stdout.split()[0]
     assert done.stdout.split() == [copy, "seed:", "1"] * 3

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -15,14 +14,23 @@ import yaml
 from pydantic import BaseModel
 
 from hirag_dist.composition.models import BUILD_ROLES, check_prices
-from hirag_dist.config.loader import load_config
 from hirag_dist.config.model import Config
-from tests.deploy.charts import ROOT, SOURCE, Chart, Values, merged, only
+from tests.deploy.charts import (
+    INLINE,
+    RAY,
+    ROOT,
+    SOURCE,
+    Chart,
+    Values,
+    configurations,
+    merged,
+    only,
+    read_config,
+)
 from tests.deploy.switches import GATEWAYS
 from tools.chart import OWN_KEYS
 
 SCHEMA = json.loads((SOURCE / "values.schema.json").read_text(encoding="utf-8"))
-
 DEFAULTS = yaml.safe_load((SOURCE / "values.yaml").read_text(encoding="utf-8"))
 
 
@@ -37,16 +45,6 @@ def keys(model: type[BaseModel], prefix: str = "") -> list[str]:
     return found
 
 
-def set_in(values: Values, dotted: str, value: Any) -> Values:
-    for key in reversed(dotted.split(".")):
-        value = {key: value}
-    return merged(values, value)
-
-
-def refused(values: Values) -> list[str]:
-    return [error.message for error in jsonschema.Draft7Validator(SCHEMA).iter_errors(values)]
-
-
 def test_every_key_of_the_configuration_is_known() -> None:
     """But for those that the chart sets itself."""
     defaults = Config().model_dump(mode="json", warnings=False)
@@ -54,12 +52,11 @@ def test_every_key_of_the_configuration_is_known() -> None:
         section = defaults[owner.removesuffix("Config").lower()] if owner != "Config" else defaults
         for name in names:
             del section[name]
-    assert not refused(merged(DEFAULTS, {"config": defaults}))
-    schema = {"$ref": "#/definitions/Config", "definitions": SCHEMA["definitions"]}
-    of_config = jsonschema.Draft7Validator(schema)
+    assert not list(jsonschema.Draft7Validator(SCHEMA).iter_errors(merged(DEFAULTS, {"config": defaults})))
+    of_config = jsonschema.Draft7Validator({"$ref": "#/definitions/Config", "definitions": SCHEMA["definitions"]})
     for dotted in keys(Config):
         close = dotted[:-1] + ("x" if dotted[-1] != "x" else "y")
-        assert not of_config.is_valid(set_in({}, close, 1)), close
+        assert not of_config.is_valid(merged({close: 1})), close
 
 
 @pytest.mark.parametrize(
@@ -81,106 +78,80 @@ def test_every_key_of_the_configuration_is_known() -> None:
     ],
 )
 def test_wrong_values(chart: Chart, dotted: str, value: Any) -> None:
-    said = chart.refusal(set_in({}, dotted, value))
+    said = chart.refusal({dotted: value})
     assert "values don't meet the specifications of the schema" in said
     assert dotted.rsplit(".", 1)[-1] in said or "endpoints" in said
 
 
 def test_variables_stand_for_numbers(chart: Chart, tmp_path: Path) -> None:
     endpoint = {"base_url": "https://m/v1", "model": "m", "rpm": "${RPM}", "max_concurrent": "${AT_ONCE:-8}"}
-    values = {
-        "config": {"llm": {"endpoints": {"main": endpoint}, "roles": {"answer": "main"}}, "max_layers": "${DEEP}"}
-    }
-    objects = chart.render(values)
-    written = tmp_path / "hirag.yaml"
-    written.write_text(only(objects, "ConfigMap", "-query")["data"]["hirag.yaml"], encoding="utf-8")
-    config = load_config(str(written), {"RPM": "500", "DEEP": "2"}).config
+    llm = {"endpoints": {"main": endpoint}, "roles": {"answer": "main"}}
+    objects = chart.render({"config.llm": llm, "config.max_layers": "${DEEP}"})
+    written = only(objects, "ConfigMap", "-query")["data"]["hirag.yaml"]
+    config = read_config(written, tmp_path, {"RPM": "500", "DEEP": "2"})
     made = config.llm.endpoints["main"]
     assert (made.rpm, made.max_concurrent, config.max_layers) == (500.0, 8, 2)
 
 
-def shown_in_the_docs() -> Iterator[tuple[str, Values]]:
-    """Yield each YAML block of a page that holds values of the chart, with the name of the page."""
+def test_the_examples_of_the_docs(chart: Chart, tmp_path: Path) -> None:
+    """What is shown alone is put over the tutorial's values, as its reader has them."""
+    found: list[tuple[str, Values]] = []
     for path in sorted((ROOT / "docs").rglob("*.md")):
         for block in re.findall(r"^ *```yaml\n(.*?)^ *```", path.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE):
             values = yaml.safe_load(dedent(block))
             if isinstance(values, dict) and values.keys() <= DEFAULTS.keys() and set(values) != {"callers"}:  # a file
-                yield path.name, values
-
-
-def test_the_examples_of_the_docs(chart: Chart, tmp_path: Path) -> None:
-    """What is shown alone is put over the tutorial's values, as its reader has them."""
-    found = list(shown_in_the_docs())
+                found.append((path.name, values))
     (tutorial,) = [values for name, values in found if name == "kubernetes-first.md"]
     assert {name for name, _ in found} >= {"kubernetes.md", "sizing.md"}
     for _, values in found:
         whole = merged(tutorial, values)
         objects = chart.render(whole)
         assert {"RayJob", "CronJob", "Deployment"} <= {each["kind"] for each in objects}
-        for each in objects:
-            if each["kind"] == "ConfigMap" and "hirag.yaml" in each["data"]:
-                (tmp_path / "hirag.yaml").write_text(each["data"]["hirag.yaml"], encoding="utf-8")
-                config = load_config(str(tmp_path / "hirag.yaml"), {"LLM_KEY": "k"}).config
-                check_prices(config, (*BUILD_ROLES, "embed"), whole["build"]["maxUsd"])
-
-
-BUILD: Values = {"build": {"once": True, "inputs": ["s3://bucket/docs"]}}
+        for text in configurations(objects):
+            config = read_config(text, tmp_path, {"LLM_KEY": "k"})
+            check_prices(config, (*BUILD_ROLES, "embed"), whole["build"]["maxUsd"])
 
 
 MAIN: Values = {"base_url": "https://m/v1", "model": "m"}
+INGRESS: Values = {"query.ingress": {"enabled": True, "hosts": ["a.example"]}}
 
 REFUSED: dict[str, tuple[Values, str]] = {
-    "a folder without a volume": ({"index": {"uri": "/data/i"}}, "set storage.existingClaim"),
-    "credentials in a URI": ({"index": {"uri": "s3://id:secret@bucket/i"}}, "must hold no credentials"),
+    "a folder without a volume": ({"index.uri": "/data/i"}, "set storage.existingClaim"),
+    "credentials in a URI": ({"index.uri": "s3://id:secret@bucket/i"}, "must hold no credentials"),
     "a key in values": (
-        {"config": {"llm": {"endpoints": {"main": MAIN | {"api_key": "sk-1"}}}}},
+        {"config.llm.endpoints.main": MAIN | {"api_key": "sk-1"}},
         "config.llm.endpoints.main.api_key: write ${NAME}",
     ),
-    "Milvus Lite": ({"config": {"vectors": {"backend": "milvus-lite"}}}, "belongs to one process"),
+    "Milvus Lite": ({"config.vectors.backend": "milvus-lite"}, "belongs to one process"),
     "a variable that is set": (
         {"secretEnv": [{"name": "HOME", "secretName": "s", "secretKey": "k"}]},
         "secretEnv and build.inline.pod.env must leave out HOME",
     ),
     "credentials in an endpoint": (
-        {"config": {"llm": {"endpoints": {"main": MAIN | {"base_url": "https://id:pw@m/v1"}}}}},
+        {"config.llm.endpoints.main": MAIN | {"base_url": "https://id:pw@m/v1"}},
         "config.llm.endpoints.main.base_url must hold no credentials",
     ),
-    "an Ingress that nothing passes": (
-        {"query": {"ingress": {"enabled": True, "hosts": ["a.example"]}}},
-        "say where the pods are that serve query.ingress",
-    ),
+    "an Ingress that nothing passes": (INGRESS, "say where the pods are that serve query.ingress"),
     "certificates that end before the pods": (
-        merged(
-            GATEWAYS,
-            {
-                "query": {"ingress": {"enabled": True, "hosts": ["a.example"]}},
-                "tls": {"existingSecret": "t", "clientCa": {"existingSecret": "c"}},
-            },
-        ),
+        GATEWAYS | INGRESS | {"tls": {"existingSecret": "t", "clientCa": {"existingSecret": "c"}}},
         "do not reach them: use query.service.type LoadBalancer",
     ),
-    "a page in the clear": ({"query": {"page": {"enabled": True}}}, "a page beyond loopback needs TLS"),
-    "nothing to build": ({"build": {"once": True}}, "build.inputs: say what is indexed"),
+    "a page in the clear": ({"query.page.enabled": True}, "a page beyond loopback needs TLS"),
+    "nothing to build": ({"build.once": True}, "build.inputs: say what is indexed"),
     "a budget spent twice": (
-        merged(BUILD, {"build": {"maxUsd": 5, "backoffLimit": 1}}),
+        RAY | {"build.maxUsd": 5, "build.backoffLimit": 1},
         "another would spend as much again",
     ),
     "a limit without a price": (
-        merged(
-            BUILD,
-            {"build": {"maxUsd": 5}, "config": {"llm": {"endpoints": {"main": MAIN}, "roles": {"report": "main"}}}},
-        ),
+        RAY | {"build.maxUsd": 5, "config.llm": {"endpoints": {"main": MAIN}, "roles": {"report": "main"}}},
         "give config.llm.endpoints.main.price.input and .output",
     ),
-    "kernels without Ray": (
-        merged(BUILD, {"config": {"kernels": "gpu", "execution": {"executor": "inline"}}}),
-        "needs config.execution.executor: ray",
-    ),
+    "kernels without Ray": (INLINE | {"config.kernels": "gpu"}, "needs config.execution.executor: ray"),
     "workers that never come": (
-        merged(BUILD, {"build": {"ray": {"autoscaling": {"enabled": False}}}}),
+        RAY | {"build.ray.autoscaling.enabled": False},
         "set minReplicas of its workers",
     ),
-    "a question from nobody": ({"test": {"question": "Who?"}}, "nobody may ask unknown"),
+    "a question from nobody": ({"test.question": "Who?"}, "nobody may ask unknown"),
 }
 
 

@@ -28,9 +28,9 @@ async def session(
         yield opened
 
 
-def units(items: Sequence[Any], salt: str = "") -> list[WorkUnit[Any]]:
-    """A unit for each item; `salt` makes others of them."""
-    return [WorkUnit(f"u{item}", [salt, item], item) for item in items]
+def units(items: Sequence[Any]) -> list[WorkUnit[Any]]:
+    """A unit for each item."""
+    return [WorkUnit(f"u{item}", [item], item) for item in items]
 
 
 async def _main(folder: Path, n_units: int, n_before_death: int) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,9 @@ from hirag_dist.errors import BudgetReached, ConfigError, InvalidQuery, ModelUna
 from hirag_dist.evaluation.session import Session
 from hirag_dist.evaluation.work_units import Outcomes
 from hirag_dist.execution.events import StageFailedEvent, StageFinished, StageStarted, TaskFinished
-from hirag_dist.testing.simulator import Simulator, SimulatorOptions
-from hirag_dist.testing.simulator.app import Endpoint
 from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected
 from tests.evaluation.sessions import session, units
-
-LOOPBACK = "127.0.0.1:0"
+from tests.scripted_endpoint import Endpoint
 
 
 class Squares:
@@ -34,10 +31,10 @@ class Squares:
 
     async def __call__(self, item: int) -> Any:
         self.done.append(item)
-        failure = self.failures.get(item)
-        if isinstance(failure, BaseException):
-            raise failure
-        return failure if failure is not None else {"square": item * item}
+        made = self.failures.get(item, {"square": item * item})
+        if isinstance(made, BaseException):
+            raise made
+        return made
 
 
 async def values(outcomes: Outcomes[Any]) -> list[tuple[Any, Any]]:
@@ -56,23 +53,16 @@ async def test_outcomes_come_in_the_order_of_their_units(tmp_path: Path) -> None
         assert len(outcomes) == 3
 
 
-async def test_a_second_run_does_nothing_again(tmp_path: Path) -> None:
+async def test_equal_units_are_done_once_and_come_twice_and_a_second_run_does_nothing_again(tmp_path: Path) -> None:
+    told = list[object]()
     for expected in ([1, 2], []):
         work = Squares()
-        async with session(tmp_path) as opened:
-            outcomes = await opened.map("step", units([1, 2]), work)
-            assert await values(outcomes) == [(1, 1), (2, 4)]
-            assert (opened.n_new, opened.n_reused) == (len(expected), 2 - len(expected))
-        assert work.done == expected
-
-
-async def test_equal_units_are_done_once_and_come_twice(tmp_path: Path) -> None:
-    work, told = Squares(), list[object]()
-    async with session(tmp_path, (told.append,)) as opened:
-        outcomes = await opened.map("step", units([1, 1, 2]), work)
-        assert await values(outcomes) == [(1, 1), (1, 1), (2, 4)]
-        assert len(outcomes) == 3
-    assert sorted(work.done) == [1, 2]
+        async with session(tmp_path, (told.append,)) as opened:
+            outcomes = await opened.map("step", units([1, 1, 2]), work)
+            assert await values(outcomes) == [(1, 1), (1, 1), (2, 4)]
+            assert len(outcomes) == 3
+            assert (opened.n_new, opened.n_reused) == ((3, 0) if expected else (0, 3))
+        assert sorted(work.done) == expected
     assert sum(event.n_rows for event in told if isinstance(event, TaskFinished)) == 3
 
 
@@ -138,12 +128,18 @@ async def test_a_folder_has_one_run_and_is_no_index(tmp_path: Path) -> None:
                 pass
 
 
-def endpoint(url: str, patience_s: float = 60.0, **more: Any) -> dict[str, Any]:
+@pytest.fixture
+def far() -> Iterator[Endpoint]:
+    """An endpoint that always says the same."""
+    endpoint = Endpoint(lambda asked: "A square.")
+    yield endpoint
+    endpoint.close()
+
+
+def judged_by(far: Endpoint, **more: Any) -> dict[str, Any]:
     """A configuration whose judge is at an endpoint."""
-    named = {"base_url": url, "model": "toy", "price": {"input": 1e6, "output": 1e6}, "max_concurrent": 4} | more
-    return {
-        "llm": {"endpoints": {"far": named}, "roles": {"judge": "far"}, "attempts": 2, "outage_timeout_s": patience_s}
-    }
+    named = {"base_url": far.url, "model": "toy", "price": {"input": 1e6, "output": 1e6}} | more
+    return {"llm": {"endpoints": {"far": named}, "roles": {"judge": "far"}, "attempts": 2}}
 
 
 def judge(opened: Session, accept: Callable[[ChatReply], Any] = lambda reply: {"square": reply.text}) -> Any:
@@ -154,52 +150,36 @@ def judge(opened: Session, accept: Callable[[ChatReply], Any] = lambda reply: {"
     return work
 
 
-def simulator(replies: Callable[..., str], **options: Any) -> Simulator:
-    chosen = SimulatorOptions(listen=LOOPBACK, **options)
-    return Simulator(chosen, Endpoint(chosen, reply=replies))
+async def test_replies_are_paid_once(tmp_path: Path, far: Endpoint) -> None:
+    for calls in (3, 0):
+        async with session(tmp_path, config=judged_by(far), fresh=True) as opened:
+            await opened.map("step", units([1, 2, 3]), judge(opened))
+            (row,) = opened.usage["step"].rows()
+            assert row["calls"] == 3
+            assert row["calls"] - row["ledger_hits"] == calls
+            assert opened.sent.spent()[0] == row["sent_tokens"]
+    assert len(far.asked) == 3
 
 
-def said(messages: Sequence[Message], form: str | None) -> str:
-    return f"to {messages[-1].content}"
-
-
-async def test_replies_are_paid_once(tmp_path: Path) -> None:
-    async with simulator(said) as far:
-        for calls in (3, 0):
-            async with session(tmp_path, config=endpoint(far.base_url), fresh=True) as opened:
-                await opened.map("step", units([1, 2, 3]), judge(opened))
-                (row,) = opened.usage["step"].rows()
-                assert row["calls"] == 3
-                assert row["calls"] - row["ledger_hits"] == calls
-                assert opened.sent.spent()[0] == row["sent_tokens"]
-        assert far.endpoint.stats()["total"]["calls"] == 3
-
-
-async def test_a_refused_reply_is_asked_again_by_the_next_run(tmp_path: Path) -> None:
+async def test_a_refused_reply_is_asked_again_by_the_next_run(tmp_path: Path, far: Endpoint) -> None:
     """Two attempts a run, and none is paid twice: the second run makes new calls instead of using the refused ones."""
 
     def refuse(reply: ChatReply) -> Any:
         raise MalformedReply("not in the form")
 
-    async with simulator(said) as far:
-        async with session(tmp_path, config=endpoint(far.base_url)) as opened:
+    for n_asked in (2, 4):
+        async with session(tmp_path, config=judged_by(far)) as opened:
             await opened.map("step", units([1]), judge(opened, refuse))
-            assert [(letter.reason, letter.attempts) for letter in opened.letters] == [("not in the form", 2)]
-        assert far.endpoint.stats()["total"]["calls"] == 2
-        async with session(tmp_path, config=endpoint(far.base_url)) as opened:
-            await opened.map("step", units([1]), judge(opened, refuse))
-            assert opened.letters[0].attempts == 4
-        assert far.endpoint.stats()["total"]["calls"] == 4
+            assert [(letter.reason, letter.attempts) for letter in opened.letters] == [("not in the form", n_asked)]
+        assert len(far.asked) == n_asked
 
 
-async def test_a_spending_limit_stops_the_run_before_it_is_passed(tmp_path: Path) -> None:
-    async with simulator(said) as far:
-        config = endpoint(far.base_url, max_reply_tokens=50, max_concurrent=1)
-        with pytest.raises(BudgetReached):
-            async with session(tmp_path, config=config, max_tokens=200) as opened:
-                await opened.map("step", units(range(50)), judge(opened))
-        spent = far.endpoint.stats()["total"]
-        assert 0 < spent["calls"] < 50
-        async with session(tmp_path, config=config) as opened:
-            assert len(await opened.map("step", units(range(50)), judge(opened))) == 50
-        assert far.endpoint.stats()["total"]["calls"] == 50
+async def test_a_spending_limit_stops_the_run_before_it_is_passed(tmp_path: Path, far: Endpoint) -> None:
+    config = judged_by(far, max_reply_tokens=50, max_concurrent=1)
+    with pytest.raises(BudgetReached):
+        async with session(tmp_path, config=config, max_tokens=400) as opened:
+            await opened.map("step", units(range(20)), judge(opened))
+    assert 0 < far.tokens * len(far.asked) <= 400
+    async with session(tmp_path, config=config) as opened:
+        assert len(await opened.map("step", units(range(20)), judge(opened))) == 20
+    assert len(far.asked) == 20

@@ -59,37 +59,43 @@ async def test_stream(start: fakes.Start) -> None:
 
 
 async def test_langchain(start: fakes.Start) -> None:
-    said = await run(
-        sys.executable, EXAMPLES / "langchain_chain.py", (await start(fakes.FakeEngine())).address, QUESTION
-    )
+    address = (await start(fakes.FakeEngine())).address
+    said = await run(sys.executable, EXAMPLES / "langchain_chain.py", address, QUESTION)
     assert said == (
         "Human: Answer from these passages.\n\n[1] The rock: The rock\n\nAll about it.\n"
         f"[2] Log: The keeper lit the lamp.\n\nQuestion: {QUESTION}\n"
     )
 
 
-async def test_a_token_from_a_file_and_without(start: fakes.Start, tmp_path: Path) -> None:
-    callers = fakes.CallersFile(tmp_path / "callers.yaml").add("web")
-    address = (await start(fakes.FakeEngine(), callers_file=callers.path)).address
-    token = tmp_path / "token"
-    token.write_text("web-token\n")
-    await run(sys.executable, EXAMPLES / "ask.py", address, QUESTION, HIRAG_TOKEN_FILE=str(token))
+@pytest.fixture
+def known(tmp_path: Path) -> dict[str, object]:
+    """Options of a service that knows a caller, whose token is in the file `token`."""
+    (tmp_path / "token").write_text("web-token\n")
+    return {"callers_file": fakes.CallersFile(tmp_path / "callers.yaml").add("web").path}
+
+
+@pytest.fixture
+def encrypted(known: dict[str, object], certificates: dict[str, str]) -> dict[str, object]:
+    """Options of a service that knows a caller and speaks TLS."""
+    return known | {"tls_cert": certificates["server.pem"], "tls_key": certificates["server.key"]}
+
+
+async def test_a_token_from_a_file_and_without(start: fakes.Start, known: dict[str, object], tmp_path: Path) -> None:
+    address = (await start(fakes.FakeEngine(), **known)).address
+    await run(sys.executable, EXAMPLES / "ask.py", address, QUESTION, HIRAG_TOKEN_FILE=str(tmp_path / "token"))
     assert "Unauthenticated: " in await run(sys.executable, EXAMPLES / "stream.py", address, QUESTION, code=1)
 
 
-async def test_buf_curl(start: fakes.Start, certificates: dict[str, str], tmp_path: Path) -> None:
+async def test_buf_curl(
+    start: fakes.Start, encrypted: dict[str, object], certificates: dict[str, str], tmp_path: Path
+) -> None:
     if not shutil.which("buf") and not list(ROOT.glob("tools/buf/node_modules/@bufbuild/buf-*/bin/buf")):
         if os.environ.get("CI") != "true":
             pytest.skip("no buf: run tools/buf/lint.sh")
         await run(ROOT / "tools" / "buf" / "lint.sh")  # which brings it
     engine = fakes.FakeEngine()
-    callers = fakes.CallersFile(tmp_path / "callers.yaml").add("web")
-    own = {"tls_cert": certificates["server.pem"], "tls_key": certificates["server.key"]}
-    plain = (await start(engine)).address
-    secure = (await start(engine, callers_file=callers.path, **own)).address
-    token = tmp_path / "token"
-    token.write_text("web-token\n")
-    files = {"HIRAG_CA": certificates["ca.pem"], "HIRAG_TOKEN_FILE": str(token)}
+    plain, secure = (await start(engine)).address, (await start(engine, **encrypted)).address
+    files = {"HIRAG_CA": certificates["ca.pem"], "HIRAG_TOKEN_FILE": str(tmp_path / "token")}
     for address, environment in ((f"http://{plain}", {}), (f"https://{secure}", files)):
         said = await run(EXAMPLES / "buf-curl.sh", address, QUESTION, HOME=str(tmp_path), **environment)
         parts = list(objects(said))
@@ -121,22 +127,18 @@ def typescript() -> Path:
     return TYPESCRIPT / "dist" / "examples" / "ask.js"
 
 
-async def test_typescript(start: fakes.Start, typescript: Path, certificates: dict[str, str], tmp_path: Path) -> None:
+async def test_typescript(
+    start: fakes.Start, typescript: Path, encrypted: dict[str, object], certificates: dict[str, str], tmp_path: Path
+) -> None:
     engine = fakes.FakeEngine()
     said = await run("node", typescript, f"http://{(await start(engine)).address}", QUESTION)
     assert "Snapshot s1: 1099511627776 entities" in said
     assert "bridge  Lighthouse → Wärterin 灯台守" in said
     assert said.endswith(f"{fakes.ANSWER.text}\n  [E2] Wärterin\n")
     assert engine.queries[0].question == QUESTION
-    callers = fakes.CallersFile(tmp_path / "callers.yaml").add("web")
-    own = {"tls_cert": certificates["server.pem"], "tls_key": certificates["server.key"]}
-    secure = f"https://{(await start(engine, callers_file=callers.path, **own)).address}"
-    token = tmp_path / "token"
-    token.write_text("web-token\n")
-    ca = certificates["ca.pem"]
-    assert fakes.ANSWER.text in await run(
-        "node", typescript, secure, QUESTION, HIRAG_CA=ca, HIRAG_TOKEN_FILE=str(token)
-    )
+    secure = f"https://{(await start(engine, **encrypted)).address}"
+    ca, token = certificates["ca.pem"], str(tmp_path / "token")
+    assert fakes.ANSWER.text in await run("node", typescript, secure, QUESTION, HIRAG_CA=ca, HIRAG_TOKEN_FILE=token)
     assert "UNAUTHENTICATED: this service needs" in await run("node", typescript, secure, QUESTION, code=1, HIRAG_CA=ca)
 
 
@@ -206,20 +208,13 @@ async def test_typescript_client(start: fakes.Start, typescript: Path, tmp_path:
     assert (first.mode, first.top_n, first.labels) == ("naive", 3, ("a",))
 
 
-@pytest.fixture
-def mcp_client() -> Path:
-    """The example of an MCP client, with the TypeScript SDK."""
+async def test_mcp_by_the_typescript_sdk(start: fakes.Start, known: dict[str, object]) -> None:
     client = EXAMPLES / "mcp" / "client.mjs"
     if not (client.parent / "node_modules" / ".installed").is_file() and os.environ.get("CI") != "true":
         pytest.skip("the packages of examples/mcp are not there: run examples/mcp/build.sh")
-    return client
-
-
-async def test_mcp_by_the_typescript_sdk(start: fakes.Start, mcp_client: Path, tmp_path: Path) -> None:
-    callers = fakes.CallersFile(tmp_path / "callers.yaml").add("web")
-    address = (await start(fakes.FakeEngine(), callers_file=callers.path)).address
+    address = (await start(fakes.FakeEngine(), **known)).address
     server = [sys.executable, "-m", "hirag_dist", "mcp", "--server", address]
-    said = await run("node", mcp_client, "stdio", QUESTION, *server, HIRAG_TOKEN="web-token")
+    said = await run("node", client, "stdio", QUESTION, *server, HIRAG_TOKEN="web-token")
     lines = said.splitlines()
     (progress,) = [line for line in lines if line.startswith("progress: ")]
     lines.remove(progress)

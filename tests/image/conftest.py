@@ -13,9 +13,12 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.deploy.charts import Chart, Values
+from tests.deploy.charts import Values
+from tests.deploy.conftest import chart
 from tests.image import engine
 from tests.image.pods import Cluster
+
+__all__ = ["chart"]
 
 TOKEN = "hirag_of-the-test"
 TAG = "test"
@@ -45,12 +48,6 @@ def record() -> Record:
 
 
 @pytest.fixture(scope="session")
-def chart(tmp_path_factory: pytest.TempPathFactory) -> Chart:
-    """The chart as the real Helm renders it."""
-    return Chart(tmp_path_factory.mktemp("chart"))
-
-
-@pytest.fixture(scope="session")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The files that the images are built from."""
     return engine.context(tmp_path_factory.mktemp("source"))
@@ -75,11 +72,12 @@ def values(images: dict[str, str]) -> Values:
     cpu, query = (images[target].rsplit(":", 1)[0] for target in ("cpu", "query"))
     return {
         "image": {"repository": cpu, "tag": TAG, "pullPolicy": "Never"},
-        "query": {"image": {"repository": query, "tag": TAG}},
-        "index": {"uri": "/data/index"},
-        "storage": {"existingClaim": "indexes"},
-        "config": {"service": {"drain_delay_s": 2, "drain_s": 10}},
-        "build": {"once": True, "inputs": ["/data/documents"]},
+        "query.image": {"repository": query, "tag": TAG},
+        "index.uri": "/data/index",
+        "storage.existingClaim": "indexes",
+        "config.service": {"drain_delay_s": 2, "drain_s": 10},
+        "build.once": True,
+        "build.inputs": ["/data/documents"],
     }
 
 

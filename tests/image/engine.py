@@ -7,7 +7,6 @@ import os
 import resource
 import shutil
 import subprocess
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -79,16 +78,8 @@ def files(tag: str, folder: str, pattern: str) -> set[str]:
     return set(podman(*options, tag, folder, "-name", pattern, "-printf", "%P\\n").stdout.split())
 
 
-@dataclass(frozen=True)
-class Layer:
-    """A layer of an image: its digest, and its size as it is pulled."""
-
-    digest: str
-    pulled_bytes: int
-
-
-def layers(tag: str, folder: Path) -> list[Layer]:
-    """Return the layers of an image, lowest first, compressed as a registry stores them."""
+def layers(tag: str, folder: Path) -> dict[str, int]:
+    """Return the layers of an image, lowest first: digest → bytes that are pulled, as a registry compresses them."""
     place = folder / "layout"
     subprocess.run(["buildah", "push", "--quiet", tag, f"oci:{place}:image"], check=True, capture_output=True)
     (entry,) = json.loads((place / "index.json").read_text(encoding="utf-8"))["manifests"]
@@ -96,7 +87,7 @@ def layers(tag: str, folder: Path) -> list[Layer]:
     manifest = json.loads(blob.read_text(encoding="utf-8"))
     shutil.rmtree(place)
     unpacked = json.loads(podman("image", "inspect", tag).stdout)[0]["RootFS"]["Layers"]
-    return [Layer(digest, blob["size"]) for digest, blob in zip(unpacked, manifest["layers"], strict=True)]
+    return {digest: blob["size"] for digest, blob in zip(unpacked, manifest["layers"], strict=True)}
 
 
 def size_bytes(tag: str) -> int:

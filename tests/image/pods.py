@@ -29,9 +29,9 @@ class Cluster:
         hosts: names of Services → address.
     """
 
-    def __init__(self, root: Path, secrets: dict[str, dict[str, bytes]] | None = None) -> None:
+    def __init__(self, root: Path, secrets: dict[str, dict[str, bytes]]) -> None:
         self.root = root
-        self.secrets = secrets or {}
+        self.secrets = secrets
         self.hosts: dict[str, str] = {}
         self.maps: dict[str, dict[str, str]] = {}
         self.pods: list[Pod] = []
@@ -152,7 +152,7 @@ class Pod:
         options += [f"--env={key}={value}" for key, value in given.items()]
         options += [f"--add-host={host}:{address}" for host, address in self._cluster.hosts.items()]
         for mount in container.get("volumeMounts", ()):
-            options += self._places[mount["name"]].mounted(mount)
+            options += _mounted(self._places[mount["name"]], mount)
         if command:
             options += ["--entrypoint", json.dumps(command)]
         podman("create", *options, container["image"], *container.get("args", []))
@@ -165,37 +165,31 @@ class Pod:
         reference = variable["valueFrom"]["secretKeyRef"]
         return self._cluster.secrets[reference["name"]][reference["key"]].decode()
 
-    def _volume(self, volume: Object) -> Volume:
+    def _volume(self, volume: Object) -> Path | int:
+        """Return the folder of a volume; of one in memory, its size in bytes."""
         place = self._cluster.root / "pods" / self.name / volume["name"]
         if "persistentVolumeClaim" in volume:
-            return Volume(_owned(self._cluster.claim(volume["persistentVolumeClaim"]["claimName"]), self._group))
+            return _owned(self._cluster.claim(volume["persistentVolumeClaim"]["claimName"]), self._group)
         if volume.get("emptyDir", {}).get("medium") == "Memory":
-            return Volume(None, _bytes(volume["emptyDir"]["sizeLimit"]))
+            return _bytes(volume["emptyDir"]["sizeLimit"])
         place.mkdir(parents=True)
         if "configMap" in volume:
             files = {key: text.encode() for key, text in self._cluster.maps[volume["configMap"]["name"]].items()}
-            return Volume(_written(place, files, 0o644, self._group))
+            return _written(place, files, 0o644, self._group)
         if "secret" in volume:
             files = self._cluster.secrets[volume["secret"]["secretName"]]
             chosen = {each["path"]: files[each["key"]] for each in volume["secret"].get("items", ())} or files
-            return Volume(_written(place, chosen, volume["secret"]["defaultMode"], self._group))
+            return _written(place, chosen, volume["secret"]["defaultMode"], self._group)
         assert "emptyDir" in volume, f"volume {volume} is not made here"
-        return Volume(_owned(place, self._group))
+        return _owned(place, self._group)
 
 
-class Volume:
-    """A folder of the machine, or memory where there is none."""
-
-    def __init__(self, place: Path | None, size_bytes: int = 0) -> None:
-        self._place = place
-        self._size_bytes = size_bytes
-
-    def mounted(self, mount: Object) -> list[str]:
-        """Return the options of a mount."""
-        if self._place is None:
-            target = f"destination={mount['mountPath']},tmpfs-size={self._size_bytes},tmpfs-mode=1777"
-            return ["--mount", f"type=tmpfs,{target}"]
-        return ["--volume", f"{self._place}:{mount['mountPath']}{':ro' if mount.get('readOnly') else ''}"]
+def _mounted(volume: Path | int, mount: Object) -> list[str]:
+    """Return the options of a mount."""
+    target = mount["mountPath"]
+    if isinstance(volume, int):
+        return ["--mount", f"type=tmpfs,destination={target},tmpfs-size={volume},tmpfs-mode=1777"]
+    return ["--volume", f"{volume}:{target}{':ro' if mount.get('readOnly') else ''}"]
 
 
 def _owned(place: Path, group: int) -> Path:
@@ -216,9 +210,5 @@ def _written(place: Path, files: dict[str, bytes], mode: int, group: int) -> Pat
 
 
 def _bytes(quantity: str) -> int:
-    """Return a quantity of memory in bytes.
-
-    >>> _bytes("512Mi")
-    536870912
-    """
+    """Return a quantity of memory, such as 512Mi, in bytes."""
     return int(quantity[:-2]) * _UNITS[quantity[-2:]]

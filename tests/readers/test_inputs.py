@@ -38,8 +38,6 @@ TEXTS = {
     "records_formfeed.tsv": ["Page one of the log. Page two of the log.", "The boat came back."],
     "records_nel.csv": ["The keeper wrote  and then the lamp went out.", "The boat came back."],
     "records_nel.jsonl": ["The keeper wrote\n and then the lamp went out.", "The boat came back."],
-}
-TEXTS_BY_PROCESS = {
     "docx_math.docx": [
         "Give the pump 3/4 of a litre of oil. The boiler holds 10^4 litres. The safe pressure is p=2st/d. "
         "The side of the tank is 27^(1/3) metres."
@@ -85,24 +83,19 @@ TEXTS_BY_PROCESS = {
 }
 
 
-def texts(name: str) -> list[str]:
+READ_HERE = {".csv", ".html", ".jsonl", ".md", ".tsv", ".txt"}  # other formats are read in processes of their own
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name if Path(name).suffix in READ_HERE else pytest.param(name, marks=pytest.mark.integration) for name in TEXTS],
+)
+def test_texts(name: str) -> None:
     (source,) = find_inputs([str(INPUTS / name)])
     found = read_source(source, ReadOptions())
-    return [each.text if isinstance(each, Document) else f"! {each.reason}" for each in found]
-
-
-@pytest.mark.parametrize("name", TEXTS)
-def test_texts(name: str) -> None:
-    assert texts(name) == TEXTS[name]
-
-
-@pytest.mark.integration  # they start processes
-@pytest.mark.parametrize("name", TEXTS_BY_PROCESS)
-def test_texts_of_formats_with_a_process(name: str) -> None:
-    assert texts(name) == TEXTS_BY_PROCESS[name]
+    assert [each.text if isinstance(each, Document) else f"! {each.reason}" for each in found] == TEXTS[name]
 
 
 def test_a_folder_without_the_lock_files_of_office_programs() -> None:
-    names = {Path(source.display).name for source in find_inputs([str(INPUTS)])}
-    assert names == TEXTS.keys() | TEXTS_BY_PROCESS.keys()
+    assert {Path(source.display).name for source in find_inputs([str(INPUTS)])} == TEXTS.keys()
     assert (INPUTS / "~$survey.docx").exists()

@@ -82,7 +82,7 @@ def test_memory_and_time_of_parquet(read: Any) -> None:
     lists = pa.ListArray.from_arrays(pa.array([0, 10_000_000], pa.int32()), nothing)
     (reason,) = outcome(read("b.parquet", table({"text": ["Alice"], "labels": lists}), memory_bytes=64 << 20))
     assert reason.endswith("or raise reading.memory_bytes")
-    many = table({"text": ["x"] * 2_000_000})
+    many = table({"text": ["x"] * 4_000_000}, row_group_size=4_000_000)
     assert outcome(read("c.parquet", many, cpu_s=1, max_records=10**7))[-1].endswith("to read: split it")
     unused = table({"text": ["Alice"], "image": ["x" * (80 << 20)]}, compression="zstd", use_dictionary=False)
     assert outcome(read("d.parquet", unused, memory_bytes=64 << 20)) == ["Alice"]  # only what is read counts

@@ -1,3 +1,5 @@
+"""PDFs: text, pages, boxes and properties, and what cannot be read."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
