@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -45,6 +48,19 @@ def test_show_names_the_origin_of_a_value_and_masks_secrets(
     assert SECRET not in json.dumps(found)
     assert found["origins"]["seed"] == "environment HIRAG__SEED"
     assert found["origins"]["llm.endpoints.main.model"] == str(file)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(("columns", "is_whole"), [("80", False), ("", True)])
+def test_a_key_is_on_one_line_and_without_a_terminal_its_row_is(columns: str, is_whole: bool) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    environment |= {"COLUMNS": columns} if columns else {}
+    command = [sys.executable, "-m", "hirag_dist", "config", "show"]
+    lines = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
+    key = next(line.split() for line in lines if "first_token_timeout_s" in line)
+    assert key == ["llm.endpoints.builtin.first_token_timeout_s", "600.0", "default"]
+    types = next(line for line in lines if line.startswith("entity_types"))
+    assert types.rstrip().endswith('"concept"]  default') is is_whole
 
 
 def test_the_extra_milvus_is_a_fault_only_where_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
