@@ -103,7 +103,7 @@ async def test_structured_content(client: Any, engine: fakes.FakeEngine) -> None
 
 
 async def test_what_reaches_the_service(start: fakes.Start, engine: fakes.FakeEngine, connect: Any) -> None:
-    server = connect((await start(engine)).address, labels=("team:a",), timeout_s=20.0)
+    server = connect((await start(engine)).address, labels=("team:a",))
     async with Client(server) as client:
         asked = ARGUMENTS["search"] | {"mode": "local", "top_n": 3, "context_tokens": 500, "labels": ["x"]}
         assert not (await client.call_tool("search", asked | {"filter": "a = 1", "as_of": "2024"})).is_error
@@ -114,7 +114,6 @@ async def test_what_reaches_the_service(start: fakes.Start, engine: fakes.FakeEn
     assert engine.lookups == [
         ("get_document", ("d1",), AccessScope(("team:a", "x"), reach=NOTHING), {"start": 5, "max_chars": 3200}),
     ]
-    assert 0 < engine.deadlines[0] < 20
 
 
 async def test_errors_are_results_that_a_model_reads(client: Any, engine: fakes.FakeEngine) -> None:
@@ -177,6 +176,7 @@ async def test_a_time_limit(start: fakes.Start, engine: fakes.FakeEngine, connec
         result = await client.call_tool("entity", ARGUMENTS["entity"])
     assert result.is_error
     assert result.meta["hirag-dist/reason"] == "DEADLINE_PASSED"
+    assert engine.deadlines != [None], "the service has it too"
 
 
 async def test_the_index_of_a_call(start: fakes.Start, engine: fakes.FakeEngine, connect: Any) -> None:

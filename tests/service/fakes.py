@@ -14,6 +14,7 @@ from typing import Any
 
 import grpc
 import yaml
+from grpc_reflection.v1alpha import reflection_pb2
 
 from hirag_dist.client.common import service_stub
 from hirag_dist.service.hot_swap import SingleIndex, SnapshotSwapper
@@ -301,6 +302,19 @@ def token(name: str) -> tuple[tuple[str, str], ...]:
 def channel(service: Service) -> grpc.aio.Channel:
     """A plain channel, with gRPC's own retries off."""
     return grpc.aio.insecure_channel(service.address, options=[("grpc.enable_retries", 0)])
+
+
+def list_services(channel: grpc.aio.Channel, version: str = "v1alpha", **options: Any) -> Any:
+    """Ask what is served, with all that is sent in one operation.
+
+    A stream of requests that is refused before its first message has gone out ends with INTERNAL in `grpc.aio`.
+    """
+    request = reflection_pb2.ServerReflectionRequest(list_services="").SerializeToString()
+    ask = channel.unary_stream(
+        f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo",
+        response_deserializer=reflection_pb2.ServerReflectionResponse.FromString,
+    )
+    return ask(request, **options)
 
 
 @asynccontextmanager

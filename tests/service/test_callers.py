@@ -12,7 +12,6 @@ from typing import Any
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from hirag_dist.client.common import service_stub
 from hirag_dist.composition.logs import TextFormatter
@@ -42,19 +41,12 @@ async def test_tokens(
     service = await start(engine, callers_file=callers.path)
     async with fakes.channel(service) as channel:
         stub = service_stub(channel)
-        reflect = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo
-        reflect_v1 = channel.stream_stream(
-            "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
-            request_serializer=reflection_pb2.ServerReflectionRequest.SerializeToString,
-            response_deserializer=reflection_pb2.ServerReflectionResponse.FromString,
-        )
-        listing = [reflection_pb2.ServerReflectionRequest(list_services="")]
         good = fakes.token("web")
         assert (await stub.Retrieve(REQUEST, metadata=good)).retrieval.local
         parts = [part async for part in stub.Answer(pb.AnswerRequest(query=REQUEST.query), metadata=good)]
         assert parts[-1].answer.text
-        (listed,) = [reply async for reply in reflect(iter(listing), metadata=good)]
-        assert [reply async for reply in reflect_v1(iter(listing), metadata=good)] == [listed]
+        (listed,) = [reply async for reply in fakes.list_services(channel, metadata=good)]
+        assert [reply async for reply in fakes.list_services(channel, "v1", metadata=good)] == [listed]
         assert "caller=web" in caplog.text
         caplog.clear()
         for bad, reason in ((fakes.token("wrong"), "unknown_token"), ((), "no_token")):
@@ -63,8 +55,8 @@ async def test_tokens(
                 stub.DescribeIndex(pb.DescribeIndexRequest(), metadata=bad),
                 stub.Answer(pb.AnswerRequest(query=REQUEST.query), metadata=bad),
                 stub.RetrieveStream(pb.RetrieveStreamRequest(query=REQUEST.query), metadata=bad),
-                reflect(iter(listing), metadata=bad),
-                reflect_v1(iter(listing), metadata=bad),
+                fakes.list_services(channel, metadata=bad),
+                fakes.list_services(channel, "v1", metadata=bad),
             ):
                 assert await refused(call) is UNAUTHENTICATED
             assert caplog.text.count("code=UNAUTHENTICATED") == 6

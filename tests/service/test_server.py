@@ -10,7 +10,6 @@ from typing import Any
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from hirag_dist.client.common import service_stub
 from hirag_dist.errors import SnapshotNotFound
@@ -50,8 +49,7 @@ async def test_health_from_start_to_end(start: fakes.Start, engine: fakes.FakeEn
 async def test_reflection_is_a_switch(start: fakes.Start, engine: fakes.FakeEngine, on: bool) -> None:
     service = await start(engine, reflection=on)
     async with fakes.channel(service) as channel:
-        requests = [reflection_pb2.ServerReflectionRequest(list_services="")]
-        call = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(iter(requests))
+        call = fakes.list_services(channel)
         if on:
             (reply,) = [reply async for reply in call]
             names = {found.name for found in reply.list_services_response.service}

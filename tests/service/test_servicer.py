@@ -122,7 +122,6 @@ async def test_a_deadline_gives_what_was_found_by_then(stub: Any, engine: fakes.
     response = await stub.Retrieve(pb.RetrieveRequest(query=QUERY), timeout=1)
     assert list(response.retrieval.partial) == ["global", "bridge", "sources"]
     assert response.retrieval.local
-    assert 0 < engine.deadlines[0] < 1
 
 
 async def test_a_deadline_before_anything_was_found(stub: Any, engine: fakes.FakeEngine) -> None:

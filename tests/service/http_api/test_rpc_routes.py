@@ -30,7 +30,7 @@ def url(served: Any, method: str) -> str:
 
 async def test_retrieve_as_json(served: Any, http: Any) -> None:
     asked = {"query": {"question": "Who?", "mode": "MODE_BRIDGE", "topN": 3, "top_m": 4, "labels": ["a"]}}
-    headers = {"X-Request-Id": "mine-1", "Connect-Timeout-Ms": "2000"}
+    headers = {"X-Request-Id": "mine-1", "Connect-Timeout-Ms": "30000"}
     async with http.post(url(served, "Retrieve"), json=asked, headers=headers) as response:
         assert response.status == 200
         assert response.content_type == "application/json"
@@ -50,7 +50,7 @@ async def test_retrieve_as_json(served: Any, http: Any) -> None:
     assert found["partial"] == [], "empty fields are there"
     query = served.engine.queries[0]
     assert (query.mode, query.top_n, query.top_m, query.labels) == ("bridge", 3, 4, ("a",))
-    assert 1 < served.engine.deadlines[0] <= 2
+    assert 10 < served.engine.deadlines[0] < 60, "the page allows 120 s"
 
 
 @pytest.mark.parametrize(
