@@ -14,13 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-import aiohttp
 import grpc
 
 from hirag_dist.service.http_api.gateway import error_of_call
-from hirag_dist.service.options import PageOptions
 from hirag_dist.service.request_gate import SERVICE_NAME
-from hirag_dist.service.web.run import Page
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire.records import MODES
 from tests.service import fakes
@@ -28,14 +25,7 @@ from tests.service import fakes
 _STATUS = {200: "OK", 401: "UNAUTHENTICATED", 429: "RESOURCE_EXHAUSTED"}
 
 
-@dataclass
-class Served:
-    """A service with its HTTP server."""
-
-    service: fakes.Service
-    url: str
-    http: aiohttp.ClientSession
-    channel: grpc.aio.Channel
+Served = fakes.Service
 
 
 @dataclass
@@ -77,18 +67,11 @@ class Question:
 
 
 @asynccontextmanager
-async def serving(engine: Any, *, page: dict[str, Any] | None = None, **options: Any) -> AsyncIterator[Served]:
+async def serving(engine: Any, **options: Any) -> AsyncIterator[Served]:
     """Serve an engine by every interface; keywords are `ServerOptions`."""
     services = fakes.Services()
-    service = await services.start(fakes.swapper_of(engine), **options)
-    chosen: dict[str, Any] = {"listen": "127.0.0.1:0", "callers": "callers_file" in options} | (page or {})
     try:
-        async with (
-            Page(PageOptions(**chosen), service.address) as served,
-            aiohttp.ClientSession() as http,
-            fakes.channel(service) as channel,
-        ):
-            yield Served(service, served.url, http, channel)
+        yield await services.start(engine, page={}, **options)
     finally:
         await services.stop()
 

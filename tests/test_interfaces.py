@@ -121,7 +121,7 @@ async def test_every_request_is_counted_and_logged_by_the_service(interface: Int
     callers = callers_file(tmp_path, ada=["a", "b"])
     records: list[RequestRecord] = []
     async with serving(fakes.FakeEngine(), callers_file=callers.path) as served:
-        served.service.server.observe(records.append)
+        served.server.observe(records.append)
         await interface.answer(served, Question(token="ada-token", mode="naive"))
         await interface.answer(served, Question(token="eve-token"))
     assert [(each.method, each.caller, each.code) for each in records] == [

@@ -191,8 +191,7 @@ async def test_waiting_until_a_snapshot_is_loaded(start: fakes.Start, engine: fa
     with pytest.raises(ServiceError, match=r"had no snapshot loaded within 0\.2 s"):
         await client.call("wait_ready", 0.2)
     waiting = asyncio.create_task(client.call("wait_ready", 20))
-    await service.swapper.start()
-    await service.server.set_serving()
+    await service.load()
     await waiting
     assert (await client.call("describe")).snapshot_id == "s1"
 

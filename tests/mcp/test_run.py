@@ -22,7 +22,6 @@ from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.mcp import Caller, IndexBackend, run
 from hirag_dist.mcp.run import HttpOptions
 from hirag_dist.mcp.tools import ServerSettings, make_server
-from hirag_dist.service.hot_swap import SnapshotSwapper
 from tests.leaky_builds import HIDDEN, NOBODY, QUESTIONS, Indexes, corpus
 from tests.service import fakes
 
@@ -82,13 +81,8 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
 async def labelled(made: Indexes, start: fakes.Start, connect: Any, serve: Any, tmp_path: Path) -> str:
     """URL of a server over a service whose callers visitor and agent see different documents."""
     callers = fakes.CallersFile(tmp_path / "callers.yaml").add("visitor", labels=[]).add("agent", labels=["secret"])
-    engine = made(corpus(1))
-
-    async def opened() -> Any:
-        return engine
-
-    swapper = SnapshotSwapper(opened, lambda: engine.info.snapshot_id, poll_s=3600)
-    return str(await serve(connect((await start(swapper, callers_file=callers.path)).address)))
+    service = await start(made(corpus(1)), callers_file=callers.path)
+    return str(await serve(connect(service.address)))
 
 
 async def test_each_caller_sees_what_its_token_shows(labelled: str, session: aiohttp.ClientSession) -> None:

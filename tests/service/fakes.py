@@ -6,20 +6,23 @@ import asyncio
 import datetime
 import hashlib
 import ipaddress
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import grpc
 import yaml
 from grpc_reflection.v1alpha import reflection_pb2
 
 from hirag_dist.client.common import service_stub
+from hirag_dist.service.catalogue import IndexCatalogue
 from hirag_dist.service.hot_swap import SingleIndex, SnapshotSwapper
-from hirag_dist.service.options import ServerOptions
+from hirag_dist.service.options import PageOptions, ServerOptions
 from hirag_dist.service.server import QueryServer
+from hirag_dist.service.web.run import Page
 from hirag_dist.types import (
     AccessScope,
     Answer,
@@ -186,46 +189,75 @@ class FakeEngine:
             self.at_work -= 1
 
 
-@dataclass
-class Service:
-    """A service that listens."""
-
-    address: str
-    server: QueryServer
-    swapper: SnapshotSwapper
-
-
-def swapper_of(engine: FakeEngine) -> SnapshotSwapper:
+def swapper_of(engine: Any) -> SnapshotSwapper:
     """A swapper whose snapshot never changes."""
 
-    async def opened() -> FakeEngine:
+    async def opened() -> Any:
         return engine
 
     return SnapshotSwapper(opened, lambda: engine.info.snapshot_id, poll_s=3600)
+
+
+@dataclass
+class Service:
+    """A service that listens, with a channel on which gRPC itself retries nothing, and a client of its HTTP server."""
+
+    address: str
+    engine: Any
+    indexes: Any
+    server: QueryServer
+    channel: grpc.aio.Channel
+    http: aiohttp.ClientSession
+    page: Any = None
+
+    @property
+    def stub(self) -> Any:
+        return service_stub(self.channel)
+
+    @property
+    def url(self) -> str:
+        return str(self.page.url)
+
+    async def load(self) -> None:
+        await self.indexes.start()
+        await self.server.set_serving()
 
 
 class Services:
     """Starts services and stops them all at the end."""
 
     def __init__(self) -> None:
-        self._running: list[Service] = []
+        self._running = AsyncExitStack()
 
-    async def start(self, engine: FakeEngine | SnapshotSwapper, *, load: bool = True, **options: object) -> Service:
-        swapper = swapper_of(engine) if isinstance(engine, FakeEngine) else engine
-        chosen = {"listen": "127.0.0.1:0"} | options
-        server = QueryServer(SingleIndex(swapper), ServerOptions(**chosen))  # type: ignore[arg-type]
+    async def start(
+        self, engine: Any, *, load: bool = True, page: Mapping[str, Any] | None = None, **options: Any
+    ) -> Service:
+        """Start a service around an engine, a swapper or a catalogue.
+
+        Args:
+            load: whether it opens its index at once.
+            page: `PageOptions` of its HTTP server; None for no HTTP server.
+            options: `ServerOptions`.
+        """
+        swapper = engine if isinstance(engine, SnapshotSwapper | IndexCatalogue) else swapper_of(engine)
+        indexes = swapper if isinstance(swapper, IndexCatalogue) else SingleIndex(swapper)
+        server = QueryServer(indexes, ServerOptions(**{"listen": "127.0.0.1:0"} | options))
         address = await server.start()
-        service = Service(address, server, swapper)
-        self._running.append(service)
+        self._running.push_async_callback(indexes.close)
+        self._running.push_async_callback(server.stop, 0)
+        channel = grpc.aio.insecure_channel(address, options=[("grpc.enable_retries", 0)])
+        await self._running.enter_async_context(channel)
+        http = await self._running.enter_async_context(aiohttp.ClientSession())
+        service = Service(address, engine, indexes, server, channel, http)
         if load:
-            await swapper.start()
-            await server.set_serving()
+            await service.load()
+        if page is not None:
+            chosen = PageOptions(**{"listen": "127.0.0.1:0", "callers": "callers_file" in options} | dict(page))
+            service.page = await self._running.enter_async_context(Page(chosen, address))
         return service
 
     async def stop(self) -> None:
-        for service in self._running:
-            await service.server.stop(0)
-            await service.swapper.close()
+        await self._running.aclose()
 
 
 Start = Callable[..., Awaitable[Service]]
@@ -299,11 +331,6 @@ def token(name: str) -> tuple[tuple[str, str], ...]:
     return (("authorization", f"Bearer {name}-token"),)
 
 
-def channel(service: Service) -> grpc.aio.Channel:
-    """A plain channel, with gRPC's own retries off."""
-    return grpc.aio.insecure_channel(service.address, options=[("grpc.enable_retries", 0)])
-
-
 def list_services(channel: grpc.aio.Channel, version: str = "v1alpha", **options: Any) -> Any:
     """Ask what is served, with all that is sent in one operation.
 
@@ -315,10 +342,3 @@ def list_services(channel: grpc.aio.Channel, version: str = "v1alpha", **options
         response_deserializer=reflection_pb2.ServerReflectionResponse.FromString,
     )
     return ask(request, **options)
-
-
-@asynccontextmanager
-async def stub(service: Service) -> AsyncIterator[Any]:
-    """A stub on a channel of its own."""
-    async with channel(service) as own:
-        yield service_stub(own)

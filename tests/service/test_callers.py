@@ -39,43 +39,42 @@ async def test_tokens(
     caplog.set_level("INFO", "hirag_dist.service.access_log")
     caplog.handler.setFormatter(TextFormatter())
     service = await start(engine, callers_file=callers.path)
-    async with fakes.channel(service) as channel:
-        stub = service_stub(channel)
-        good = fakes.token("web")
-        assert (await stub.Retrieve(REQUEST, metadata=good)).retrieval.local
-        parts = [part async for part in stub.Answer(pb.AnswerRequest(query=REQUEST.query), metadata=good)]
-        assert parts[-1].answer.text
-        (listed,) = [reply async for reply in fakes.list_services(channel, metadata=good)]
-        assert [reply async for reply in fakes.list_services(channel, "v1", metadata=good)] == [listed]
-        assert "caller=web" in caplog.text
-        caplog.clear()
-        for bad, reason in ((fakes.token("wrong"), "unknown_token"), ((), "no_token")):
-            for call in (
-                stub.Retrieve(REQUEST, metadata=bad),
-                stub.DescribeIndex(pb.DescribeIndexRequest(), metadata=bad),
-                stub.Answer(pb.AnswerRequest(query=REQUEST.query), metadata=bad),
-                stub.RetrieveStream(pb.RetrieveStreamRequest(query=REQUEST.query), metadata=bad),
-                fakes.list_services(channel, metadata=bad),
-                fakes.list_services(channel, "v1", metadata=bad),
-            ):
-                assert await refused(call) is UNAUTHENTICATED
-            assert caplog.text.count("code=UNAUTHENTICATED") == 6
-            assert caplog.text.count(f"reason={reason}") == 6
-            caplog.clear()
-        for header, reason in (
-            ("web-token", "no_token"),
-            ("Basic web-token", "no_token"),
-            ("Bearer", "no_token"),
-            ("Bearer ", "no_token"),
-            ("Bearer web-token2", "unknown_token"),
-            ("Bearer " + "x" * 5000, "unknown_token"),
+    channel, stub = service.channel, service.stub
+    good = fakes.token("web")
+    assert (await stub.Retrieve(REQUEST, metadata=good)).retrieval.local
+    parts = [part async for part in stub.Answer(pb.AnswerRequest(query=REQUEST.query), metadata=good)]
+    assert parts[-1].answer.text
+    (listed,) = [reply async for reply in fakes.list_services(channel, metadata=good)]
+    assert [reply async for reply in fakes.list_services(channel, "v1", metadata=good)] == [listed]
+    assert "caller=web" in caplog.text
+    caplog.clear()
+    for bad, reason in ((fakes.token("wrong"), "unknown_token"), ((), "no_token")):
+        for call in (
+            stub.Retrieve(REQUEST, metadata=bad),
+            stub.DescribeIndex(pb.DescribeIndexRequest(), metadata=bad),
+            stub.Answer(pb.AnswerRequest(query=REQUEST.query), metadata=bad),
+            stub.RetrieveStream(pb.RetrieveStreamRequest(query=REQUEST.query), metadata=bad),
+            fakes.list_services(channel, metadata=bad),
+            fakes.list_services(channel, "v1", metadata=bad),
         ):
-            assert await refused(stub.Retrieve(REQUEST, metadata=(("authorization", header),))) is UNAUTHENTICATED
-            assert f"reason={reason}" in caplog.text
-            assert "caller=" not in caplog.text
-            caplog.clear()
-        health = health_pb2_grpc.HealthStub(channel)
-        assert (await health.Check(health_pb2.HealthCheckRequest())).status == health_pb2.HealthCheckResponse.SERVING
+            assert await refused(call) is UNAUTHENTICATED
+        assert caplog.text.count("code=UNAUTHENTICATED") == 6
+        assert caplog.text.count(f"reason={reason}") == 6
+        caplog.clear()
+    for header, reason in (
+        ("web-token", "no_token"),
+        ("Basic web-token", "no_token"),
+        ("Bearer", "no_token"),
+        ("Bearer ", "no_token"),
+        ("Bearer web-token2", "unknown_token"),
+        ("Bearer " + "x" * 5000, "unknown_token"),
+    ):
+        assert await refused(stub.Retrieve(REQUEST, metadata=(("authorization", header),))) is UNAUTHENTICATED
+        assert f"reason={reason}" in caplog.text
+        assert "caller=" not in caplog.text
+        caplog.clear()
+    health = health_pb2_grpc.HealthStub(channel)
+    assert (await health.Check(health_pb2.HealthCheckRequest())).status == health_pb2.HealthCheckResponse.SERVING
     assert len(engine.queries) == 2
 
 
@@ -84,17 +83,16 @@ async def test_a_caller_sees_by_its_labels(
 ) -> None:
     """Its labels go with every request; that nothing hidden shows then is held by `test_leaks`."""
     callers.add("some", labels=["public", "team:a"]).add("none")
-    service = await start(engine, callers_file=callers.path, map_reduce=True)
-    async with fakes.stub(service) as stub:
-        for name in ("web", "some", "none"):
-            token = fakes.token(name)
-            await stub.Retrieve(REQUEST, metadata=token)
-            stream = stub.RetrieveStream(pb.RetrieveStreamRequest(query=REQUEST.query), metadata=token)
-            _ = [part async for part in stream]
-            for mode in (pb.MODE_HIRAG, pb.MODE_GRAPHRAG_GLOBAL):
-                request = pb.AnswerRequest(query=pb.Query(question="q", mode=mode))
-                _ = [part async for part in stub.Answer(request, metadata=token)]
-            await stub.DescribeIndex(pb.DescribeIndexRequest(), metadata=token)
+    stub = (await start(engine, callers_file=callers.path, map_reduce=True)).stub
+    for name in ("web", "some", "none"):
+        token = fakes.token(name)
+        await stub.Retrieve(REQUEST, metadata=token)
+        stream = stub.RetrieveStream(pb.RetrieveStreamRequest(query=REQUEST.query), metadata=token)
+        _ = [part async for part in stream]
+        for mode in (pb.MODE_HIRAG, pb.MODE_GRAPHRAG_GLOBAL):
+            request = pb.AnswerRequest(query=pb.Query(question="q", mode=mode))
+            _ = [part async for part in stub.Answer(request, metadata=token)]
+        await stub.DescribeIndex(pb.DescribeIndexRequest(), metadata=token)
     held = [None, {"public", "team:a"}, set()]
     assert [query.reach for query in engine.queries] == [each for each in held for _ in range(4)]
     assert engine.described_to == held
@@ -104,9 +102,7 @@ async def test_a_caller_sees_by_its_labels(
 async def test_where_nobody_is_known_all_hold_the_same_labels(
     start: fakes.Start, engine: fakes.FakeEngine, labels: frozenset[str] | None
 ) -> None:
-    service = await start(engine, anonymous_labels=labels)
-    async with fakes.channel(service) as channel:
-        await service_stub(channel).Retrieve(REQUEST)
+    await (await start(engine, anonymous_labels=labels)).stub.Retrieve(REQUEST)
     assert [query.reach for query in engine.queries] == [labels]
 
 
@@ -389,8 +385,8 @@ async def test_a_deleted_callers_file_refuses_all_callers_until_it_is_back(
     start: fakes.Start, engine: fakes.FakeEngine, callers: fakes.CallersFile
 ) -> None:
     service = await start(engine, callers_file=callers.path, callers_grace_s=0.2, poll_s=0.05)
-    async with fakes.channel(service) as channel, asyncio.timeout(60):
-        stub = service_stub(channel)
+    stub = service.stub
+    async with asyncio.timeout(60):
         await eventually(stub, fakes.token("web"), grpc.StatusCode.OK)
         Path(callers.path).unlink()
         await eventually(stub, fakes.token("web"), UNAUTHENTICATED)

@@ -59,11 +59,10 @@ async def test_the_line_of_a_request(
 ) -> None:
     caplog.set_level(logging.INFO, "hirag_dist.service.access_log")
     callers.add("few", quota_per_day=1, labels=["public"])
-    service = await start(engine, callers_file=callers.path)
-    async with fakes.stub(service) as stub:
-        _ = [part async for part in stub.Answer(pb.AnswerRequest(query=QUERY), metadata=fakes.token("few"))]
-        with pytest.raises(grpc.aio.AioRpcError):
-            await stub.Retrieve(REQUEST, metadata=fakes.token("few"))
+    stub = (await start(engine, callers_file=callers.path)).stub
+    _ = [part async for part in stub.Answer(pb.AnswerRequest(query=QUERY), metadata=fakes.token("few"))]
+    with pytest.raises(grpc.aio.AioRpcError):
+        await stub.Retrieve(REQUEST, metadata=fakes.token("few"))
     first, second = lines(caplog)
     assert first.items() >= {"caller": "few", "labels": 1, "items": 6, "model": "extractive", "code": "OK"}.items()
     assert second.items() >= {"caller": "few", "code": "RESOURCE_EXHAUSTED", "reason": "quota"}.items()
@@ -203,9 +202,8 @@ async def test_a_trace_goes_on_through_the_service(start: fakes.Start, engine: f
     records: list[RequestRecord] = []
     service.server.observe(Tracing(provider).export)
     service.server.observe(records.append)
-    async with fakes.channel(service) as channel:
-        metadata = (("traceparent", f"00-{TRACE}-{PARENT}-01"),)
-        await service_stub(channel).Retrieve(REQUEST, metadata=metadata)
+    metadata = (("traceparent", f"00-{TRACE}-{PARENT}-01"),)
+    await service.stub.Retrieve(REQUEST, metadata=metadata)
     (root,) = (span for span in finished() if span.name.endswith("/Retrieve"))
     assert f"{root.context.trace_id:032x}" == TRACE
     assert [record.trace_id for record in records] == [TRACE]  # in the log too

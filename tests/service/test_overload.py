@@ -35,54 +35,51 @@ async def test_a_place_is_not_kept_while_a_model_answers_or_a_stream_is_read(
     start: fakes.Start, callers: fakes.CallersFile
 ) -> None:
     engine = fakes.FakeEngine()
-    service = await start(engine, max_concurrent_retrievals=1)
-    async with fakes.stub(service) as stub:
-        engine.gate = asyncio.Event()
-        answers = [stub.Answer(pb.AnswerRequest(query=QUERY)) for _ in range(3)]
-        for answer in answers:  # each has its retrieval, and waits for its model
-            assert (await answer.read()).retrieval.local
-        engine.gate.set()
-        streams = [stub.RetrieveStream(pb.RetrieveStreamRequest(query=QUERY)) for _ in range(3)]
-        for stream in streams:
-            await stream.read()  # and no more
-        assert (await stub.Retrieve(REQUEST)).retrieval.local
-        for call in (*answers, *streams):
-            call.cancel()
+    stub = (await start(engine, max_concurrent_retrievals=1)).stub
+    engine.gate = asyncio.Event()
+    answers = [stub.Answer(pb.AnswerRequest(query=QUERY)) for _ in range(3)]
+    for answer in answers:  # each has its retrieval, and waits for its model
+        assert (await answer.read()).retrieval.local
+    engine.gate.set()
+    streams = [stub.RetrieveStream(pb.RetrieveStreamRequest(query=QUERY)) for _ in range(3)]
+    for stream in streams:
+        await stream.read()  # and no more
+    assert (await stub.Retrieve(REQUEST)).retrieval.local
+    for call in (*answers, *streams):
+        call.cancel()
 
 
 async def test_a_caller_has_a_quota(start: fakes.Start, engine: fakes.FakeEngine, callers: fakes.CallersFile) -> None:
     callers.add("few", quota_per_day=2)
-    service = await start(engine, callers_file=callers.path)
-    async with fakes.stub(service) as stub:
-        for _ in range(2):
-            await stub.Retrieve(REQUEST, metadata=fakes.token("few"))
-        call = stub.Retrieve(REQUEST, metadata=fakes.token("few"))
-        with pytest.raises(grpc.aio.AioRpcError, match="few has used its 2 requests of today") as caught:
-            await call
-        assert caught.value.code() is EXHAUSTED
-        quota, retry, info = await details(
-            call, error_details_pb2.QuotaFailure, error_details_pb2.RetryInfo, error_details_pb2.ErrorInfo
-        )
-        assert quota.violations[0].subject == "caller:few"
-        assert 0 < retry.retry_delay.ToTimedelta().total_seconds() <= 86_400
-        assert info.metadata["reason"] == "quota"
-        assert (await stub.Retrieve(REQUEST, metadata=fakes.token("web"))).retrieval.local
+    stub = (await start(engine, callers_file=callers.path)).stub
+    for _ in range(2):
+        await stub.Retrieve(REQUEST, metadata=fakes.token("few"))
+    call = stub.Retrieve(REQUEST, metadata=fakes.token("few"))
+    with pytest.raises(grpc.aio.AioRpcError, match="few has used its 2 requests of today") as caught:
+        await call
+    assert caught.value.code() is EXHAUSTED
+    quota, retry, info = await details(
+        call, error_details_pb2.QuotaFailure, error_details_pb2.RetryInfo, error_details_pb2.ErrorInfo
+    )
+    assert quota.violations[0].subject == "caller:few"
+    assert 0 < retry.retry_delay.ToTimedelta().total_seconds() <= 86_400
+    assert info.metadata["reason"] == "quota"
+    assert (await stub.Retrieve(REQUEST, metadata=fakes.token("web"))).retrieval.local
     assert len(engine.queries) == 3
 
 
 async def test_who_asks_again_at_once_does_not_take_the_time_of_all(
     start: fakes.Start, engine: fakes.FakeEngine
 ) -> None:
-    service = await start(engine, max_concurrent_requests=1)
-    async with fakes.stub(service) as stub:
-        engine.gate = asyncio.Event()
-        first = asyncio.ensure_future(stub.Retrieve(REQUEST))
-        await engine.started.wait()
-        started = time.perf_counter()
-        assert await stub.Retrieve(REQUEST).code() is EXHAUSTED
-        assert time.perf_counter() - started >= 0.1
-        engine.gate.set()
-        await first
+    stub = (await start(engine, max_concurrent_requests=1)).stub
+    engine.gate = asyncio.Event()
+    first = asyncio.ensure_future(stub.Retrieve(REQUEST))
+    await engine.started.wait()
+    started = time.perf_counter()
+    assert await stub.Retrieve(REQUEST).code() is EXHAUSTED
+    assert time.perf_counter() - started >= 0.1
+    engine.gate.set()
+    await first
 
 
 async def test_a_stream_that_is_not_read_is_dropped_and_holds_up_nobody(start: fakes.Start) -> None:
@@ -90,11 +87,11 @@ async def test_a_stream_that_is_not_read_is_dropped_and_holds_up_nobody(start: f
     service = await start(engine, max_concurrent_requests=1, send_timeout_s=0.3)
     options = [("grpc.http2.lookahead_bytes", 64_000), ("grpc.http2.bdp_probe", 0), ("grpc.enable_retries", 0)]
     options.append(("grpc.max_receive_message_length", -1))
-    async with grpc.aio.insecure_channel(service.address, options=options) as channel, fakes.channel(service) as other:
+    async with grpc.aio.insecure_channel(service.address, options=options) as channel:
         stub = service_stub(channel)
         lazy = aiter(stub.RetrieveStream(pb.RetrieveStreamRequest(query=QUERY)))
         await anext(lazy)
-        quick = service_stub(other)
+        quick = service.stub
         request = pb.RetrieveRequest(query=QUERY, omit_context=True)
         while await quick.Retrieve(request).code() is not grpc.StatusCode.OK:  # until the lazy one is out
             pass
@@ -104,14 +101,13 @@ async def test_a_stream_that_is_not_read_is_dropped_and_holds_up_nobody(start: f
 
 
 async def test_a_question_has_a_longest_length(start: fakes.Start, engine: fakes.FakeEngine) -> None:
-    service = await start(engine)
-    async with fakes.stub(service) as stub:
-        call = stub.Retrieve(pb.RetrieveRequest(query=pb.Query(question="q" * 40_000)))
-        with pytest.raises(grpc.aio.AioRpcError, match="at most 32768 characters, got 40000") as caught:
-            await call
-        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-        (bad,) = await details(call, error_details_pb2.BadRequest)
-        assert bad.field_violations[0].field == "query.question"
+    stub = (await start(engine)).stub
+    call = stub.Retrieve(pb.RetrieveRequest(query=pb.Query(question="q" * 40_000)))
+    with pytest.raises(grpc.aio.AioRpcError, match="at most 32768 characters, got 40000") as caught:
+        await call
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    (bad,) = await details(call, error_details_pb2.BadRequest)
+    assert bad.field_violations[0].field == "query.question"
     assert not engine.queries
 
 
@@ -120,12 +116,11 @@ async def test_nothing_of_a_strangers_request_is_read(
 ) -> None:
     read: list[bytes] = []
     monkeypatch.setattr(request_gate, "read_request", lambda method, raw: read.append(raw) or REQUEST)
-    service = await start(engine, callers_file=callers.path)
-    async with fakes.stub(service) as stub:
-        assert await stub.Retrieve(REQUEST).code() is grpc.StatusCode.UNAUTHENTICATED
-        assert not read
-        assert (await stub.Retrieve(REQUEST, metadata=fakes.token("web"))).retrieval.local
-        assert read == [REQUEST.SerializeToString()]
+    stub = (await start(engine, callers_file=callers.path)).stub
+    assert await stub.Retrieve(REQUEST).code() is grpc.StatusCode.UNAUTHENTICATED
+    assert not read
+    assert (await stub.Retrieve(REQUEST, metadata=fakes.token("web"))).retrieval.local
+    assert read == [REQUEST.SerializeToString()]
 
 
 async def test_a_worker_without_a_snapshot_charges_nobody(
@@ -133,9 +128,9 @@ async def test_a_worker_without_a_snapshot_charges_nobody(
 ) -> None:
     callers.add("few", quota_per_day=1)
     service = await start(engine, load=False, callers_file=callers.path)
-    async with fakes.stub(service) as stub:
-        for _ in range(3):
-            code = await stub.Retrieve(REQUEST, metadata=fakes.token("few")).code()
-            assert code is grpc.StatusCode.UNAVAILABLE
-        await service.swapper.start()
-        assert (await stub.Retrieve(REQUEST, metadata=fakes.token("few"))).retrieval.local
+    stub = service.stub
+    for _ in range(3):
+        code = await stub.Retrieve(REQUEST, metadata=fakes.token("few")).code()
+        assert code is grpc.StatusCode.UNAVAILABLE
+    await service.load()
+    assert (await stub.Retrieve(REQUEST, metadata=fakes.token("few"))).retrieval.local

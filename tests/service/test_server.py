@@ -32,44 +32,40 @@ def asked(name: str) -> health_pb2.HealthCheckRequest:
 @pytest.mark.parametrize("name", ["", SERVICE_NAME])
 async def test_health_from_start_to_end(start: fakes.Start, engine: fakes.FakeEngine, name: str) -> None:
     service = await start(engine, load=False)
-    async with fakes.channel(service) as channel:
-        health = health_pb2_grpc.HealthStub(channel)
-        watch = aiter(health.Watch(asked(name)))
-        assert (await anext(watch)).status == NOT_SERVING
-        assert (await health.Check(asked(name))).status == NOT_SERVING
-        await service.swapper.start()
-        await service.server.set_serving()
-        assert (await anext(watch)).status == SERVING
-        assert (await health.Check(asked(name))).status == SERVING
-        await service.server.stop(3600)  # the open watch does not hold it up
-        assert [reply.status async for reply in watch] == [NOT_SERVING]
+    health = health_pb2_grpc.HealthStub(service.channel)
+    watch = aiter(health.Watch(asked(name)))
+    assert (await anext(watch)).status == NOT_SERVING
+    assert (await health.Check(asked(name))).status == NOT_SERVING
+    await service.load()
+    assert (await anext(watch)).status == SERVING
+    assert (await health.Check(asked(name))).status == SERVING
+    await service.server.stop(3600)  # the open watch does not hold it up
+    assert [reply.status async for reply in watch] == [NOT_SERVING]
 
 
 @pytest.mark.parametrize("on", [True, False])
 async def test_reflection_is_a_switch(start: fakes.Start, engine: fakes.FakeEngine, on: bool) -> None:
     service = await start(engine, reflection=on)
-    async with fakes.channel(service) as channel:
-        call = fakes.list_services(channel)
-        if on:
-            (reply,) = [reply async for reply in call]
-            names = {found.name for found in reply.list_services_response.service}
-            assert {SERVICE_NAME, "grpc.health.v1.Health"} <= names
-        else:
-            with pytest.raises(grpc.aio.AioRpcError) as caught:
-                _ = [reply async for reply in call]
-            assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+    call = fakes.list_services(service.channel)
+    if on:
+        (reply,) = [reply async for reply in call]
+        names = {found.name for found in reply.list_services_response.service}
+        assert {SERVICE_NAME, "grpc.health.v1.Health"} <= names
+    else:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            _ = [reply async for reply in call]
+        assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
 async def test_the_drain_has_an_end(start: fakes.Start, engine: fakes.FakeEngine) -> None:
     service = await start(engine)
     engine.gate = asyncio.Event()
-    async with fakes.channel(service) as channel:
-        unary = asyncio.ensure_future(service_stub(channel).Retrieve(REQUEST))
-        await engine.started.wait()
-        await service.server.stop(0.05)
-        await engine.cancelled.wait()
-        with pytest.raises(grpc.aio.AioRpcError):
-            await unary
+    unary = asyncio.ensure_future(service.stub.Retrieve(REQUEST))
+    await engine.started.wait()
+    await service.server.stop(0.05)
+    await engine.cancelled.wait()
+    with pytest.raises(grpc.aio.AioRpcError):
+        await unary
 
 
 class Running:

@@ -25,14 +25,8 @@ async def finish(call: Any) -> list[Any]:
 
 
 @pytest.fixture
-async def service(start: fakes.Start, engine: fakes.FakeEngine) -> Any:
-    return await start(engine)
-
-
-@pytest.fixture
-async def stub(service: fakes.Service) -> Any:
-    async with fakes.stub(service) as stub:
-        yield stub
+async def stub(start: fakes.Start, engine: fakes.FakeEngine) -> Any:
+    return (await start(engine)).stub
 
 
 async def test_a_stream_sends_each_level_before_the_next_is_ready(stub: Any, engine: fakes.FakeEngine) -> None:
@@ -53,16 +47,16 @@ async def test_answers_that_cost_a_call_for_each_part_are_given_and_told_where_t
     start: fakes.Start, engine: fakes.FakeEngine, allowed: bool
 ) -> None:
     service = await start(engine, map_reduce=allowed)
-    async with fakes.stub(service) as stub:
-        described = await stub.DescribeIndex(pb.DescribeIndexRequest())
-        assert {MODE_NAMES[mode] for mode in described.modes} == {*MODES, *(MAP_REDUCE if allowed else ())}
-        call = stub.Answer(pb.AnswerRequest(query=pb.Query(question="q", mode=pb.MODE_GRAPHRAG_GLOBAL)))
-        if allowed:
-            assert (await finish(call))[-1].HasField("answer")
-        else:
-            with pytest.raises(grpc.aio.AioRpcError, match=r"service\.map_reduce") as caught:
-                await finish(call)
-            assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    stub = service.stub
+    described = await stub.DescribeIndex(pb.DescribeIndexRequest())
+    assert {MODE_NAMES[mode] for mode in described.modes} == {*MODES, *(MAP_REDUCE if allowed else ())}
+    call = stub.Answer(pb.AnswerRequest(query=pb.Query(question="q", mode=pb.MODE_GRAPHRAG_GLOBAL)))
+    if allowed:
+        assert (await finish(call))[-1].HasField("answer")
+    else:
+        with pytest.raises(grpc.aio.AioRpcError, match=r"service\.map_reduce") as caught:
+            await finish(call)
+        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert [query.mode for query in engine.queries] == (["graphrag-global"] if allowed else [])
 
 
@@ -90,31 +84,30 @@ async def test_look_ups_pass_the_same_checks_as_retrievals(
     start: fakes.Start, engine: fakes.FakeEngine, callers: fakes.CallersFile, method: str
 ) -> None:
     callers.add("reader", labels=["a"], quota_per_day=2)
-    service = await start(engine, callers_file=callers.path)
-    async with fakes.stub(service) as stub:
+    stub = (await start(engine, callers_file=callers.path)).stub
 
-        async def code(caller: str = "web", request: Any = LOOKUPS[method], **options: Any) -> str:
-            try:
-                await getattr(stub, method)(request, metadata=fakes.token(caller), **options)
-            except grpc.aio.AioRpcError as error:
-                return str(error.code().name)
-            return "OK"
+    async def code(caller: str = "web", request: Any = LOOKUPS[method], **options: Any) -> str:
+        try:
+            await getattr(stub, method)(request, metadata=fakes.token(caller), **options)
+        except grpc.aio.AioRpcError as error:
+            return str(error.code().name)
+        return "OK"
 
-        assert await code("stranger") == "UNAUTHENTICATED"
-        blank, labels = type(LOOKUPS[method])(), type(LOOKUPS[method])()
-        labels.MergeFrom(LOOKUPS[method])
-        labels.labels.extend(["x"] * 65)
-        for bad in (blank, labels):
-            assert await code(request=bad) == "INVALID_ARGUMENT"
-        assert engine.lookups == []
-        assert [await code("reader") for _ in range(3)] == ["OK", "OK", "RESOURCE_EXHAUSTED"]
-        assert {scope.reach for _, _, scope, _ in engine.lookups} == {frozenset({"a"})}
-        for error, wanted in ((errors.NotFound("none"), "NOT_FOUND"), (KeyError("x"), "INTERNAL")):
-            engine.error = error
-            assert await code() == wanted
-        engine.error, engine.gate = None, asyncio.Event()  # never set
-        assert await code(timeout=0.3) == "DEADLINE_EXCEEDED"
-        assert engine.lookups[-1][2].reach is None
+    assert await code("stranger") == "UNAUTHENTICATED"
+    blank, labels = type(LOOKUPS[method])(), type(LOOKUPS[method])()
+    labels.MergeFrom(LOOKUPS[method])
+    labels.labels.extend(["x"] * 65)
+    for bad in (blank, labels):
+        assert await code(request=bad) == "INVALID_ARGUMENT"
+    assert engine.lookups == []
+    assert [await code("reader") for _ in range(3)] == ["OK", "OK", "RESOURCE_EXHAUSTED"]
+    assert {scope.reach for _, _, scope, _ in engine.lookups} == {frozenset({"a"})}
+    for error, wanted in ((errors.NotFound("none"), "NOT_FOUND"), (KeyError("x"), "INTERNAL")):
+        engine.error = error
+        assert await code() == wanted
+    engine.error, engine.gate = None, asyncio.Event()  # never set
+    assert await code(timeout=0.3) == "DEADLINE_EXCEEDED"
+    assert engine.lookups[-1][2].reach is None
 
 
 async def test_a_deadline_gives_what_was_found_by_then(stub: Any, engine: fakes.FakeEngine) -> None:

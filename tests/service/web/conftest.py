@@ -5,17 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import aiohttp
 import pytest
 import pytest_asyncio
 
-from hirag_dist.service.options import PageOptions
-from hirag_dist.service.web.run import Page
 from tests.service import fakes
 from tests.service.fixtures import certificates
 
@@ -24,42 +20,27 @@ __all__ = ["certificates"]
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
-@dataclass
-class Served:
-    """A page that is served, and the engine behind it."""
-
-    url: str
-    engine: fakes.FakeEngine
-    page: Page
-
-
-async def _serve(
-    stack: AsyncExitStack, engine: fakes.FakeEngine | None = None, page: dict[str, Any] | None = None, **options: Any
-) -> Served:
-    engine = fakes.FakeEngine() if engine is None else engine
-    services = fakes.Services()
-    stack.push_async_callback(services.stop)
-    address = (await services.start(engine, **options)).address
-    chosen = PageOptions(**({"listen": "127.0.0.1:0"} | (page or {})))
-    served = await stack.enter_async_context(Page(chosen, address))
-    return Served(served.url, engine, served)
-
-
 @pytest_asyncio.fixture(loop_scope="module")
-async def serve() -> AsyncIterator[Callable[..., Awaitable[Served]]]:
-    """Starts a service around an engine, and a page with the options `page`; other keywords are `ServerOptions`."""
-    async with AsyncExitStack() as stack:
-        yield partial(_serve, stack)
+async def serve() -> AsyncIterator[fakes.Start]:
+    """Starts a service with an HTTP server, around an engine of its own if none is given."""
+    services = fakes.Services()
+
+    async def serve(engine: fakes.FakeEngine | None = None, **options: Any) -> fakes.Service:
+        return await services.start(engine or fakes.FakeEngine(), **{"page": {}} | options)
+
+    yield serve
+    await services.stop()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def shared() -> AsyncIterator[Served]:
-    async with AsyncExitStack() as stack:
-        yield await _serve(stack)
+async def shared() -> AsyncIterator[fakes.Service]:
+    services = fakes.Services()
+    yield await services.start(fakes.FakeEngine(), page={})
+    await services.stop()
 
 
 @pytest.fixture
-def served(shared: Served) -> Served:
+def served(shared: fakes.Service) -> fakes.Service:
     """A service with the usual options that the tests of a file share; its engine is as it was at first."""
     vars(shared.engine).clear()
     shared.engine.__init__()  # type: ignore[misc]
