@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -144,13 +143,8 @@ async def test_injected_text_stays_text(interface: Interface, one: Served, engin
     for text in INJECTED:
         local = replace(fakes.LIGHTHOUSE, name=text, description=text, entity_id=text)
         whole = replace(fakes.WHOLE, local=(local,), sources=(replace(fakes.WHOLE.sources[0], title=text),))
-        parts = (whole, text, replace(fakes.ANSWER, text=text, retrieval=whole))
-
-        async def answer_stream(query: Any, *, deadline_s: float | None = None, parts: Any = parts) -> Any:
-            for part in parts:
-                yield part
-
-        engine.whole, engine.answer_stream = whole, answer_stream  # type: ignore[method-assign]
+        engine.whole = whole
+        engine.answers(text)
         reply = await interface.answer(one, Question(text))
         assert (reply.status, reply.answer) == ("OK", text)
         if interface.retrieves:

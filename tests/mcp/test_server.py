@@ -191,9 +191,7 @@ async def test_the_index_of_a_call(start: fakes.Start, engine: fakes.FakeEngine,
 
 
 @pytest.mark.parametrize("tool", ["search", "entity", "path_between", "report", "document"])
-async def test_a_reply_is_within_its_tokens(
-    client: Any, engine: fakes.FakeEngine, monkeypatch: pytest.MonkeyPatch, tool: str
-) -> None:
+async def test_a_reply_is_within_its_tokens(client: Any, engine: fakes.FakeEngine, tool: str) -> None:
     whole = fakes.WHOLE
     entities = tuple(
         replace(fakes.LIGHTHOUSE, entity_id=f"{n:016x}", name=f"Entity {n}", description="keeps " * 20)
@@ -202,14 +200,12 @@ async def test_a_reply_is_within_its_tokens(
     sources = tuple(replace(whole.sources[0], chunk_id=f"{n:016x}", text="lit the lamp " * 300) for n in range(30))
     engine.whole = replace(whole, local=entities, triples=whole.triples * 200, sources=sources)
     reports = tuple(replace(whole.communities[0], report="All about it. " * 2000) for _ in range(9))
-    big = {
-        "ENTITY": EntityDetails(entities[0], whole.triples * 200, entities, entities, entities, reports, sources),
-        "PATH": replace(fakes.PATH, entities=entities, triples=whole.triples * 59),
-        "COMMUNITY": replace(fakes.COMMUNITY, community=reports[0], members=entities, children=reports),
-        "DOCUMENT": replace(fakes.DOCUMENT, text="lit 灯台守 the lamp\n" * 3000),
+    engine.found = {
+        "get_entity": EntityDetails(entities[0], whole.triples * 200, entities, entities, entities, reports, sources),
+        "find_path": replace(fakes.PATH, entities=entities, triples=whole.triples * 59),
+        "get_community": replace(fakes.COMMUNITY, community=reports[0], members=entities, children=reports),
+        "get_document": replace(fakes.DOCUMENT, text="lit 灯台守 the lamp\n" * 3000),
     }
-    for name, details in big.items():
-        monkeypatch.setattr(fakes, name, details)
     count = counter("o200k_base")
     for asked, most in (({}, 4000), ({"context_tokens": 300}, 300)):
         result = await client.call_tool(tool, ARGUMENTS[tool] | asked)

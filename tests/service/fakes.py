@@ -7,8 +7,9 @@ import datetime
 import hashlib
 import ipaddress
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,8 @@ class FakeEngine:
     def __init__(self, snapshot_id: str = "s1", whole: Retrieval = WHOLE) -> None:
         self.info = replace(INFO, snapshot_id=snapshot_id)
         self.whole = replace(whole, snapshot_id=snapshot_id)
+        self.answer, self.pieces = ANSWER, PIECES
+        self.found = {"get_entity": ENTITY, "find_path": PATH, "get_community": COMMUNITY, "get_document": DOCUMENT}
         self.late = replace(self.whole, communities=(), key_entities=(), paths=(), triples=(), sources=())
         self.late = replace(self.late, partial=("global", "bridge", "sources"))
         self.gate: asyncio.Event | None = None
@@ -110,7 +113,6 @@ class FakeEngine:
         self.started, self.cancelled, self.closed = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.at_work = 0
         self.question_cache = (0, 0)
-        self.finish_reason = "stop"
 
     def describe(self, reach: frozenset[str] | None, expression: str = "", as_of: str = "") -> IndexInfo:
         self.described_to.append(reach)
@@ -137,34 +139,23 @@ class FakeEngine:
     ) -> AsyncGenerator[Retrieval | str | Answer, None]:
         yield self.whole
         await self._work(query, deadline_s)
-        for piece in PIECES:
+        for piece in self.pieces:
             yield piece
-        yield replace(ANSWER, retrieval=self.whole, finish_reason=self.finish_reason)
+        yield replace(self.answer, retrieval=self.whole)
 
-    async def get_entity(self, entity: str, *, scope: AccessScope, deadline_s: float | None, **most: int) -> Any:
-        return await self._look_up("get_entity", (entity,), scope, deadline_s, most, ENTITY)
+    def answers(self, text: str, *citations: Citation) -> None:
+        """Let the answers be this text, in one piece."""
+        self.answer, self.pieces = replace(ANSWER, text=text, citations=citations), (text,)
 
-    async def find_path(self, source: str, target: str, *, scope: AccessScope, deadline_s: float | None) -> Any:
-        return await self._look_up("find_path", (source, target), scope, deadline_s, {}, PATH)
-
-    async def get_community(self, community: str, *, scope: AccessScope, deadline_s: float | None, **most: int) -> Any:
-        return await self._look_up("get_community", (community,), scope, deadline_s, most, COMMUNITY)
-
-    async def get_document(self, document: str, *, scope: AccessScope, deadline_s: float | None, **most: int) -> Any:
-        return await self._look_up("get_document", (document,), scope, deadline_s, most, DOCUMENT)
-
-    async def _look_up(
-        self,
-        name: str,
-        keys: tuple[str, ...],
-        scope: AccessScope,
-        deadline_s: float | None,
-        most: dict[str, int],
-        found: Any,
-    ) -> Any:
+    async def _look_up(self, name: str, *keys: str, scope: AccessScope, deadline_s: float | None, **most: int) -> Any:
         self.lookups.append((name, keys, scope, most))
         await self._work(Query(keys[0]), deadline_s)
-        return found
+        return self.found[name]
+
+    get_entity = partialmethod(_look_up, "get_entity")
+    find_path = partialmethod(_look_up, "find_path")
+    get_community = partialmethod(_look_up, "get_community")
+    get_document = partialmethod(_look_up, "get_document")
 
     async def close(self) -> None:
         assert not self.at_work, "closed under a request"
@@ -342,3 +333,10 @@ def list_services(channel: grpc.aio.Channel, version: str = "v1alpha", **options
         response_deserializer=reflection_pb2.ServerReflectionResponse.FromString,
     )
     return ask(request, **options)
+
+
+async def end_of(call: Any) -> str:
+    """Read all that a call replies. Return the name of its status, and what that says: "OK", "NOT_FOUND: no x"."""
+    with suppress(grpc.aio.AioRpcError):
+        _ = [await call] if isinstance(call, grpc.aio.UnaryUnaryCall) else [part async for part in call]
+    return ": ".join(filter(None, ((await call.code()).name, await call.details())))

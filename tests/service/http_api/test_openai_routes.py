@@ -7,7 +7,6 @@ import json
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -127,13 +126,7 @@ async def test_a_streamed_completion(served: Any, client: Any, usage: bool) -> N
 async def test_documents_are_cited_by_their_addresses(served: Any, client: Any) -> None:
     cited = Citation("S1", "chunk", "k1", "Log", document_id="d1", uri="https://example.org/log")
     text = "The keeper lit it [S1][S1], not [S2]."
-
-    async def answer_stream(query: Any, *, deadline_s: float | None = None) -> Any:
-        yield served.engine.whole
-        yield text
-        yield replace(fakes.ANSWER, text=text, citations=(cited,), retrieval=served.engine.whole)
-
-    served.engine.answer_stream = answer_stream
+    served.engine.answers(text, cited)
     api = client(served)
     message = (await api.chat.completions.create(model="hirag", messages=ASK)).choices[0].message
     assert [text[each.url_citation.start_index : each.url_citation.end_index] for each in message.annotations] == [

@@ -13,7 +13,6 @@ import pytest
 
 from hirag_dist.service.http_api.openai_requests import Turn, standalone_question
 from hirag_dist.types import (
-    Answer,
     Citation,
     ClaimItem,
     CommunityItem,
@@ -71,8 +70,8 @@ async def test_a_question_shows_its_levels_its_bridge_and_a_cited_answer(serve: 
 
 async def test_a_citation_opens_what_it_cites(serve: Serve, visit: See) -> None:
     cited = (Citation("S1", "chunk", "k1", "Log"), Citation("E1", "entity", "e1", "Lighthouse"))
-    served = await serve(fakes.FakeEngine())
-    served.engine.answer_stream = answering(served.engine, "It was the keeper [S1][E1].", cited)
+    served = await serve()
+    served.engine.answers("It was the keeper [S1][E1].", *cited)
     page = await (await visit(served.url)).ask()
     item = page.locator("#sources [data-item=k1]")
     assert not (await item.locator("p.body").is_visible())
@@ -83,16 +82,6 @@ async def test_a_citation_opens_what_it_cites(serve: Serve, visit: See) -> None:
     assert (await page.evaluate("document.activeElement.closest('[data-item]').dataset.item")) == "k1"
     await page.keyboard.press("Enter")  # the focus is on its summary: it closes again
     await item.locator("p.body").wait_for(state="hidden")
-
-
-def answering(engine: fakes.FakeEngine, text: str, citations: tuple[Citation, ...]) -> Any:
-    async def answer_stream(query: Any, *, deadline_s: float | None = None) -> Any:
-        yield engine.whole
-        for word in text.split(" "):
-            yield f"{word} "
-        yield Answer(text, citations, 0, engine.whole, "scripted", 1, 1)
-
-    return answer_stream
 
 
 async def test_what_documents_say_is_never_code(serve: Serve, visit: See) -> None:
@@ -114,11 +103,8 @@ async def test_what_documents_say_is_never_code(serve: Serve, visit: See) -> Non
         context_refs={"S1": "k1", "R1": "r1", "E1": "e1"},
     )
     served = await serve(fakes.FakeEngine(whole=whole))
-    served.engine.answer_stream = answering(
-        served.engine,
-        f"{script} {image} **{svg}** `{address}`\n- {mixed} [S1]",
-        (Citation("S1", "chunk", "k1", image),),
-    )
+    told = f"{script} {image} **{svg}** `{address}`\n- {mixed} [S1]"
+    served.engine.answers(told, Citation("S1", "chunk", "k1", image))
     page = await (await visit(served.url)).ask(image)
     await page.locator("#answer .cited").wait_for()
     await page.evaluate("document.querySelectorAll('#result details').forEach((one) => { one.open = true; })")
