@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.client import ClientOptions, ConfigError, HiragClient, RequestTooLarge, ServiceError
+from hirag_dist.client import ClientOptions, ConfigError, RequestTooLarge, ServiceError
 from hirag_dist.types import Answer
 from tests.cable import Cable
 from tests.client.conftest import both_clients
@@ -159,8 +159,3 @@ def test_addresses_as_urls() -> None:
     for wrong in ("http://hirag.example.org", "http://a:1/path", None):
         with pytest.raises(ConfigError, match="expected HOST:PORT, http://HOST:PORT or https://HOST:PORT"):
             ClientOptions(wrong)  # type: ignore[arg-type]
-
-
-def test_a_question_of_another_type() -> None:
-    with HiragClient("127.0.0.1:1") as client, pytest.raises(TypeError, match="expected a text or a Query, got NoneT"):
-        client.answer(None)  # type: ignore[arg-type]
