@@ -125,9 +125,9 @@ class Grpc(Interface):
 class _Http(Interface):
     async def _post(self, served: Served, path: str, asked: Question, body: bytes) -> tuple[Reply, list[Any]]:
         """Return the reply without its contents, and the JSON objects of its lines."""
-        async with served.http.post(f"{served.url}{path}", data=io.BytesIO(body), headers=asked.headers) as response:
-            text = (await response.read()).decode()
-            reply = Reply(_STATUS.get(response.status, str(response.status)), text)
+        response = await served.request("POST", path, data=io.BytesIO(body), headers=asked.headers)
+        text = await response.text()
+        reply = Reply(_STATUS.get(response.status, str(response.status)), text)
         lines = [line.removeprefix("data: ") for line in text.split("\n")]
         return reply, [json.loads(line) for line in lines if line.startswith("{")]
 

@@ -45,9 +45,8 @@ class Tenants:
     async def http(self, path: str, body: dict[str, Any] | None = None) -> str:
         """Status and text of a request, with a body or without."""
         headers = {"Authorization": "Bearer one-token", "X-Request-Id": "r1"}
-        method, url = "GET" if body is None else "POST", self._service.url + path
-        async with self._service.http.request(method, url, json=body, headers=headers) as reply:
-            return f"{reply.status} {await reply.text()}"
+        reply = await self._service.request("GET" if body is None else "POST", path, json=body, headers=headers)
+        return f"{reply.status} {await reply.text()}"
 
     async def replies(self, index: str) -> dict[str, str]:
         """Everything that the service says of an index, without the name and the ids of the requests."""

@@ -143,6 +143,13 @@ class FakeEngine:
             yield piece
         yield replace(self.answer, retrieval=self.whole)
 
+    async def held(self, call: Awaitable[Any]) -> asyncio.Future[Any]:
+        """Start a call; return it when the engine is at work and waits for its gate."""
+        self.gate, self.started, self.cancelled = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        begun = asyncio.ensure_future(call)
+        await self.started.wait()
+        return begun
+
     def answers(self, text: str, *citations: Citation) -> None:
         """Let the answers be this text, in one piece."""
         self.answer, self.pieces = replace(ANSWER, text=text, citations=citations), (text,)
@@ -208,6 +215,15 @@ class Service:
     @property
     def url(self) -> str:
         return str(self.page.url)
+
+    async def request(self, method: str, path: str, **options: Any) -> aiohttp.ClientResponse:
+        """Return a reply of the HTTP server, read to its end."""
+        async with self.http.request(method, self.url + path, **options) as response:
+            await response.read()
+        return response
+
+    async def post(self, path: str, body: Any, **options: Any) -> aiohttp.ClientResponse:
+        return await self.request("POST", path, json=body, **options)
 
     async def load(self) -> None:
         await self.indexes.start()
