@@ -9,7 +9,6 @@ import ipaddress
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
-from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -159,10 +158,17 @@ class FakeEngine:
         await self._work(Query(keys[0]), deadline_s)
         return self.found[name]
 
-    get_entity = partialmethod(_look_up, "get_entity")
-    find_path = partialmethod(_look_up, "find_path")
-    get_community = partialmethod(_look_up, "get_community")
-    get_document = partialmethod(_look_up, "get_document")
+    async def get_entity(self, *keys: str, **options: Any) -> Any:
+        return await self._look_up("get_entity", *keys, **options)
+
+    async def find_path(self, *keys: str, **options: Any) -> Any:
+        return await self._look_up("find_path", *keys, **options)
+
+    async def get_community(self, *keys: str, **options: Any) -> Any:
+        return await self._look_up("get_community", *keys, **options)
+
+    async def get_document(self, *keys: str, **options: Any) -> Any:
+        return await self._look_up("get_document", *keys, **options)
 
     async def close(self) -> None:
         assert not self.at_work, "closed under a request"

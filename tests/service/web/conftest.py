@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
 from typing import Any
 
-import aiohttp
 import pytest
 import pytest_asyncio
 
@@ -47,12 +45,6 @@ def served(shared: fakes.Service) -> fakes.Service:
     return shared
 
 
-@pytest_asyncio.fixture(loop_scope="module")
-async def http() -> AsyncIterator[aiohttp.ClientSession]:
-    async with aiohttp.ClientSession() as session:
-        yield session
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def browser() -> AsyncIterator[Any]:
     """A headless Chromium. Where there is none the test is skipped, in CI it fails: tools/browser.sh installs it."""
@@ -74,41 +66,27 @@ async def browser() -> AsyncIterator[Any]:
         await launched.close()
 
 
-@dataclass
-class Visit:
-    """A page in a tab of its own, with what went wrong in it."""
-
-    page: Any
-    faults: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.page.set_default_timeout(20_000)
-        self.page.on("pageerror", lambda error: self.faults.append(str(error)))
-        self.page.on("console", self._heard)
-        self.page.on("dialog", lambda dialog: self.faults.append(f"dialog {dialog.message}"))
-
-    def _heard(self, message: Any) -> None:
-        if message.type == "error" and "the server responded with a status of" not in message.text:
-            self.faults.append(message.text)
-
-    async def ask(self, question: str = "Who lit the lamp?") -> Any:
-        await self.page.fill("#question", question)
-        await self.page.press("#question", "Enter")
-        return self.page
-
-
 @pytest_asyncio.fixture(loop_scope="module")
-async def visit(browser: Any) -> AsyncIterator[Callable[..., Awaitable[Visit]]]:
-    """Opens a page, keywords as for a browser's context; at the end, nothing may have gone wrong in any."""
-    visits: list[Visit] = []
+async def visit(browser: Any) -> AsyncIterator[Callable[..., Awaitable[Any]]]:
+    """Opens a page in a tab of its own, keywords as for a browser's context; nothing may go wrong in any."""
+    contexts: list[Any] = []
+    faults: list[str] = []
 
-    async def visit(url: str, **options: Any) -> Visit:
-        context = await browser.new_context(**({"viewport": {"width": 1280, "height": 900}} | options))
-        visits.append(Visit(await context.new_page()))
-        await visits[-1].page.goto(url)
-        return visits[-1]
+    def heard(message: Any) -> None:
+        if message.type == "error" and "the server responded with a status of" not in message.text:
+            faults.append(message.text)
+
+    async def visit(url: str, **options: Any) -> Any:
+        contexts.append(await browser.new_context(**({"viewport": {"width": 1280, "height": 900}} | options)))
+        page = await contexts[-1].new_page()
+        page.set_default_timeout(20_000)
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.on("console", heard)
+        page.on("dialog", lambda dialog: faults.append(f"dialog {dialog.message}"))
+        await page.goto(url)
+        return page
 
     yield visit
-    for one in visits:
-        await one.page.context.close()
-        assert not one.faults, one.faults
+    for context in contexts:
+        await context.close()
+    assert not faults
