@@ -162,9 +162,7 @@ async def test_text_of_documents_cannot_end_its_marks() -> None:
 
 async def test_a_cancelled_call_stops_on_the_service(client: Any, engine: fakes.FakeEngine) -> None:
     for name in ("entity", "answer", "search"):  # the connection goes on
-        engine.gate, engine.started, engine.cancelled = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        calling = asyncio.create_task(client.call_tool(name, ARGUMENTS[name]))
-        await asyncio.wait_for(engine.started.wait(), 20)
+        calling = await engine.held(client.call_tool(name, ARGUMENTS[name]))
         calling.cancel()
         await asyncio.wait_for(engine.cancelled.wait(), 20)
         await asyncio.gather(calling, return_exceptions=True)
