@@ -193,10 +193,12 @@ class FakeEngine:
             self.at_work -= 1
 
 
-def swapper_of(engine: Any) -> SnapshotSwapper:
-    """A swapper whose snapshot never changes."""
+def swapper_of(engine: Any, may_open: asyncio.Event | None = None) -> SnapshotSwapper:
+    """A swapper whose snapshot never changes, and opens at once if not told when it may."""
 
     async def opened() -> Any:
+        if may_open is not None:
+            await may_open.wait()
         return engine
 
     return SnapshotSwapper(opened, lambda: engine.info.snapshot_id, poll_s=3600)
