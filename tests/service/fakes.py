@@ -289,32 +289,25 @@ def certificates(folder: Path) -> dict[str, str]:
     authority = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "test authority")])
     paths: dict[str, str] = {}
 
-    def write(name: str, content: bytes) -> None:
-        (folder / name).write_bytes(content)
-        paths[name] = str(folder / name)
-
-    for name, key in (
-        ("ca", authority_key),
-        *((n, ec.generate_private_key(ec.SECP256R1())) for n in ("server", "client")),
-    ):
-        subject = authority if name == "ca" else x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
-        builder = (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(authority)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
+    for name in ("ca", "server", "client"):
+        is_authority = name == "ca"
+        key = authority_key if is_authority else ec.generate_private_key(ec.SECP256R1())
+        subject = authority if is_authority else x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+        here = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+        certificate = (
+            x509.CertificateBuilder(authority, subject, key.public_key(), x509.random_serial_number())
             .not_valid_before(now - datetime.timedelta(hours=1))
             .not_valid_after(now + datetime.timedelta(hours=1))
-            .add_extension(x509.BasicConstraints(ca=name == "ca", path_length=None), critical=True)
+            .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
+            .add_extension(x509.SubjectAlternativeName([] if is_authority else here), critical=False)
+            .sign(authority_key, hashes.SHA256())
         )
-        if name != "ca":
-            here = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
-            builder = builder.add_extension(x509.SubjectAlternativeName(here), critical=False)
-        certificate = builder.sign(authority_key, hashes.SHA256())
-        write(f"{name}.pem", certificate.public_bytes(serialization.Encoding.PEM))
         form = serialization.PrivateFormat.PKCS8
-        write(f"{name}.key", key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()))
+        secret = key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
+        for kind, content in (("pem", certificate.public_bytes(serialization.Encoding.PEM)), ("key", secret)):
+            path = folder / f"{name}.{kind}"
+            path.write_bytes(content)
+            paths[path.name] = str(path)
     return paths
 
 

@@ -17,6 +17,7 @@ from hirag_dist.client import AsyncHiragClient, ClientOptions
 from hirag_dist.errors import ServiceError
 from hirag_dist.service.http_api.gateway import Gateway, GatewayCall
 from hirag_dist.service.request_gate import SERVICE_NAME
+from hirag_dist.wire._pb import query_pb2 as pb
 from tests.service import fakes
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -108,33 +109,19 @@ async def test_a_new_certificate_is_taken_up(
     assert not await works(certificates["ca.pem"])
 
 
-async def test_a_replaced_connection_is_closed_when_its_last_question_ends() -> None:
-    asked, answered = asyncio.Event(), asyncio.Event()
-
-    async def reply(request: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
-        asked.set()
-        await answered.wait()
-        return request
-
-    class Anything(grpc.GenericRpcHandler):
-        def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
-            return grpc.unary_unary_rpc_method_handler(reply)
-
-    server = grpc.aio.server()
-    server.add_generic_rpc_handlers((Anything(),))
-    options = ClientOptions(f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}")
-    await server.start()
+async def test_a_replaced_connection_is_closed_when_its_last_question_ends(serve: Serve) -> None:
+    served = await serve(page=None)
+    options = ClientOptions(served.address)
     gateway = Gateway(connections=1)
     gateway.connect(options)
     (first,) = gateway._channels
-    question = asyncio.create_task(gateway.unary("Answer", b"?", GatewayCall(60.0, "one")))
-    await asked.wait()
+    asked = pb.RetrieveRequest(query=pb.Query(question="q")).SerializeToString()
+    question = await served.engine.held(gateway.unary("Retrieve", asked, GatewayCall(60.0, "one")))
     gateway.connect(options)
     assert first.channel.get_state() is not grpc.ChannelConnectivity.SHUTDOWN
-    answered.set()
-    assert await question == b"?"
+    served.engine.gate.set()
+    assert await question
     while first.channel.get_state() is not grpc.ChannelConnectivity.SHUTDOWN:
         await asyncio.sleep(0.01)
-    assert await gateway.unary("Answer", b"!", GatewayCall(60.0, "two")) == b"!"
+    assert await gateway.unary("Retrieve", asked, GatewayCall(60.0, "two"))
     await gateway.close()
-    await server.stop(0)
