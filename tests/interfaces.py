@@ -30,21 +30,13 @@ Served = fakes.Service
 
 @dataclass
 class Reply:
-    """The reply that a caller gets.
-
-    Attributes:
-        status: name of the gRPC status.
-        text: everything that was sent.
-        found: ids of the entities and chunks of a retrieval, best first.
-        answer: text of an answer.
-        cited: references of the answer.
-    """
+    """The name of a gRPC status, everything that was sent, and what of it makes a result."""
 
     status: str
     text: str
-    found: tuple[str, ...] = ()
+    found: tuple[str, ...] = ()  # ids of the entities and chunks of a retrieval, best first
     answer: str = ""
-    cited: tuple[str, ...] = ()
+    cited: tuple[str, ...] = ()  # references of the answer
 
 
 @dataclass
@@ -77,12 +69,7 @@ async def serving(engine: Any, **options: Any) -> AsyncIterator[Served]:
 
 
 class Interface:
-    """A way to call a service.
-
-    Attributes:
-        name: for the names of tests.
-        retrieves: whether there is a retrieval without an answer.
-    """
+    """A way to call a service; some retrieve without an answer."""
 
     name: ClassVar[str]
     retrieves: ClassVar[bool] = True

@@ -31,9 +31,8 @@ async def details(call: Any, *kinds: Any) -> list[Any]:
 
 
 async def test_a_place_is_not_kept_while_a_model_answers_or_a_stream_is_read(
-    start: fakes.Start, callers: fakes.CallersFile
+    start: fakes.Start, engine: fakes.FakeEngine
 ) -> None:
-    engine = fakes.FakeEngine()
     stub = (await start(engine, max_concurrent_retrievals=1)).stub
     engine.gate = asyncio.Event()
     answers = [stub.Answer(pb.AnswerRequest(query=QUERY)) for _ in range(3)]
@@ -69,9 +68,7 @@ async def test_who_asks_again_at_once_does_not_take_the_time_of_all(
     start: fakes.Start, engine: fakes.FakeEngine
 ) -> None:
     stub = (await start(engine, max_concurrent_requests=1)).stub
-    engine.gate = asyncio.Event()
-    first = asyncio.ensure_future(stub.Retrieve(REQUEST))
-    await engine.started.wait()
+    first = await engine.held(stub.Retrieve(REQUEST))
     started = time.perf_counter()
     assert await stub.Retrieve(REQUEST).code() is EXHAUSTED
     assert time.perf_counter() - started >= 0.1

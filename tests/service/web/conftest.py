@@ -52,13 +52,10 @@ async def browser() -> AsyncIterator[Any]:
     try:
         from playwright.async_api import async_playwright
     except ImportError:
-        missing: str | None = "playwright is not installed: make dev-env"
-    else:
-        missing = None if path else "no Chromium: run tools/browser.sh"
-    if missing:
-        if os.environ.get("CI") == "true":
-            pytest.fail(missing)
-        pytest.skip(missing)
+        path = None
+    if path is None:
+        missing = "no Playwright or no Chromium: run make dev-env and tools/browser.sh"
+        pytest.fail(missing) if os.environ.get("CI") == "true" else pytest.skip(missing)
     async with async_playwright() as playwright:
         sandbox = [] if os.getuid() else ["--no-sandbox"]  # root has no sandbox
         launched = await playwright.chromium.launch(executable_path=path, args=sandbox)
