@@ -158,6 +158,7 @@ async def test_a_deadline(client: Any, engine: fakes.FakeEngine) -> None:
     engine.gate = asyncio.Event()
     partial = await client.call("retrieve", "q", timeout_s=0.8)
     assert partial.partial == ("global", "bridge", "sources")
+    assert partial.local == engine.whole.local
     with pytest.raises(error_status.DeadlinePassed, match=r"more time|timeout_s"):
         await client.collect("retrieve_stream", "q", timeout_s=0.3)
 

@@ -52,7 +52,7 @@ async def test_reflection_is_a_switch(start: fakes.Start, engine: fakes.FakeEngi
         names = {found.name for found in reply.list_services_response.service}
         assert {SERVICE_NAME, "grpc.health.v1.Health"} <= names
     else:
-        assert await call.code() is grpc.StatusCode.UNIMPLEMENTED
+        assert (await fakes.end_of(call)).startswith("UNIMPLEMENTED")
 
 
 async def test_the_drain_has_an_end(start: fakes.Start, engine: fakes.FakeEngine) -> None:

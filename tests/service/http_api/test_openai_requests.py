@@ -13,6 +13,17 @@ def turns(*pairs: tuple[str, str]) -> list[Turn]:
     return [Turn(role, text) for role, text in pairs]
 
 
+def test_a_first_question_is_asked_as_it_stands() -> None:
+    assert standalone_question(turns(("system", "Be brief."), ("user", " Why?\n"))) == " Why?\n"
+    assert standalone_question(turns(("user", "Why?"), ("assistant", "It"))) == "Why?", "a reply that was begun"
+
+
+@pytest.mark.parametrize("conversation", [[], turns(("system", "x")), turns(("user", " "), ("assistant", "x"))])
+def test_without_a_question(conversation: list[Turn]) -> None:
+    with pytest.raises(ValueError, match="role user"):
+        standalone_question(conversation)
+
+
 def test_long_conversations_are_shortened() -> None:
     pairs = [
         pair for n in range(50) for pair in (("user", f"question {n} " + "word " * 300), ("assistant", "x" * 9000))

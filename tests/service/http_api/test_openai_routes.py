@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -152,7 +151,6 @@ async def test_a_conversation_is_one_question(served: fakes.Service, api: Any) -
         ({"extra_body": {"hirag": {"topN": 0}}}, "hirag.topN"),
         ({"messages": []}, "messages"),
         ({"messages": [{"role": "system", "content": "x"}]}, "messages"),
-        ({"messages": [{"role": "user", "content": " "}, {"role": "assistant", "content": "x"}]}, "messages"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages"),
     ],
 )
@@ -160,7 +158,7 @@ async def test_what_is_not_supported_is_refused(served: fakes.Service, api: Any,
     with pytest.raises(openai.BadRequestError) as raised:
         await ask(api, **options)
     assert raised.value.param == param
-    assert param in raised.value.message or re.search("role user|image_url", raised.value.message)
+    assert param in raised.value.message or "role user" in raised.value.message
     assert raised.value.type == "invalid_request_error"
     assert not served.engine.queries
 
