@@ -14,13 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-import aiohttp
 import grpc
 
 from hirag_dist.service.http_api.gateway import error_of_call
-from hirag_dist.service.options import PageOptions
 from hirag_dist.service.request_gate import SERVICE_NAME
-from hirag_dist.service.web.run import Page
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire.records import MODES
 from tests.service import fakes
@@ -28,33 +25,18 @@ from tests.service import fakes
 _STATUS = {200: "OK", 401: "UNAUTHENTICATED", 429: "RESOURCE_EXHAUSTED"}
 
 
-@dataclass
-class Served:
-    """A service with its HTTP server."""
-
-    service: fakes.Service
-    url: str
-    http: aiohttp.ClientSession
-    channel: grpc.aio.Channel
+Served = fakes.Service
 
 
 @dataclass
 class Reply:
-    """The reply that a caller gets.
-
-    Attributes:
-        status: name of the gRPC status.
-        text: everything that was sent.
-        found: ids of the entities and chunks of a retrieval, best first.
-        answer: text of an answer.
-        cited: references of the answer.
-    """
+    """The name of a gRPC status, everything that was sent, and what of it makes a result."""
 
     status: str
     text: str
-    found: tuple[str, ...] = ()
+    found: tuple[str, ...] = ()  # ids of the entities and chunks of a retrieval, best first
     answer: str = ""
-    cited: tuple[str, ...] = ()
+    cited: tuple[str, ...] = ()  # references of the answer
 
 
 @dataclass
@@ -77,29 +59,17 @@ class Question:
 
 
 @asynccontextmanager
-async def serving(engine: Any, *, page: dict[str, Any] | None = None, **options: Any) -> AsyncIterator[Served]:
+async def serving(engine: Any, **options: Any) -> AsyncIterator[Served]:
     """Serve an engine by every interface; keywords are `ServerOptions`."""
     services = fakes.Services()
-    service = await services.start(fakes.swapper_of(engine), **options)
-    chosen: dict[str, Any] = {"listen": "127.0.0.1:0", "callers": "callers_file" in options} | (page or {})
     try:
-        async with (
-            Page(PageOptions(**chosen), service.address) as served,
-            aiohttp.ClientSession() as http,
-            fakes.channel(service) as channel,
-        ):
-            yield Served(service, served.url, http, channel)
+        yield await services.start(engine, page={}, **options)
     finally:
         await services.stop()
 
 
 class Interface:
-    """A way to call a service.
-
-    Attributes:
-        name: for the names of tests.
-        retrieves: whether there is a retrieval without an answer.
-    """
+    """A way to call a service; some retrieve without an answer."""
 
     name: ClassVar[str]
     retrieves: ClassVar[bool] = True
@@ -142,9 +112,9 @@ class Grpc(Interface):
 class _Http(Interface):
     async def _post(self, served: Served, path: str, asked: Question, body: bytes) -> tuple[Reply, list[Any]]:
         """Return the reply without its contents, and the JSON objects of its lines."""
-        async with served.http.post(f"{served.url}{path}", data=io.BytesIO(body), headers=asked.headers) as response:
-            text = (await response.read()).decode()
-            reply = Reply(_STATUS.get(response.status, str(response.status)), text)
+        response = await served.request("POST", path, data=io.BytesIO(body), headers=asked.headers)
+        text = await response.text()
+        reply = Reply(_STATUS.get(response.status, str(response.status)), text)
         lines = [line.removeprefix("data: ") for line in text.split("\n")]
         return reply, [json.loads(line) for line in lines if line.startswith("{")]
 

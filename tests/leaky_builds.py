@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from functools import partial
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -114,21 +115,26 @@ def engine_of(snapshot: Snapshot, **keys: Any) -> QueryEngine:
 
 
 class Indexes:
-    """Indexes of documents, each built once."""
+    """Indexes of documents, each built once.
 
-    def __init__(self, folders: pytest.TempPathFactory) -> None:
+    Args:
+        make: builds one.
+    """
+
+    def __init__(self, folders: pytest.TempPathFactory, make: Callable[..., Snapshot] | None = None) -> None:
         self._folders = folders
+        self._make = make or partial(build, script=script)
         self._thread = ThreadPoolExecutor(1)  # a build has an event loop of its own
         self._built: dict[str, Snapshot] = {}
 
-    def snapshot(self, documents: Documents, **keys: Any) -> Snapshot:
+    def snapshot(self, documents: Sequence[Any], **keys: Any) -> Snapshot:
         key = json.dumps([documents, keys])
         if key not in self._built:
             bench = Bench(self._folders.mktemp("index"))
-            self._built[key] = self._thread.submit(build, bench, documents, script, **keys).result()
+            self._built[key] = self._thread.submit(self._make, bench, documents, **keys).result()
         return self._built[key]
 
-    def __call__(self, documents: Documents, *, access_rule: str = "all", **keys: Any) -> QueryEngine:
+    def __call__(self, documents: Sequence[Any], *, access_rule: str = "all", **keys: Any) -> QueryEngine:
         """Return an engine."""
         return engine_of(self.snapshot(documents, **keys), access_rule=access_rule)
 

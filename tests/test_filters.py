@@ -4,51 +4,34 @@ from __future__ import annotations
 
 import json
 import random
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
+from typing import Any
 
 import pytest
 
 from hirag_dist.retrieval.engine import QueryEngine
 from hirag_dist.retrieval.map_reduce import MAP_REDUCE
 from hirag_dist.retrieval.search import MODES
-from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import BY_NAME, AccessScope, Facet, Query, Retrieval, SourceItem
 from tests.filtered_builds import METADATA, build_records, records
-from tests.leaky_builds import HIDDEN, NOBODY, QUESTIONS, all_text, corpus, engine_of
-from tests.toy_builds import Bench, rows
+from tests.leaky_builds import HIDDEN, NOBODY, QUESTIONS, Indexes, all_text, corpus, engine_of
+from tests.toy_builds import rows
 
 OPEN = 'kind = "open"'
 FILTERS = [OPEN, "number < 9 and not even", 'tags has any ("by3", "by5")', "published > 2024-01-20", "number = 4"]
 
 
-class Indexes:
-    """Indexes of `corpus(1)`, each built once."""
-
-    def __init__(self, folders: pytest.TempPathFactory) -> None:
-        self._folders = folders
-        self._thread = ThreadPoolExecutor(1)  # a build has an event loop of its own
-        self._built: dict[str, Snapshot] = {}
-
-    def snapshot(self, *, labelled: bool = False, numbers: frozenset[int] | None = None, layers: int = 8) -> Snapshot:
-        key = f"{labelled} {sorted(numbers or ())} {layers}"
-        if key not in self._built:
-            given = [
-                row for row in records(corpus(1), labelled=labelled) if numbers is None or row["number"] in numbers
-            ]
-            bench = Bench(self._folders.mktemp("index"))
-            self._built[key] = self._thread.submit(build_records, bench, given, max_layers=layers).result()
-        return self._built[key]
-
-    def __call__(
-        self, *, labelled: bool = False, numbers: frozenset[int] | None = None, layers: int = 8
-    ) -> QueryEngine:
-        return engine_of(self.snapshot(labelled=labelled, numbers=numbers, layers=layers))
+costly = pytest.mark.integration  # it starts no process, but builds indexes and asks many questions
+ALL, LABELLED = records(corpus(1)), records(corpus(1), labelled=True)
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Indexes:
-    return Indexes(tmp_path_factory)
+    return Indexes(tmp_path_factory, build_records)
+
+
+def those(numbers: frozenset[int]) -> list[dict[str, Any]]:
+    return [row for row in ALL if row["number"] in numbers]
 
 
 def numbers_of(filter_text: str) -> frozenset[int]:
@@ -60,7 +43,7 @@ def numbers_of(filter_text: str) -> frozenset[int]:
         FILTERS[3]: lambda row: row["published"] > "2024-01-20",
         FILTERS[4]: lambda row: row["number"] == 4,
     }[filter_text]
-    return frozenset(row["number"] for row in records(corpus(1)) if meets(row))
+    return frozenset(row["number"] for row in ALL if meets(row))
 
 
 def without_scores(items: tuple[object, ...]) -> list[object]:
@@ -72,20 +55,16 @@ def without_rows(found: Retrieval) -> list[SourceItem]:
     return [replace(item, places=()) for item in found.sources]
 
 
-@pytest.mark.integration  # it starts no process, but builds indexes and asks many questions
+@costly
 @pytest.mark.parametrize("chosen", FILTERS)
 async def test_texts_weights_and_sources_are_those_of_an_index_of_the_documents_that_pass(
     made: Indexes, chosen: str
 ) -> None:
     """Scores of entities that other documents mention as well are excepted: they have one vector."""
-    engine, other = made(layers=0), made(numbers=numbers_of(chosen), layers=0)
+    engine, other = made(ALL, max_layers=0), made(those(numbers_of(chosen)), max_layers=0)
     for question in QUESTIONS[:3]:
-        asked = Query(question, "flat", top_n=1000, filter=chosen)
-        found, wanted = await engine.retrieve(asked), await other.retrieve(replace(asked, filter=""))
-        assert without_scores(found.local) == without_scores(wanted.local)
-        asked = replace(asked, mode="graphrag-local")
-        found, wanted = await engine.retrieve(asked), await other.retrieve(replace(asked, filter=""))
-        assert without_scores(found.triples) == without_scores(wanted.triples)
+        asked = Query(question, top_n=1000, filter=chosen)
+        await check_same(engine, other, asked)
         asked = replace(asked, mode="naive")
         found, wanted = await engine.retrieve(asked), await other.retrieve(replace(asked, filter=""))
         assert without_rows(found) == without_rows(wanted)
@@ -93,11 +72,19 @@ async def test_texts_weights_and_sources_are_those_of_an_index_of_the_documents_
         assert found.context_refs
 
 
-@pytest.mark.integration  # it starts no process, but builds indexes and asks many questions
+async def check_same(engine: QueryEngine, other: QueryEngine, asked: Query) -> None:
+    """Check entities and relations under a filter, and labels, against an index of the documents that pass."""
+    for mode, part in (("flat", "local"), ("graphrag-local", "triples")):
+        found = await engine.retrieve(replace(asked, mode=mode))
+        wanted = await other.retrieve(replace(asked, mode=mode, filter="", reach=None))
+        assert without_scores(getattr(found, part)) == without_scores(getattr(wanted, part))
+
+
+@costly
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("question", QUESTIONS[:3])
 async def test_documents_that_do_not_pass_leave_no_text_in_any_mode(made: Indexes, mode: str, question: str) -> None:
-    engine = made()
+    engine = made(ALL)
     found = await engine.retrieve(Query(question, mode, top_n=40, filter=OPEN))
     assert HIDDEN not in all_text(found)
     assert found.context_refs
@@ -106,24 +93,24 @@ async def test_documents_that_do_not_pass_leave_no_text_in_any_mode(made: Indexe
     assert HIDDEN not in all_text(answer)
 
 
-@pytest.mark.integration  # it starts no process, but builds indexes and asks many questions
+@costly
 @pytest.mark.parametrize("mode", ["hirag", "local", "nobridge", "flat"])
 async def test_entities_of_documents_that_do_not_pass_are_not_named(made: Indexes, mode: str) -> None:
     asked = Query(f"{HIDDEN}aa and wordaa, {HIDDEN}ab", mode, top_n=8)
-    everything = await made().retrieve(asked)
+    everything = await made(ALL).retrieve(asked)
     assert [item.name for item in everything.local if item.matched == BY_NAME] == [f"{HIDDEN}aa", "wordaa"]
-    found = await made().retrieve(replace(asked, filter=OPEN))
+    found = await made(ALL).retrieve(replace(asked, filter=OPEN))
     assert [item.name for item in found.local if item.matched == BY_NAME] == ["wordaa"]
     assert found.local[0].name == "wordaa"
     assert not any(HIDDEN in item.name for item in found.local)
 
 
-@pytest.mark.integration  # it starts no process, but builds indexes and asks many questions
+@costly
 @pytest.mark.parametrize("mode", MAP_REDUCE)
 async def test_documents_that_do_not_pass_leave_no_text_in_answers_from_all_of_the_corpus(
     made: Indexes, mode: str
 ) -> None:
-    answer = await made().answer(Query("wordaa", mode, community_level="all", filter=OPEN))
+    answer = await made(ALL).answer(Query("wordaa", mode, community_level="all", filter=OPEN))
     assert HIDDEN not in all_text(answer)
 
 
@@ -133,7 +120,7 @@ def ids(found: Retrieval) -> set[str]:
 
 @pytest.mark.parametrize("mode", ["hirag", "naive", "graphrag-local"])
 async def test_a_filter_never_widens_what_a_caller_may_see(made: Indexes, mode: str) -> None:
-    engine = made(labelled=True)
+    engine = made(LABELLED)
     hidden = await engine.retrieve(Query("wordaa", mode, reach=NOBODY, filter=f"not ({OPEN})"))
     assert (hidden.local, hidden.sources, hidden.context_refs) == ((), (), {})
     for chosen in FILTERS:
@@ -149,20 +136,15 @@ async def test_a_filter_never_widens_what_a_caller_may_see(made: Indexes, mode: 
         assert not again.context_refs
 
 
-@pytest.mark.integration  # it starts no process, but builds indexes and asks many questions
+@costly
 async def test_labels_and_a_filter_are_an_index_of_the_documents_that_pass_both(made: Indexes) -> None:
-    engine, chosen = made(labelled=True, layers=0), FILTERS[2]
-    other = made(numbers=numbers_of(chosen) & numbers_of(OPEN), layers=0)
-    asked = Query("wordaa wordbb", "flat", top_n=1000, filter=chosen, reach=NOBODY)
-    found, wanted = await engine.retrieve(asked), await other.retrieve(replace(asked, filter="", reach=None))
-    assert without_scores(found.local) == without_scores(wanted.local)
-    found = await engine.retrieve(replace(asked, mode="graphrag-local"))
-    wanted = await other.retrieve(replace(asked, mode="graphrag-local", filter="", reach=None))
-    assert without_scores(found.triples) == without_scores(wanted.triples)
+    engine, chosen = made(LABELLED, max_layers=0), FILTERS[2]
+    other = made(those(numbers_of(chosen) & numbers_of(OPEN)), max_layers=0)
+    await check_same(engine, other, Query("wordaa wordbb", top_n=1000, filter=chosen, reach=NOBODY))
 
 
 async def test_counts_and_facets_are_those_of_the_documents_that_the_caller_may_see(made: Indexes) -> None:
-    engine, other = made(labelled=True), made(numbers=numbers_of(OPEN))
+    engine, other = made(LABELLED), made(those(numbers_of(OPEN)))
     everything, seen, wanted = engine.describe(None), engine.describe(NOBODY), other.describe(None)
     assert seen.facets == wanted.facets
     assert seen.as_of_field == "published"
@@ -177,7 +159,7 @@ async def test_counts_and_facets_are_those_of_the_documents_that_the_caller_may_
 
 
 async def test_a_date_leaves_out_later_documents(made: Indexes) -> None:
-    engine = made(labelled=True)
+    engine = made(LABELLED)
     found = await engine.retrieve(Query("wordaa", "naive", top_n=100, as_of="2024-01-05"))
     assert {item.metadata["number"] for item in found.sources} <= {0, 1, 2, 3, 4}
     assert {item.metadata["published"] for item in found.sources} <= {f"2024-01-0{day}" for day in range(1, 6)}
@@ -188,7 +170,7 @@ async def test_a_date_leaves_out_later_documents(made: Indexes) -> None:
 
 async def test_states_of_all_rows_are_those_of_a_slow_count(made: Indexes) -> None:
     """Entities by their mentions, summaries by everything below the clusters that the model was shown."""
-    snapshot = made.snapshot(labelled=True)
+    snapshot = made.snapshot(LABELLED)
     engine = engine_of(snapshot)
     documents = [row["document_id"] for row in rows(snapshot, "documents")]
     number_of = {
@@ -227,7 +209,7 @@ async def test_states_of_all_rows_are_those_of_a_slow_count(made: Indexes) -> No
 
 
 async def test_look_ups_take_filters(made: Indexes) -> None:
-    engine = made(labelled=True)
+    engine = made(LABELLED)
     found = await engine.retrieve(Query("wordaa", "flat", top_n=1, filter=OPEN))
     scope = AccessScope(filter=OPEN)
     details = await engine.get_entity(found.local[0].entity_id, scope=scope)
@@ -238,7 +220,7 @@ async def test_look_ups_take_filters(made: Indexes) -> None:
 
 
 async def test_views_are_shared_by_equal_filters(made: Indexes) -> None:
-    engine = made(labelled=True)
+    engine = made(LABELLED)
     one, same, other = [
         await engine._resources.view_of(Query("q", filter=text)) for text in ("number<9", "number  <  9.0", "number<8")
     ]

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -30,28 +28,6 @@ async def leaky(made: Indexes, tmp_path_factory: pytest.TempPathFactory) -> Asyn
     callers = callers_file(tmp_path_factory.mktemp("callers"), ada=[], bob=["secret", "other"], eve=["other"])
     async with serving(engine, callers_file=callers.path, anonymous_labels=frozenset()) as served:
         yield served
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def shared() -> AsyncIterator[tuple[Served, fakes.FakeEngine]]:
-    engine = fakes.FakeEngine()
-    async with serving(engine) as served:
-        yield served, engine
-
-
-@pytest.fixture
-def engine(shared: tuple[Served, fakes.FakeEngine]) -> fakes.FakeEngine:
-    """The engine of `one`, as it was at first."""
-    engine = shared[1]
-    vars(engine).clear()
-    engine.__init__()  # type: ignore[misc]
-    return engine
-
-
-@pytest.fixture
-def one(shared: tuple[Served, fakes.FakeEngine], engine: fakes.FakeEngine) -> Served:
-    """A service that the tests share."""
-    return shared[0]
 
 
 async def both(interface: Interface, served: Served, asked: Question) -> list[Reply]:
@@ -121,7 +97,7 @@ async def test_every_request_is_counted_and_logged_by_the_service(interface: Int
     callers = callers_file(tmp_path, ada=["a", "b"])
     records: list[RequestRecord] = []
     async with serving(fakes.FakeEngine(), callers_file=callers.path) as served:
-        served.service.server.observe(records.append)
+        served.server.observe(records.append)
         await interface.answer(served, Question(token="ada-token", mode="naive"))
         await interface.answer(served, Question(token="eve-token"))
     assert [(each.method, each.caller, each.code) for each in records] == [
@@ -140,28 +116,22 @@ INJECTED = (
 
 
 @each_interface
-async def test_injected_text_stays_text(interface: Interface, one: Served, engine: fakes.FakeEngine) -> None:
-    for text in INJECTED:
-        local = replace(fakes.LIGHTHOUSE, name=text, description=text, entity_id=text)
-        whole = replace(fakes.WHOLE, local=(local,), sources=(replace(fakes.WHOLE.sources[0], title=text),))
-        parts = (whole, text, replace(fakes.ANSWER, text=text, retrieval=whole))
-
-        async def answer_stream(query: Any, *, deadline_s: float | None = None, parts: Any = parts) -> Any:
-            for part in parts:
-                yield part
-
-        engine.whole, engine.answer_stream = whole, answer_stream  # type: ignore[method-assign]
-        reply = await interface.answer(one, Question(text))
-        assert (reply.status, reply.answer) == ("OK", text)
-        if interface.retrieves:
-            assert (await interface.retrieve(one, Question(text))).found[0] == text
+async def test_injected_text_stays_text(interface: Interface) -> None:
+    engine = fakes.FakeEngine()
+    async with serving(engine) as served:
+        for text in INJECTED:
+            local = replace(fakes.LIGHTHOUSE, name=text, description=text, entity_id=text)
+            engine.whole = replace(fakes.WHOLE, local=(local,), sources=(replace(fakes.WHOLE.sources[0], title=text),))
+            engine.answers(text)
+            reply = await interface.answer(served, Question(text))
+            assert (reply.status, reply.answer) == ("OK", text)
+            if interface.retrieves:
+                assert (await interface.retrieve(served, Question(text))).found[0] == text
 
 
 async def test_quotas_are_of_a_caller_and_not_of_an_interface(tmp_path: Path) -> None:
     callers = callers_file(tmp_path).add("ada", quota_per_day=len(INTERFACES))
-    async with AsyncExitStack() as stack:
-        served = await stack.enter_async_context(serving(fakes.FakeEngine(), callers_file=callers.path))
-        for interface in INTERFACES:
-            assert (await interface.answer(served, Question(token="ada-token"))).status == "OK"
-        for interface in INTERFACES:
-            assert (await interface.answer(served, Question(token="ada-token"))).status == "RESOURCE_EXHAUSTED"
+    async with serving(fakes.FakeEngine(), callers_file=callers.path) as served:
+        for status in ("OK", "RESOURCE_EXHAUSTED"):
+            replies = [await interface.answer(served, Question(token="ada-token")) for interface in INTERFACES]
+            assert [reply.status for reply in replies] == [status] * len(INTERFACES)

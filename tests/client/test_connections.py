@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.client import ClientOptions, ConfigError, HiragClient, RequestTooLarge, ServiceError
+from hirag_dist.client import ClientOptions, ConfigError, RequestTooLarge, ServiceError
 from hirag_dist.types import Answer
 from tests.cable import Cable
 from tests.client.conftest import both_clients
@@ -30,11 +30,9 @@ async def test_a_connection_lost_in_mid_answer_is_told_and_the_next_call_finds_a
     cable: Cable, engine: fakes.FakeEngine, connect: Any
 ) -> None:
     client = connect(cable.address)
-    engine.gate = asyncio.Event()
     got = asyncio.Event()
-    asking = asyncio.create_task(client.collect("answer_stream", "q", got=got))
+    asking = await engine.held(client.collect("answer_stream", "q", got=got))
     await got.wait()
-    await engine.started.wait()
     cable.pull()
     with pytest.raises(ServiceError, match=f"the connection to {cable.address} was lost during the reply; ask again"):
         await asking
@@ -49,9 +47,7 @@ async def test_a_connection_lost_before_the_reply_is_asked_again(
 ) -> None:
     client = connect(cable.address)
     assert await client.call("describe") == engine.info  # the connection is there
-    engine.gate = asyncio.Event()
-    asking = asyncio.create_task(client.call("retrieve", "q"))
-    await engine.started.wait()
+    asking = await engine.held(client.call("retrieve", "q"))
     engine.started.clear()
     cable.pull()
     await engine.started.wait()
@@ -64,9 +60,8 @@ async def test_a_connection_that_is_dead_without_a_word_is_noticed(
     cable: Cable, engine: fakes.FakeEngine, connect: Any
 ) -> None:
     client = connect(cable.address, timeout_s=None, keepalive_s=0.2)
-    engine.gate = asyncio.Event()
     got = asyncio.Event()
-    asking = asyncio.create_task(client.collect("answer_stream", "q", got=got))
+    asking = await engine.held(client.collect("answer_stream", "q", got=got))
     await got.wait()
     cable.cut()
     with pytest.raises(ServiceError, match="was lost during the reply"):
@@ -79,9 +74,7 @@ async def test_a_stream_that_is_silent_for_many_probes_still_gets_its_answer(
 ) -> None:
     service = await start(engine, min_ping_interval_s=0.05)
     client = connect(service.address, timeout_s=None, keepalive_s=1.5)  # also the time that a probe's answer may take
-    engine.gate = asyncio.Event()
-    asking = asyncio.create_task(client.collect("answer_stream", "q"))
-    await engine.started.wait()
+    asking = await engine.held(client.collect("answer_stream", "q"))
     done, _ = await asyncio.wait({asking}, timeout=7)  # four probes
     engine.gate.set()
     assert not done
@@ -139,9 +132,7 @@ async def test_a_request_larger_than_the_service_takes(
 @both_clients
 async def test_a_closed_client_says_so(start: fakes.Start, engine: fakes.FakeEngine, connect: Any) -> None:
     client = connect((await start(engine)).address)
-    engine.gate = asyncio.Event()
-    asking = asyncio.create_task(client.call("retrieve", "q"))
-    await engine.started.wait()
+    asking = await engine.held(client.call("retrieve", "q"))
     await client.close()
     with pytest.raises(ServiceError, match="the client was closed during the request"):
         await asking
@@ -159,8 +150,3 @@ def test_addresses_as_urls() -> None:
     for wrong in ("http://hirag.example.org", "http://a:1/path", None):
         with pytest.raises(ConfigError, match="expected HOST:PORT, http://HOST:PORT or https://HOST:PORT"):
             ClientOptions(wrong)  # type: ignore[arg-type]
-
-
-def test_a_question_of_another_type() -> None:
-    with HiragClient("127.0.0.1:1") as client, pytest.raises(TypeError, match="expected a text or a Query, got NoneT"):
-        client.answer(None)  # type: ignore[arg-type]

@@ -5,12 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tomllib
 import zipfile
 from email import message_from_bytes
-from email.message import Message
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -50,46 +47,31 @@ with HiragClient("127.0.0.1:1", retries=False) as client:
             raise AssertionError("nothing listens there")
 print(json.dumps(sorted(name for name in sys.modules if name.startswith("hirag_dist"))))
 """
-BUILD = "import sys; from hatchling import build; getattr(build, sys.argv[1])(sys.argv[2])"
-
-
-def build(kind: str, folder: Path, out: Path) -> Path:
-    """Build a distribution of a project folder as `pip` does, but in this environment."""
-    subprocess.run([sys.executable, "-c", BUILD, f"build_{kind}", out], cwd=folder, check=True, capture_output=True)
-    (made,) = out.glob("*.whl" if kind == "wheel" else "*.tar.gz")
-    return made
+BUILD = "import sys; from hatchling import build; build.build_wheel(sys.argv[1])"
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build("wheel", FOLDER, tmp_path_factory.mktemp("wheel"))
-
-
-def metadata(wheel: Path) -> Message:
-    with zipfile.ZipFile(wheel) as archive:
-        (name,) = [name for name in archive.namelist() if name.endswith("/METADATA")]
-        return message_from_bytes(archive.read(name))
-
-
-def modules(wheel: Path) -> dict[str, bytes]:
-    with zipfile.ZipFile(wheel) as archive:
-        return {name: archive.read(name) for name in archive.namelist() if ".dist-info/" not in name}
-
-
-def project(path: Path) -> Any:
-    return tomllib.loads(path.read_text(encoding="utf-8"))["project"]
+    """Built from the project folder as `pip` does, but in this environment."""
+    out = tmp_path_factory.mktemp("wheel")
+    subprocess.run([sys.executable, "-c", BUILD, out], cwd=FOLDER, check=True, capture_output=True)
+    (made,) = out.glob("*.whl")
+    return made
 
 
 @pytest.mark.integration
 def test_the_wheel_holds_modules_of_the_package_and_no_others(wheel: Path) -> None:
-    said, files = metadata(wheel), modules(wheel)
+    with zipfile.ZipFile(wheel) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    modules = {name: content for name, content in files.items() if ".dist-info/" not in name}
+    (metadata,) = [content for name, content in files.items() if name.endswith("/METADATA")]
+    said = message_from_bytes(metadata)
     assert (said["Name"], said["Version"]) == ("hirag-dist-client", hirag_dist.__version__)
-    assert {Path(name).parts[1] for name in files} == PARTS
-    for name, content in files.items():  # the same bytes: with both distributions installed, neither changes the other
+    assert {Path(name).parts[1] for name in modules} == PARTS
+    for name, content in modules.items():  # the same bytes: with both installed, neither changes the other
         assert content == (ROOT / name).read_bytes(), name
         assert not name.endswith(".pyc")
-    with zipfile.ZipFile(wheel) as archive:
-        assert not [name for name in archive.namelist() if name.endswith("entry_points.txt")]
+    assert not [name for name in files if name.endswith("entry_points.txt")]
 
 
 @pytest.mark.integration

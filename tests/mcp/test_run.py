@@ -7,7 +7,8 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +23,12 @@ from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.mcp import Caller, IndexBackend, run
 from hirag_dist.mcp.run import HttpOptions
 from hirag_dist.mcp.tools import ServerSettings, make_server
-from hirag_dist.service.hot_swap import SnapshotSwapper
-from tests.leaky_builds import HIDDEN, NOBODY, QUESTIONS, Indexes, corpus
+from tests.leaky_builds import HIDDEN, NOBODY, Indexes, corpus
 from tests.service import fakes
 
 ACCEPT = {"Accept": "application/json, text/event-stream"}
 ROOT = Path(__file__).parents[2]
+Call = Callable[..., Awaitable[dict[str, Any]]]  # of a tool
 
 
 class Wire:
@@ -82,34 +83,49 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
 async def labelled(made: Indexes, start: fakes.Start, connect: Any, serve: Any, tmp_path: Path) -> str:
     """URL of a server over a service whose callers visitor and agent see different documents."""
     callers = fakes.CallersFile(tmp_path / "callers.yaml").add("visitor", labels=[]).add("agent", labels=["secret"])
-    engine = made(corpus(1))
+    service = await start(made(corpus(1)), callers_file=callers.path)
+    return str(await serve(connect(service.address)))
 
-    async def opened() -> Any:
-        return engine
 
-    swapper = SnapshotSwapper(opened, lambda: engine.info.snapshot_id, poll_s=3600)
-    return str(await serve(connect((await start(swapper, callers_file=callers.path)).address)))
+def of_kind(reply: dict[str, Any], kind: str) -> list[str]:
+    return [each["id"] for each in reply["structuredContent"]["references"] if each["kind"] == kind]
+
+
+async def replies(call: Call) -> dict[str, Any]:
+    """Return the replies of all tools about public words."""
+    found = {
+        "search": await call("search", question="wordaa wordbb", top_n=40),
+        "answer": await call("answer", question="wordaa wordbb"),
+        "describe_index": await call("describe_index"),
+        "entity": await call("entity", entity="wordaa", context_tokens=8000),
+    }
+    found["path"] = await call("path_between", source="wordaa", target=of_kind(found["entity"], "entity")[1])
+    found["document"] = await call("document", document_id=of_kind(found["search"], "chunk")[0])
+    for community in of_kind(found["entity"], "community")[:1]:
+        found["report"] = await call("report", community_id=community)
+    assert not [reply for reply in found.values() if reply.get("isError")]
+    return found
+
+
+async def check_reach(owner: Call, visitor: Call) -> None:
+    """Check that the tools show a visitor nothing of the hidden documents, which they show their owner."""
+    whole, seen = await replies(owner), await replies(visitor)
+    assert "report" in whole
+    assert HIDDEN in str(whole)
+    assert HIDDEN not in str(seen)
+    counts = [found["describe_index"]["structuredContent"]["counts"]["documents"] for found in (whole, seen)]
+    assert counts == [30, 20]
+    hidden, absent = [await visitor("entity", entity=word) for word in (f"{HIDDEN}aa", "yyyaa")]
+    assert hidden["isError"]
+    assert str(hidden).replace(f"{HIDDEN}aa", "yyyaa") == str(absent)
+    assert not (await owner("entity", entity=f"{HIDDEN}aa")).get("isError")
 
 
 async def test_each_caller_sees_what_its_token_shows(labelled: str, session: aiohttp.ClientSession) -> None:
-    texts = {}
-    for name in ("visitor", "agent"):
-        wire = Wire(session, labelled, Authorization=f"Bearer {name}-token")
+    agent, visitor = [Wire(session, labelled, Authorization=f"Bearer {name}-token") for name in ("agent", "visitor")]
+    for wire in (agent, visitor):
         assert (await wire.begin())["serverInfo"]["name"] == "hirag-dist"
-        found = [await wire.tool("search", question=question, top_n=40) for question in QUESTIONS[:2]]
-        found += [await wire.tool("entity", entity="wordaa"), await wire.tool("describe_index")]
-        references = found[0]["structuredContent"]["references"]
-        chunk = next(each["id"] for each in references if each["kind"] == "chunk")
-        found.append(await wire.tool("document", document_id=chunk))
-        assert not any(result.get("isError") for result in found)
-        texts[name] = json.dumps(found)
-        hidden = await wire.tool("entity", entity=f"{HIDDEN}aa")
-        absent = await wire.tool("entity", entity="yyyaa")
-        assert hidden.get("isError", False) == (name == "visitor")
-        if name == "visitor":
-            assert json.dumps(hidden).replace(f"{HIDDEN}aa", "yyyaa") == json.dumps(absent)
-    assert HIDDEN not in texts["visitor"].replace(QUESTIONS[2], "")
-    assert HIDDEN in texts["agent"]
+    await check_reach(agent.tool, visitor.tool)
 
 
 async def test_a_session_belongs_to_its_token(labelled: str, session: aiohttp.ClientSession) -> None:
@@ -176,9 +192,7 @@ async def test_the_sdk_over_http(server: Any, serve: Any, engine: fakes.FakeEngi
             assert result.structured_content["citations"]
             assert seen == sorted(set(seen))
             assert len(seen) >= 3
-            engine.gate, engine.started, engine.cancelled = asyncio.Event(), asyncio.Event(), asyncio.Event()
-            calling = asyncio.create_task(client.call_tool("search", {"question": "q"}))
-            await asyncio.wait_for(engine.started.wait(), 20)
+            calling = await engine.held(client.call_tool("search", {"question": "q"}))
             calling.cancel()
             await asyncio.wait_for(engine.cancelled.wait(), 20)
             await asyncio.gather(calling, return_exceptions=True)
@@ -220,49 +234,25 @@ async def test_stdio(start: fakes.Start) -> None:
         assert b"Traceback" not in said
 
 
-def backend_of(made: Indexes, reach: frozenset[str] | None) -> IndexBackend:
+@asynccontextmanager
+async def tools_of(made: Indexes, reach: frozenset[str] | None) -> AsyncIterator[Call]:
+    """Call the tools of a server that reads an index itself."""
     opening: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     opening.set_result(AsyncIndex(made(corpus(1)), "index", UsageMeter()))
-    return IndexBackend(opening, reach)
-
-
-async def replies(backend: IndexBackend) -> dict[str, Any]:
-    """Return the replies of all tools."""
-    found: dict[str, Any] = {}
-    async with Client(make_server(backend, ServerSettings())) as client:
-
-        async def call(name: str, **arguments: Any) -> Any:
-            found[name] = await client.call_tool(name, arguments)
-            assert not found[name].is_error, found[name].content
-            return found[name].structured_content
-
+    async with Client(make_server(IndexBackend(opening, reach), ServerSettings())) as client:
         assert "list_indexes" not in {tool.name for tool in (await client.list_tools()).tools}
-        searched = await call("search", question="wordaa wordbb", top_n=40)
-        await call("answer", question="wordaa wordbb")
-        await call("describe_index")
-        entity = await call("entity", entity="wordaa", context_tokens=8000)
 
-        def of_kind(kind: str, reply: Any = entity) -> list[str]:
-            return [each["id"] for each in reply["references"] if each["kind"] == kind]
+        async def call(name: str, **arguments: Any) -> dict[str, Any]:
+            return dict((await client.call_tool(name, arguments)).model_dump(by_alias=True))
 
-        await call("path_between", source="wordaa", target=of_kind("entity")[1])
-        await call("document", document_id=of_kind("chunk", searched)[0])
-        if of_kind("community"):
-            await call("report", community_id=of_kind("community")[0])
-        found["hidden"] = await client.call_tool("entity", {"entity": f"{HIDDEN}aa"})
-        found["index"] = await client.call_tool("describe_index", {"index": "other"})
-    return found
+        yield call
 
 
 async def test_tools_read_the_index_within_a_reach(made: Indexes) -> None:
-    owner, visitor = await replies(backend_of(made, None)), await replies(backend_of(made, NOBODY))
-    assert "report" in owner
-    assert HIDDEN in str({name: one for name, one in owner.items() if name != "hidden"})
-    assert HIDDEN not in str({name: one for name, one in visitor.items() if name != "hidden"})
-    assert (owner["hidden"].is_error, visitor["hidden"].is_error) == (False, True)
-    assert owner["describe_index"].structured_content["counts"]["documents"] == 30
-    assert visitor["describe_index"].structured_content["counts"]["documents"] == 20
-    assert visitor["index"].meta["hirag-dist/reason"] == "INVALID_QUERY"
+    async with tools_of(made, None) as owner, tools_of(made, NOBODY) as visitor:
+        await check_reach(owner, visitor)
+        other = await visitor("describe_index", index="other")
+        assert other["_meta"]["hirag-dist/reason"] == "INVALID_QUERY"
 
 
 async def test_calls_wait_for_an_index_that_is_being_opened() -> None:

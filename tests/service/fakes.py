@@ -6,19 +6,23 @@ import asyncio
 import datetime
 import hashlib
 import ipaddress
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import grpc
 import yaml
+from grpc_reflection.v1alpha import reflection_pb2
 
 from hirag_dist.client.common import service_stub
+from hirag_dist.service.catalogue import IndexCatalogue
 from hirag_dist.service.hot_swap import SingleIndex, SnapshotSwapper
-from hirag_dist.service.options import ServerOptions
+from hirag_dist.service.options import PageOptions, ServerOptions
 from hirag_dist.service.server import QueryServer
+from hirag_dist.service.web.run import Page
 from hirag_dist.types import (
     AccessScope,
     Answer,
@@ -94,6 +98,8 @@ class FakeEngine:
     def __init__(self, snapshot_id: str = "s1", whole: Retrieval = WHOLE) -> None:
         self.info = replace(INFO, snapshot_id=snapshot_id)
         self.whole = replace(whole, snapshot_id=snapshot_id)
+        self.answer, self.pieces = ANSWER, PIECES
+        self.found = {"get_entity": ENTITY, "find_path": PATH, "get_community": COMMUNITY, "get_document": DOCUMENT}
         self.late = replace(self.whole, communities=(), key_entities=(), paths=(), triples=(), sources=())
         self.late = replace(self.late, partial=("global", "bridge", "sources"))
         self.gate: asyncio.Event | None = None
@@ -106,7 +112,6 @@ class FakeEngine:
         self.started, self.cancelled, self.closed = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.at_work = 0
         self.question_cache = (0, 0)
-        self.finish_reason = "stop"
 
     def describe(self, reach: frozenset[str] | None, expression: str = "", as_of: str = "") -> IndexInfo:
         self.described_to.append(reach)
@@ -133,34 +138,37 @@ class FakeEngine:
     ) -> AsyncGenerator[Retrieval | str | Answer, None]:
         yield self.whole
         await self._work(query, deadline_s)
-        for piece in PIECES:
+        for piece in self.pieces:
             yield piece
-        yield replace(ANSWER, retrieval=self.whole, finish_reason=self.finish_reason)
+        yield replace(self.answer, retrieval=self.whole)
 
-    async def get_entity(self, entity: str, *, scope: AccessScope, deadline_s: float | None, **most: int) -> Any:
-        return await self._look_up("get_entity", (entity,), scope, deadline_s, most, ENTITY)
+    async def held(self, call: Awaitable[Any]) -> asyncio.Future[Any]:
+        """Start a call; return it when the engine is at work and waits for its gate."""
+        self.gate, self.started, self.cancelled = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        begun = asyncio.ensure_future(call)
+        await self.started.wait()
+        return begun
 
-    async def find_path(self, source: str, target: str, *, scope: AccessScope, deadline_s: float | None) -> Any:
-        return await self._look_up("find_path", (source, target), scope, deadline_s, {}, PATH)
+    def answers(self, text: str, *citations: Citation) -> None:
+        """Let the answers be this text, in one piece."""
+        self.answer, self.pieces = replace(ANSWER, text=text, citations=citations), (text,)
 
-    async def get_community(self, community: str, *, scope: AccessScope, deadline_s: float | None, **most: int) -> Any:
-        return await self._look_up("get_community", (community,), scope, deadline_s, most, COMMUNITY)
-
-    async def get_document(self, document: str, *, scope: AccessScope, deadline_s: float | None, **most: int) -> Any:
-        return await self._look_up("get_document", (document,), scope, deadline_s, most, DOCUMENT)
-
-    async def _look_up(
-        self,
-        name: str,
-        keys: tuple[str, ...],
-        scope: AccessScope,
-        deadline_s: float | None,
-        most: dict[str, int],
-        found: Any,
-    ) -> Any:
+    async def _look_up(self, name: str, *keys: str, scope: AccessScope, deadline_s: float | None, **most: int) -> Any:
         self.lookups.append((name, keys, scope, most))
         await self._work(Query(keys[0]), deadline_s)
-        return found
+        return self.found[name]
+
+    async def get_entity(self, *keys: str, **options: Any) -> Any:
+        return await self._look_up("get_entity", *keys, **options)
+
+    async def find_path(self, *keys: str, **options: Any) -> Any:
+        return await self._look_up("find_path", *keys, **options)
+
+    async def get_community(self, *keys: str, **options: Any) -> Any:
+        return await self._look_up("get_community", *keys, **options)
+
+    async def get_document(self, *keys: str, **options: Any) -> Any:
+        return await self._look_up("get_document", *keys, **options)
 
     async def close(self) -> None:
         assert not self.at_work, "closed under a request"
@@ -185,46 +193,86 @@ class FakeEngine:
             self.at_work -= 1
 
 
-@dataclass
-class Service:
-    """A service that listens."""
+def swapper_of(engine: Any, may_open: asyncio.Event | None = None) -> SnapshotSwapper:
+    """A swapper whose snapshot never changes, and opens at once if not told when it may."""
 
-    address: str
-    server: QueryServer
-    swapper: SnapshotSwapper
-
-
-def swapper_of(engine: FakeEngine) -> SnapshotSwapper:
-    """A swapper whose snapshot never changes."""
-
-    async def opened() -> FakeEngine:
+    async def opened() -> Any:
+        if may_open is not None:
+            await may_open.wait()
         return engine
 
     return SnapshotSwapper(opened, lambda: engine.info.snapshot_id, poll_s=3600)
+
+
+@dataclass
+class Service:
+    """A service that listens, with a channel on which gRPC itself retries nothing, and a client of its HTTP server."""
+
+    address: str
+    engine: Any
+    indexes: Any
+    server: QueryServer
+    channel: grpc.aio.Channel
+    http: aiohttp.ClientSession
+    page: Any = None
+
+    @property
+    def stub(self) -> Any:
+        return service_stub(self.channel)
+
+    @property
+    def url(self) -> str:
+        return str(self.page.url)
+
+    async def request(self, method: str, path: str, **options: Any) -> aiohttp.ClientResponse:
+        """Return a reply of the HTTP server, read to its end."""
+        async with self.http.request(method, self.url + path, **options) as response:
+            await response.read()
+        return response
+
+    async def post(self, path: str, body: Any, **options: Any) -> aiohttp.ClientResponse:
+        return await self.request("POST", path, json=body, **options)
+
+    async def load(self) -> None:
+        await self.indexes.start()
+        await self.server.set_serving()
 
 
 class Services:
     """Starts services and stops them all at the end."""
 
     def __init__(self) -> None:
-        self._running: list[Service] = []
+        self._running = AsyncExitStack()
 
-    async def start(self, engine: FakeEngine | SnapshotSwapper, *, load: bool = True, **options: object) -> Service:
-        swapper = swapper_of(engine) if isinstance(engine, FakeEngine) else engine
-        chosen = {"listen": "127.0.0.1:0"} | options
-        server = QueryServer(SingleIndex(swapper), ServerOptions(**chosen))  # type: ignore[arg-type]
+    async def start(
+        self, engine: Any, *, load: bool = True, page: Mapping[str, Any] | None = None, **options: Any
+    ) -> Service:
+        """Start a service around an engine, a swapper or a catalogue.
+
+        Args:
+            load: whether it opens its index at once.
+            page: `PageOptions` of its HTTP server; None for no HTTP server.
+            options: `ServerOptions`.
+        """
+        swapper = engine if isinstance(engine, SnapshotSwapper | IndexCatalogue) else swapper_of(engine)
+        indexes = swapper if isinstance(swapper, IndexCatalogue) else SingleIndex(swapper)
+        server = QueryServer(indexes, ServerOptions(**{"listen": "127.0.0.1:0"} | options))
         address = await server.start()
-        service = Service(address, server, swapper)
-        self._running.append(service)
+        self._running.push_async_callback(indexes.close)
+        self._running.push_async_callback(server.stop, 0)
+        channel = grpc.aio.insecure_channel(address, options=[("grpc.enable_retries", 0)])
+        await self._running.enter_async_context(channel)
+        http = await self._running.enter_async_context(aiohttp.ClientSession())
+        service = Service(address, engine, indexes, server, channel, http)
         if load:
-            await swapper.start()
-            await server.set_serving()
+            await service.load()
+        if page is not None:
+            chosen = PageOptions(**{"listen": "127.0.0.1:0", "callers": "callers_file" in options} | dict(page))
+            service.page = await self._running.enter_async_context(Page(chosen, address))
         return service
 
     async def stop(self) -> None:
-        for service in self._running:
-            await service.server.stop(0)
-            await service.swapper.close()
+        await self._running.aclose()
 
 
 Start = Callable[..., Awaitable[Service]]
@@ -241,32 +289,25 @@ def certificates(folder: Path) -> dict[str, str]:
     authority = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "test authority")])
     paths: dict[str, str] = {}
 
-    def write(name: str, content: bytes) -> None:
-        (folder / name).write_bytes(content)
-        paths[name] = str(folder / name)
-
-    for name, key in (
-        ("ca", authority_key),
-        *((n, ec.generate_private_key(ec.SECP256R1())) for n in ("server", "client")),
-    ):
-        subject = authority if name == "ca" else x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
-        builder = (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(authority)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
+    for name in ("ca", "server", "client"):
+        is_authority = name == "ca"
+        key = authority_key if is_authority else ec.generate_private_key(ec.SECP256R1())
+        subject = authority if is_authority else x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+        here = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+        certificate = (
+            x509.CertificateBuilder(authority, subject, key.public_key(), x509.random_serial_number())
             .not_valid_before(now - datetime.timedelta(hours=1))
             .not_valid_after(now + datetime.timedelta(hours=1))
-            .add_extension(x509.BasicConstraints(ca=name == "ca", path_length=None), critical=True)
+            .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
+            .add_extension(x509.SubjectAlternativeName([] if is_authority else here), critical=False)
+            .sign(authority_key, hashes.SHA256())
         )
-        if name != "ca":
-            here = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
-            builder = builder.add_extension(x509.SubjectAlternativeName(here), critical=False)
-        certificate = builder.sign(authority_key, hashes.SHA256())
-        write(f"{name}.pem", certificate.public_bytes(serialization.Encoding.PEM))
         form = serialization.PrivateFormat.PKCS8
-        write(f"{name}.key", key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()))
+        secret = key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
+        for kind, content in (("pem", certificate.public_bytes(serialization.Encoding.PEM)), ("key", secret)):
+            path = folder / f"{name}.{kind}"
+            path.write_bytes(content)
+            paths[path.name] = str(path)
     return paths
 
 
@@ -298,13 +339,21 @@ def token(name: str) -> tuple[tuple[str, str], ...]:
     return (("authorization", f"Bearer {name}-token"),)
 
 
-def channel(service: Service) -> grpc.aio.Channel:
-    """A plain channel, with gRPC's own retries off."""
-    return grpc.aio.insecure_channel(service.address, options=[("grpc.enable_retries", 0)])
+def list_services(channel: grpc.aio.Channel, version: str = "v1alpha", **options: Any) -> Any:
+    """Ask what is served, with all that is sent in one operation.
+
+    A stream of requests that is refused before its first message has gone out ends with INTERNAL in `grpc.aio`.
+    """
+    request = reflection_pb2.ServerReflectionRequest(list_services="").SerializeToString()
+    ask = channel.unary_stream(
+        f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo",
+        response_deserializer=reflection_pb2.ServerReflectionResponse.FromString,
+    )
+    return ask(request, **options)
 
 
-@asynccontextmanager
-async def stub(service: Service) -> AsyncIterator[Any]:
-    """A stub on a channel of its own."""
-    async with channel(service) as own:
-        yield service_stub(own)
+async def end_of(call: Any) -> str:
+    """Read all that a call replies. Return the name of its status, and what that says: "OK", "NOT_FOUND: no x"."""
+    with suppress(grpc.aio.AioRpcError):
+        _ = [await call] if isinstance(call, grpc.aio.UnaryUnaryCall) else [part async for part in call]
+    return ": ".join(filter(None, ((await call.code()).name, await call.details())))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from hirag_dist.wire.error_status import IndexUnavailable
 from tests.service import fakes
 
 ALL = Caller(reach=None)
+Started = Callable[..., Awaitable[IndexCatalogue]]
 
 
 class Folders:
@@ -71,11 +72,24 @@ def folders() -> Folders:
 
 
 @pytest.fixture
-async def catalogue(folders: Folders) -> AsyncIterator[IndexCatalogue]:
-    catalogue = folders.catalogue()
-    await catalogue.start()
-    yield catalogue
-    await catalogue.close()
+async def started(folders: Folders) -> AsyncIterator[Started]:
+    """Starts catalogues of the folders, and closes them."""
+    made: list[IndexCatalogue] = []
+
+    async def started(default: str | None = None, **limits: Any) -> IndexCatalogue:
+        made.append(folders.catalogue(default, **limits))
+        await made[-1].start()
+        return made[-1]
+
+    yield started
+    for catalogue in made:
+        await catalogue.close()
+    assert all(engine.closed.is_set() for engines in folders.engines.values() for engine in engines)
+
+
+@pytest.fixture
+async def catalogue(started: Started) -> IndexCatalogue:
+    return await started()
 
 
 async def test_an_index_is_opened_by_its_first_request_once(catalogue: IndexCatalogue, folders: Folders) -> None:
@@ -113,9 +127,8 @@ async def test_an_index_is_opened_once_before_the_catalogue_is_ready(folders: Fo
     await catalogue.close()
 
 
-async def test_the_least_recently_used_index_is_closed_for_another(folders: Folders) -> None:
-    catalogue = folders.catalogue(max_open=2)
-    await catalogue.start()
+async def test_the_least_recently_used_index_is_closed_for_another(started: Started, folders: Folders) -> None:
+    catalogue = await started(max_open=2)
     for name in ("acme", "beta", "acme", "gamma"):
         folders.now += 1
         await ask(catalogue, name)
@@ -125,13 +138,10 @@ async def test_the_least_recently_used_index_is_closed_for_another(folders: Fold
     assert catalogue.events == {"opened": 3, "closed_limit": 1}
     await ask(catalogue, "beta")  # opened again
     assert len(folders.engines["beta"]) == 2
-    await catalogue.close()
-    assert all(engine.closed.is_set() for engines in folders.engines.values() for engine in engines)
 
 
-async def test_an_index_in_use_is_not_closed_for_another(folders: Folders) -> None:
-    catalogue = folders.catalogue(max_open=1)
-    await catalogue.start()
+async def test_an_index_in_use_is_not_closed_for_another(started: Started, folders: Folders) -> None:
+    catalogue = await started(max_open=1)
     async with catalogue.find("acme", ALL).lease(lambda: None) as engine:
         waiting = asyncio.create_task(ask(catalogue, "beta"))
         await asyncio.sleep(0)
@@ -140,12 +150,10 @@ async def test_an_index_in_use_is_not_closed_for_another(folders: Folders) -> No
         assert not folders.engines["acme"][0].closed.is_set()
         assert engine.info.snapshot_id == "acme-s1"
     assert await waiting == "beta-s1"
-    await catalogue.close()
 
 
-async def test_an_idle_index_is_closed(folders: Folders) -> None:
-    catalogue = folders.catalogue(idle_s=60)
-    await catalogue.start()
+async def test_an_idle_index_is_closed(started: Started, folders: Folders) -> None:
+    catalogue = await started(idle_s=60)
     await ask(catalogue, "acme")
     folders.now += 30
     await ask(catalogue, "beta")
@@ -153,7 +161,6 @@ async def test_an_idle_index_is_closed(folders: Folders) -> None:
     await catalogue.close_idle()
     await folders.engines["acme"][0].closed.wait()
     assert catalogue.open_count == 1
-    await catalogue.close()
 
 
 async def test_each_open_index_switches_to_its_new_snapshot(catalogue: IndexCatalogue, folders: Folders) -> None:
@@ -171,9 +178,8 @@ async def test_each_open_index_switches_to_its_new_snapshot(catalogue: IndexCata
     assert folders.engines["gamma"] == []
 
 
-async def test_indexes_come_and_go(folders: Folders) -> None:
-    catalogue = folders.catalogue(poll_s=0.001)
-    await catalogue.start()
+async def test_indexes_come_and_go(started: Started, folders: Folders) -> None:
+    catalogue = await started(poll_s=0.001)
     async with catalogue.find("acme", ALL).lease(lambda: None):
         del folders.definitions["acme"]
         folders.definitions["delta"] = IndexDefinition("delta", "/delta")
@@ -185,12 +191,12 @@ async def test_indexes_come_and_go(folders: Folders) -> None:
         assert not folders.engines["acme"][0].closed.is_set()  # its request goes on
     await folders.engines["acme"][0].closed.wait()
     assert await ask(catalogue, "delta") == "delta-s1"
-    await catalogue.close()
 
 
-async def test_a_listing_that_fails_later_keeps_the_indexes(folders: Folders, caplog: pytest.LogCaptureFixture) -> None:
-    catalogue = folders.catalogue(poll_s=0.001)
-    await catalogue.start()
+async def test_a_listing_that_fails_later_keeps_the_indexes(
+    started: Started, folders: Folders, caplog: pytest.LogCaptureFixture
+) -> None:
+    catalogue = await started(poll_s=0.001)
     folders.listing_error = StoreError("the bucket is gone")
     while not catalogue.listing_failed:
         await asyncio.sleep(0.001)
@@ -200,7 +206,6 @@ async def test_a_listing_that_fails_later_keeps_the_indexes(folders: Folders, ca
     while catalogue.listing_failed:
         await asyncio.sleep(0.001)
     assert caplog.text.count("the bucket is gone") == 1
-    await catalogue.close()
 
 
 async def test_a_broken_index_harms_no_other(
@@ -219,9 +224,8 @@ async def test_a_broken_index_harms_no_other(
     assert await ask(catalogue, "acme") == "acme-s1"
 
 
-async def test_one_index_does_not_take_all_requests(folders: Folders) -> None:
-    catalogue = folders.catalogue(max_concurrent=2)
-    await catalogue.start()
+async def test_one_index_does_not_take_all_requests(started: Started, folders: Folders) -> None:
+    catalogue = await started(max_concurrent=2)
     acme = catalogue.find("acme", ALL)
     async with acme.lease(lambda: None), acme.lease(lambda: None):
         with pytest.raises(Overloaded, match="as many as it may"):
@@ -229,7 +233,6 @@ async def test_one_index_does_not_take_all_requests(folders: Folders) -> None:
                 pass
         assert await ask(catalogue, "gamma") == "gamma-s1"
     assert await ask(catalogue, "acme") == "acme-s1"
-    await catalogue.close()
 
 
 @pytest.mark.parametrize(
@@ -245,10 +248,9 @@ async def test_one_index_does_not_take_all_requests(folders: Folders) -> None:
     ],
 )
 async def test_requests_without_a_name(
-    folders: Folders, default: str | None, patterns: tuple[str, ...] | None, expected: str | None
+    started: Started, default: str | None, patterns: tuple[str, ...] | None, expected: str | None
 ) -> None:
-    catalogue = folders.catalogue(default)
-    await catalogue.start()
+    catalogue = await started(default)
     caller = Caller("web", indexes=patterns)
     entries = catalogue.entries(caller)
     assert [entry.name for entry in entries if entry.default] == ([] if expected is None else [expected])
@@ -260,7 +262,6 @@ async def test_requests_without_a_name(
             catalogue.find("", caller)
     else:
         assert catalogue.find("", caller).name == expected
-    await catalogue.close()
 
 
 ENTRIES = [IndexEntry(f"index-{number:04}", title=f"Index {number}") for number in range(250)]

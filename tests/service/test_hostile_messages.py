@@ -10,7 +10,6 @@ from typing import Any
 import grpc
 import numpy as np
 
-from hirag_dist.client.common import service_stub
 from hirag_dist.service.request_gate import SERVICE_NAME
 from hirag_dist.wire._pb import query_pb2 as pb
 from tests.service import fakes
@@ -53,19 +52,17 @@ def hostile(count: int, seed: int) -> Iterator[bytes]:
 async def test_hostile_messages_end_with_a_status_and_proper_questions_are_answered(start: fakes.Start) -> None:
     service = await start(fakes.FakeEngine())
 
-    async def status(channel: grpc.aio.Channel, method: str, data: bytes) -> tuple[grpc.StatusCode, str]:
-        call: Any = channel.unary_stream(f"/{SERVICE_NAME}/{method}")(data, timeout=60)
+    async def status(method: str, data: bytes) -> tuple[grpc.StatusCode, str]:
+        call: Any = service.channel.unary_stream(f"/{SERVICE_NAME}/{method}")(data, timeout=60)
         with suppress(grpc.aio.AioRpcError):
             async for _ in call:
                 pass
         return await call.code(), await call.details() or ""
 
-    async with fakes.channel(service) as channel:
-        stub = service_stub(channel)
-        for seed in range(4):
-            sent = enumerate(hostile(48, seed))
-            ends = await asyncio.gather(*(status(channel, METHODS[at % len(METHODS)], data) for at, data in sent))
-            await stub.Retrieve(pb.RetrieveRequest(query=pb.Query(question="q")))
-            for code, details in ends:
-                assert code is not grpc.StatusCode.DEADLINE_EXCEEDED
-                assert "DecodeError" in details or code not in (grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL)
+    for seed in range(4):
+        sent = enumerate(hostile(48, seed))
+        ends = await asyncio.gather(*(status(METHODS[at % len(METHODS)], data) for at, data in sent))
+        await service.stub.Retrieve(pb.RetrieveRequest(query=pb.Query(question="q")))
+        for code, details in ends:
+            assert code is not grpc.StatusCode.DEADLINE_EXCEEDED
+            assert "DecodeError" in details or code not in (grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL)

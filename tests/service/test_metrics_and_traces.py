@@ -22,7 +22,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from hirag_dist.client.common import service_stub
 from hirag_dist.service.access_log import AccessLog, RequestRecord, Tracing
-from hirag_dist.service.hot_swap import SingleIndex, SnapshotSwapper
+from hirag_dist.service.hot_swap import SingleIndex
 from hirag_dist.service.metrics import FOLDER_VARIABLE, WorkerMetrics
 from hirag_dist.service.metrics_server import serve_metrics
 from hirag_dist.service.options import ServerOptions
@@ -59,11 +59,10 @@ async def test_the_line_of_a_request(
 ) -> None:
     caplog.set_level(logging.INFO, "hirag_dist.service.access_log")
     callers.add("few", quota_per_day=1, labels=["public"])
-    service = await start(engine, callers_file=callers.path)
-    async with fakes.stub(service) as stub:
-        _ = [part async for part in stub.Answer(pb.AnswerRequest(query=QUERY), metadata=fakes.token("few"))]
-        with pytest.raises(grpc.aio.AioRpcError):
-            await stub.Retrieve(REQUEST, metadata=fakes.token("few"))
+    stub = (await start(engine, callers_file=callers.path)).stub
+    _ = [part async for part in stub.Answer(pb.AnswerRequest(query=QUERY), metadata=fakes.token("few"))]
+    with pytest.raises(grpc.aio.AioRpcError):
+        await stub.Retrieve(REQUEST, metadata=fakes.token("few"))
     first, second = lines(caplog)
     assert first.items() >= {"caller": "few", "labels": 1, "items": 6, "model": "extractive", "code": "OK"}.items()
     assert second.items() >= {"caller": "few", "code": "RESOURCE_EXHAUSTED", "reason": "quota"}.items()
@@ -141,11 +140,6 @@ async def test_metrics_of_a_running_service(
     expires = (datetime.now(UTC) + timedelta(days=3)).replace(microsecond=0)
     callers.add("new", expires=expires)
     may_open, stop, ready = asyncio.Event(), asyncio.Event(), asyncio.get_running_loop().create_future()
-
-    async def open_engine() -> Any:
-        await may_open.wait()
-        return engine
-
     options = ServerOptions(
         listen="127.0.0.1:0",
         callers_file=callers.path,
@@ -154,8 +148,8 @@ async def test_metrics_of_a_running_service(
         metrics_listen="127.0.0.1:0",
         drain_delay_s=60.0,
     )
-    swapper = SnapshotSwapper(open_engine, lambda: "s1", poll_s=3600)
-    serving = asyncio.create_task(serve(SingleIndex(swapper), options, ready.set_result, stop))
+    index = SingleIndex(fakes.swapper_of(engine, may_open))
+    serving = asyncio.create_task(serve(index, options, ready.set_result, stop))
     try:
         while not (said := [record for record in caplog.records if "metrics on" in record.getMessage()]):
             await asyncio.sleep(0)
@@ -180,33 +174,24 @@ async def test_metrics_of_a_running_service(
     assert found["hirag_service_callers{}"] == 2
 
 
-@pytest.fixture
-def spans() -> Any:
-    """A provider of OpenTelemetry and what it was given."""
+TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+
+
+async def test_a_trace_goes_on_through_the_service(start: fakes.Start, engine: fakes.FakeEngine) -> None:
     pytest.importorskip("opentelemetry.sdk")
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SimpleSpanProcessor
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-    exporter = InMemorySpanExporter()
-    provider = TracerProvider(shutdown_on_exit=False)
+    exporter, provider = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    return provider, exporter.get_finished_spans
-
-
-TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
-
-
-async def test_a_trace_goes_on_through_the_service(start: fakes.Start, engine: fakes.FakeEngine, spans: Any) -> None:
-    provider, finished = spans
     service = await start(engine)
     records: list[RequestRecord] = []
     service.server.observe(Tracing(provider).export)
     service.server.observe(records.append)
-    async with fakes.channel(service) as channel:
-        metadata = (("traceparent", f"00-{TRACE}-{PARENT}-01"),)
-        await service_stub(channel).Retrieve(REQUEST, metadata=metadata)
-    (root,) = (span for span in finished() if span.name.endswith("/Retrieve"))
+    await service.stub.Retrieve(REQUEST, metadata=(("traceparent", f"00-{TRACE}-{PARENT}-01"),))
+    spans = exporter.get_finished_spans()
+    (root,) = (span for span in spans if span.name.endswith("/Retrieve"))
     assert f"{root.context.trace_id:032x}" == TRACE
     assert [record.trace_id for record in records] == [TRACE]  # in the log too
-    assert {span.name for span in finished()} >= {"search"}
+    assert {span.name for span in spans} >= {"search"}

@@ -18,8 +18,7 @@ NOON = 20_000 * DAY_S + DAY_S / 2
 class Clocks:
     """Both clocks of the limits."""
 
-    def __init__(self) -> None:
-        self.s = 0.0
+    s = 0.0
 
     def steady(self) -> float:
         return self.s
@@ -100,31 +99,23 @@ def admission(clocks: Clocks) -> LoadShedder:
     )
 
 
-def no_deadline() -> None:
-    return None
-
-
 class Guest:
     """A caller that holds a slot until it is released."""
 
+    waited_s: float | None = None
+
     def __init__(self, admission: LoadShedder, name: str, order: list[str], left_s: float | None = None) -> None:
         self._go = asyncio.Event()
-        self._left_s = left_s
-        self.waited_s: float | None = None
-        self._stay = asyncio.create_task(self._sit(admission, name, order))
+        self.stay = asyncio.create_task(self._sit(admission, name, order, left_s))
 
-    async def _sit(self, admission: LoadShedder, name: str, order: list[str]) -> None:
-        async with admission.slot(lambda: self._left_s) as self.waited_s:
+    async def _sit(self, admission: LoadShedder, name: str, order: list[str], left_s: float | None) -> None:
+        async with admission.slot(lambda: left_s) as self.waited_s:
             order.append(name)
             await self._go.wait()
 
     async def leave(self) -> None:
         self._go.set()
-        await self._stay
-
-    async def give_up(self) -> None:
-        self._stay.cancel()
-        await asyncio.gather(self._stay, return_exceptions=True)
+        await self.stay
 
 
 async def settled() -> None:
@@ -139,7 +130,7 @@ async def test_places_are_given_in_the_order_of_coming(admission: LoadShedder, c
     await settled()
     assert (order, admission.retrieving, admission.waiting) == (["a", "b"], 2, 3)
     clocks.s = 3.0
-    await guests["c"].give_up()  # a cancelled caller delays no other
+    guests["c"].stay.cancel()  # who gives up delays no other
     await guests["b"].leave()
     await settled()
     assert order == ["a", "b", "d"]
@@ -154,7 +145,7 @@ async def test_places_are_given_in_the_order_of_coming(admission: LoadShedder, c
 async def full(admission: LoadShedder, clocks: Clocks, stay_s: float, waiting: int) -> AsyncIterator[None]:
     """Places that are held for `stay_s` each, all taken, with some waiting."""
     for _ in range(2):
-        async with admission.slot(no_deadline):
+        async with admission.slot(lambda: None):
             clocks.s += stay_s
     guests = [Guest(admission, str(number), []) for number in range(2 + waiting)]
     await settled()
@@ -189,6 +180,6 @@ async def test_who_waited_past_the_deadline_is_not_started(admission: LoadShedde
     with pytest.raises(DeadlinePassed, match="allow more time"):
         await late.leave()
     assert order == ["a", "b"]
-    async with admission.slot(no_deadline):  # the place is free again
+    async with admission.slot(lambda: None):  # the place is free again
         assert admission.retrieving == 2
     await guests["b"].leave()

@@ -78,60 +78,67 @@ signal.sigwait({15})
 """
 
 
-@pytest.fixture
-def starts(tmp_path: Path) -> Path:
-    """A line with name and process for each start of a worker."""
-    return tmp_path / "starts"
+class Workers:
+    """Programs as workers under a supervisor, with name and process of each start."""
 
+    def __init__(self, path: Path) -> None:
+        self.path = path
 
-@pytest.fixture
-def supervise(starts: Path) -> Callable[..., Supervisor]:
-    def make(*programs: str, ready: Callable[[str], None] | None = None, **options: Any) -> Supervisor:
+    def run(self, *programs: str, ready: Callable[[str], None] | None = None, **options: Any) -> bool:
+        """Run them until they are ready, or until `ready` ends them."""
         jobs = [
             WorkerJob(
                 (sys.executable, "-SE", "-c", PREAMBLE + program),
                 f"w{number:03}".encode(),
-                {"STARTS": str(starts)},
+                {"STARTS": str(self.path)},
                 f"worker {number}",
             )
             for number, program in enumerate(programs)
         ]
-        return Supervisor(jobs, ready=ready or (lambda _: stop()), **({"drain_s": 30, "pause_s": 0.01} | options))
+        supervisor = Supervisor(jobs, ready=ready or stop, **({"drain_s": 30, "pause_s": 0.01} | options))
+        return asyncio.run(supervisor.run())
 
-    return make
+    def starts(self) -> list[tuple[str, int]]:
+        lines = [line.split() for line in self.path.read_text().splitlines()]
+        return [(name, int(process)) for name, process in lines]
+
+    def are_gone(self) -> bool:
+        return not [process for _, process in self.starts() if Path(f"/proc/{process}").exists()]
 
 
-def run(supervisor: Supervisor) -> bool:
-    return asyncio.run(supervisor.run())
+@pytest.fixture
+def workers(tmp_path: Path) -> Workers:
+    return Workers(tmp_path / "starts")
 
 
 def stop(*_: object) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def test_ready_when_all_are_and_stopped_by_a_signal(supervise: Callable[..., Supervisor]) -> None:
-    said: list[str] = []
+def test_ready_when_all_are_and_stopped_by_a_signal(workers: Workers) -> None:
+    """The terminal's interrupt does not reach them a second time: they are in groups of their own."""
+    groups: list[int] = []
 
-    def ready(address: str) -> None:
-        said.append(address)
-        os.kill(os.getpid(), signal.SIGTERM)
+    def ready(_: str) -> None:
+        groups.extend(os.getpgid(process) for _, process in workers.starts())
+        stop()
 
     handler = signal.getsignal(signal.SIGTERM)
-    assert run(supervise(STEADY, STEADY, STEADY, ready=ready))
-    assert len(said) == 1
+    assert workers.run(STEADY, STEADY, STEADY, ready=ready)
+    assert len(groups) == 3
+    assert os.getpgid(0) not in groups
     assert signal.getsignal(signal.SIGTERM) is handler
 
 
-def test_a_worker_that_dies_is_started_again(supervise: Callable[..., Supervisor], starts: Path) -> None:
+def test_a_worker_that_dies_is_started_again(workers: Workers) -> None:
     died: list[int] = []
 
     def kill(_: str) -> None:
-        (process,) = (int(line.split()[1]) for line in starts.read_text().splitlines() if line.startswith("w001"))
-        os.kill(process, signal.SIGKILL)
+        os.kill(dict(workers.starts())["w001"], signal.SIGKILL)
 
-    assert run(supervise(STEADY, AGAIN, ready=kill, on_death=died.append))
-    assert died == [int(line.split()[1]) for line in starts.read_text().splitlines() if line.startswith("w001")][:1]
-    assert sorted(line.split()[0] for line in starts.read_text().splitlines()) == ["w000", "w001", "w001"]
+    assert workers.run(STEADY, AGAIN, ready=kill, on_death=died.append)
+    (_, first), (name, _) = [start for start in workers.starts() if start[0] != "w000"]
+    assert (died, name, len(workers.starts())) == ([first], "w001", 3)
 
 
 @pytest.mark.parametrize(
@@ -148,45 +155,32 @@ def test_a_worker_that_dies_is_started_again(supervise: Callable[..., Supervisor
     ],
 )
 def test_a_worker_that_cannot_start_ends_it_all(
-    supervise: Callable[..., Supervisor], starts: Path, program: str, kind: type[HiragError], words: str
+    workers: Workers, program: str, kind: type[HiragError], words: str
 ) -> None:
     with pytest.raises(kind, match=words):
-        run(supervise(STEADY, program))
-    assert not alive(starts)
+        workers.run(STEADY, program)
+    assert workers.are_gone()
 
 
-def test_workers_that_cannot_live_are_given_up(supervise: Callable[..., Supervisor], starts: Path) -> None:
+def test_workers_that_cannot_live_are_given_up(workers: Workers) -> None:
     lives_once = "report(ready=work) if not before else None\ntime.sleep(0.01 if before else 0.2)\nsys.exit(1)"
-    assert not run(supervise(lives_once, lives_once, ready=lambda _: None))
-    assert 5 <= starts.read_text().split().count("w000") < 20
+    assert not workers.run(lives_once, lives_once, ready=lambda _: None)
+    assert 5 <= len([name for name, _ in workers.starts() if name == "w000"]) < 20
 
 
-def test_a_worker_that_does_not_stop_is_killed(supervise: Callable[..., Supervisor], starts: Path) -> None:
+def test_a_worker_that_does_not_stop_is_killed(workers: Workers) -> None:
     stubborn = "signal.signal(15, signal.SIG_IGN); report(ready=work); sleep()"
-    assert not run(supervise(stubborn, STEADY, drain_s=0, grace_s=0.1))
-    assert not alive(starts)
+    assert not workers.run(stubborn, STEADY, drain_s=0, grace_s=0.1)
+    assert workers.are_gone()
 
 
-def test_the_terminals_interrupt_does_not_reach_workers_twice(
-    supervise: Callable[..., Supervisor], starts: Path
-) -> None:
-    groups: list[int] = []
-
-    def ready(_: str) -> None:
-        groups.extend(os.getpgid(int(line.split()[1])) for line in starts.read_text().splitlines())
-        stop()
-
-    assert run(supervise(STEADY, STEADY, ready=ready))
-    assert os.getpgid(0) not in groups
-
-
-def test_no_worker_outlives_its_supervisor(tmp_path: Path, starts: Path) -> None:
+def test_no_worker_outlives_its_supervisor(workers: Workers) -> None:
     """The supervisor is killed; its workers see their standard input end."""
     program = PREAMBLE + "report(ready=work); sys.stdin.buffer.read(); print('alone', file=sys.stderr)"
     code = f"""
 import asyncio, sys
 from hirag_dist.service.supervisor import Supervisor, WorkerJob
-job = WorkerJob((sys.executable, "-SE", "-c", {program!r}), b"work", {{"STARTS": {str(starts)!r}}}, "worker")
+job = WorkerJob((sys.executable, "-SE", "-c", {program!r}), b"work", {{"STARTS": {str(workers.path)!r}}}, "worker")
 asyncio.run(Supervisor([job, job], drain_s=30, ready=lambda _: print("ready", flush=True)).run())
 """
     with subprocess.Popen(
@@ -203,12 +197,6 @@ def test_an_address_that_is_held_is_not_taken_by_others() -> None:
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         with pytest.raises(OSError, match="in use"):
             other.bind(held.getsockname())
-
-
-def alive(starts: Path) -> list[int]:
-    """Processes of workers that are still there."""
-    found = [int(line.split()[1]) for line in starts.read_text().splitlines()]
-    return [process for process in found if Path(f"/proc/{process}").exists()]
 
 
 STUCK = """

@@ -150,8 +150,7 @@ async def test_swapped_engines_are_let_go_with_their_files(store: Store, start: 
     service = await start(swapper, max_queue_wait_s=60)  # no caller is rejected, even on a slow machine
     asked = [Query("What is known of it?", vector=row) for row in questions(open_snapshot(store).entity_vectors, 8)]
     answered: set[str] = set()
-    files: list[int] = []
-    maps: list[int] = []
+    held: list[tuple[int, int]] = []  # open files and mapped ones
     threads: list[int] = []
     async with AsyncHiragClient(service.address) as client:
         for query in asked[:3]:  # what is compiled now leaves cycles behind
@@ -165,14 +164,13 @@ async def test_swapped_engines_are_let_go_with_their_files(store: Store, start: 
                 answered |= {each.snapshot_id for each in found}
                 del found, questions_at_work
                 await _let_go(engines)
-                files.append(len(os.listdir("/proc/self/fd")))
-                maps.append(Path("/proc/self/maps").read_text().count(store.root))
+                maps = Path("/proc/self/maps").read_text().count(store.root)
+                held.append((len(os.listdir("/proc/self/fd")), maps))
                 threads.append(threading.active_count())
     assert answered == {first, second}
     assert len(engines) == 5
-    assert files[-1] == files[1], files
-    assert maps[-1] == maps[1], maps
-    assert maps[-1] > 0  # the engine that serves has files mapped, so that the count above says something
+    assert held[-1] == held[1], held
+    assert maps > 0  # the engine that serves has files mapped, so that the count above says something
     assert threads[-1] <= threads[1] + 2, threads  # a pool may still be growing
 
 

@@ -5,17 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
-import aiohttp
 import pytest
 import pytest_asyncio
 
-from hirag_dist.service.options import PageOptions
-from hirag_dist.service.web.run import Page
 from tests.service import fakes
 from tests.service.fixtures import certificates
 
@@ -24,52 +18,31 @@ __all__ = ["certificates"]
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
-@dataclass
-class Served:
-    """A page that is served, and the engine behind it."""
-
-    url: str
-    engine: fakes.FakeEngine
-    page: Page
-
-
-async def _serve(
-    stack: AsyncExitStack, engine: fakes.FakeEngine | None = None, page: dict[str, Any] | None = None, **options: Any
-) -> Served:
-    engine = fakes.FakeEngine() if engine is None else engine
-    services = fakes.Services()
-    stack.push_async_callback(services.stop)
-    address = (await services.start(engine, **options)).address
-    chosen = PageOptions(**({"listen": "127.0.0.1:0"} | (page or {})))
-    served = await stack.enter_async_context(Page(chosen, address))
-    return Served(served.url, engine, served)
-
-
 @pytest_asyncio.fixture(loop_scope="module")
-async def serve() -> AsyncIterator[Callable[..., Awaitable[Served]]]:
-    """Starts a service around an engine, and a page with the options `page`; other keywords are `ServerOptions`."""
-    async with AsyncExitStack() as stack:
-        yield partial(_serve, stack)
+async def serve() -> AsyncIterator[fakes.Start]:
+    """Starts a service with an HTTP server, around an engine of its own if none is given."""
+    services = fakes.Services()
+
+    async def serve(engine: fakes.FakeEngine | None = None, **options: Any) -> fakes.Service:
+        return await services.start(engine or fakes.FakeEngine(), **{"page": {}} | options)
+
+    yield serve
+    await services.stop()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def shared() -> AsyncIterator[Served]:
-    async with AsyncExitStack() as stack:
-        yield await _serve(stack)
+async def shared() -> AsyncIterator[fakes.Service]:
+    services = fakes.Services()
+    yield await services.start(fakes.FakeEngine(), page={})
+    await services.stop()
 
 
 @pytest.fixture
-def served(shared: Served) -> Served:
+def served(shared: fakes.Service) -> fakes.Service:
     """A service with the usual options that the tests of a file share; its engine is as it was at first."""
     vars(shared.engine).clear()
     shared.engine.__init__()  # type: ignore[misc]
     return shared
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def http() -> AsyncIterator[aiohttp.ClientSession]:
-    async with aiohttp.ClientSession() as session:
-        yield session
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -79,13 +52,10 @@ async def browser() -> AsyncIterator[Any]:
     try:
         from playwright.async_api import async_playwright
     except ImportError:
-        missing: str | None = "playwright is not installed: make dev-env"
-    else:
-        missing = None if path else "no Chromium: run tools/browser.sh"
-    if missing:
-        if os.environ.get("CI") == "true":
-            pytest.fail(missing)
-        pytest.skip(missing)
+        path = None
+    if path is None:
+        missing = "no Playwright or no Chromium: run make dev-env and tools/browser.sh"
+        pytest.fail(missing) if os.environ.get("CI") == "true" else pytest.skip(missing)
     async with async_playwright() as playwright:
         sandbox = [] if os.getuid() else ["--no-sandbox"]  # root has no sandbox
         launched = await playwright.chromium.launch(executable_path=path, args=sandbox)
@@ -93,41 +63,27 @@ async def browser() -> AsyncIterator[Any]:
         await launched.close()
 
 
-@dataclass
-class Visit:
-    """A page in a tab of its own, with what went wrong in it."""
-
-    page: Any
-    faults: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.page.set_default_timeout(20_000)
-        self.page.on("pageerror", lambda error: self.faults.append(str(error)))
-        self.page.on("console", self._heard)
-        self.page.on("dialog", lambda dialog: self.faults.append(f"dialog {dialog.message}"))
-
-    def _heard(self, message: Any) -> None:
-        if message.type == "error" and "the server responded with a status of" not in message.text:
-            self.faults.append(message.text)
-
-    async def ask(self, question: str = "Who lit the lamp?") -> Any:
-        await self.page.fill("#question", question)
-        await self.page.press("#question", "Enter")
-        return self.page
-
-
 @pytest_asyncio.fixture(loop_scope="module")
-async def visit(browser: Any) -> AsyncIterator[Callable[..., Awaitable[Visit]]]:
-    """Opens a page, keywords as for a browser's context; at the end, nothing may have gone wrong in any."""
-    visits: list[Visit] = []
+async def visit(browser: Any) -> AsyncIterator[Callable[..., Awaitable[Any]]]:
+    """Opens a page in a tab of its own, keywords as for a browser's context; nothing may go wrong in any."""
+    contexts: list[Any] = []
+    faults: list[str] = []
 
-    async def visit(url: str, **options: Any) -> Visit:
-        context = await browser.new_context(**({"viewport": {"width": 1280, "height": 900}} | options))
-        visits.append(Visit(await context.new_page()))
-        await visits[-1].page.goto(url)
-        return visits[-1]
+    def heard(message: Any) -> None:
+        if message.type == "error" and "the server responded with a status of" not in message.text:
+            faults.append(message.text)
+
+    async def visit(url: str, **options: Any) -> Any:
+        contexts.append(await browser.new_context(**({"viewport": {"width": 1280, "height": 900}} | options)))
+        page = await contexts[-1].new_page()
+        page.set_default_timeout(20_000)
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.on("console", heard)
+        page.on("dialog", lambda dialog: faults.append(f"dialog {dialog.message}"))
+        await page.goto(url)
+        return page
 
     yield visit
-    for one in visits:
-        await one.page.context.close()
-        assert not one.faults, one.faults
+    for context in contexts:
+        await context.close()
+    assert not faults

@@ -13,7 +13,6 @@ import pytest
 
 from hirag_dist.service.http_api.openai_requests import Turn, standalone_question
 from hirag_dist.types import (
-    Answer,
     Citation,
     ClaimItem,
     CommunityItem,
@@ -40,13 +39,18 @@ See = Callable[..., Any]
 pytestmark = pytest.mark.asyncio(loop_scope="module")  # that of the browser
 
 
+async def ask(page: Any, question: str = "Who lit the lamp?") -> Any:
+    await page.fill("#question", question)
+    await page.press("#question", "Enter")
+    return page
+
+
 @pytest.mark.smoke
 async def test_a_question_shows_its_levels_its_bridge_and_a_cited_answer(serve: Serve, visit: See) -> None:
     served = await serve()
-    seen = await visit(served.url)
-    page = seen.page
+    page = await visit(served.url)
     await page.get_by_text("3 documents").wait_for()
-    await seen.ask()
+    await ask(page)
     answer = page.locator("#answer")
     await answer.get_by_text("The keeper lit it").wait_for()
     await answer.get_by_text("100 tokens read, 7 written").wait_for()
@@ -66,14 +70,14 @@ async def test_a_question_shows_its_levels_its_bridge_and_a_cited_answer(serve: 
     assert "Wärterin 灯台守" in (await page.locator("#bridge").inner_text())
     assert (await page.locator("#timings .times span").count()) == 2  # search, and the rest of the total
     assert served.engine.queries[-1].question == "Who lit the lamp?"
-    assert await seen.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 async def test_a_citation_opens_what_it_cites(serve: Serve, visit: See) -> None:
     cited = (Citation("S1", "chunk", "k1", "Log"), Citation("E1", "entity", "e1", "Lighthouse"))
-    served = await serve(fakes.FakeEngine())
-    served.engine.answer_stream = answering(served.engine, "It was the keeper [S1][E1].", cited)
-    page = await (await visit(served.url)).ask()
+    served = await serve()
+    served.engine.answers("It was the keeper [S1][E1].", *cited)
+    page = await ask(await visit(served.url))
     item = page.locator("#sources [data-item=k1]")
     assert not (await item.locator("p.body").is_visible())
     await page.locator("#answer .text .cite", has_text="S1").click()
@@ -83,16 +87,6 @@ async def test_a_citation_opens_what_it_cites(serve: Serve, visit: See) -> None:
     assert (await page.evaluate("document.activeElement.closest('[data-item]').dataset.item")) == "k1"
     await page.keyboard.press("Enter")  # the focus is on its summary: it closes again
     await item.locator("p.body").wait_for(state="hidden")
-
-
-def answering(engine: fakes.FakeEngine, text: str, citations: tuple[Citation, ...]) -> Any:
-    async def answer_stream(query: Any, *, deadline_s: float | None = None) -> Any:
-        yield engine.whole
-        for word in text.split(" "):
-            yield f"{word} "
-        yield Answer(text, citations, 0, engine.whole, "scripted", 1, 1)
-
-    return answer_stream
 
 
 async def test_what_documents_say_is_never_code(serve: Serve, visit: See) -> None:
@@ -114,12 +108,9 @@ async def test_what_documents_say_is_never_code(serve: Serve, visit: See) -> Non
         context_refs={"S1": "k1", "R1": "r1", "E1": "e1"},
     )
     served = await serve(fakes.FakeEngine(whole=whole))
-    served.engine.answer_stream = answering(
-        served.engine,
-        f"{script} {image} **{svg}** `{address}`\n- {mixed} [S1]",
-        (Citation("S1", "chunk", "k1", image),),
-    )
-    page = await (await visit(served.url)).ask(image)
+    told = f"{script} {image} **{svg}** `{address}`\n- {mixed} [S1]"
+    served.engine.answers(told, Citation("S1", "chunk", "k1", image))
+    page = await ask(await visit(served.url), image)
     await page.locator("#answer .cited").wait_for()
     await page.evaluate("document.querySelectorAll('#result details').forEach((one) => { one.open = true; })")
     await page.locator("#bridge .pairs button").first.click()
@@ -141,20 +132,19 @@ async def test_a_wrong_token_is_explained_and_a_right_one_stays_in_the_tab(
     serve: Serve, visit: See, tmp_path: Path
 ) -> None:
     served = await serve(callers_file=fakes.CallersFile(tmp_path / "callers.yaml").add("web").path)
-    seen = await visit(served.url)
-    page = seen.page
+    page = await visit(served.url)
     await page.get_by_text("This service requires a token.").wait_for()
     await page.fill("#token", "wrong-token")
     await page.press("#token", "Enter")
     await page.get_by_role("alert").get_by_text("The service does not know this token").wait_for()
     assert (await page.locator("#access").get_attribute("open")) is not None
-    await seen.ask()
+    await ask(page)
     await page.get_by_role("alert").get_by_text("under Access, at the top").wait_for()
     await page.fill("#token", "web-token")
     await page.press("#token", "Enter")
     await page.get_by_text("3 documents").wait_for()
     assert not (await page.get_by_role("alert").is_visible())
-    await seen.ask()
+    await ask(page)
     await page.get_by_text("100 tokens read").wait_for()
     assert "token" not in page.url
     assert (await page.evaluate("localStorage.length + document.cookie.length")) == 0
@@ -168,14 +158,13 @@ async def test_a_wrong_token_is_explained_and_a_right_one_stays_in_the_tab(
 async def test_levels_come_one_by_one_and_asking_can_be_stopped(serve: Serve, visit: See) -> None:
     served = await serve()
     served.engine.gate = asyncio.Event()
-    seen = await visit(served.url)
-    page = seen.page
+    page = await visit(served.url)
     await page.uncheck("#want-answer")
     await page.locator("#options summary").click()
     await page.select_option("#mode", "hirag")
     await page.fill("#top-n", "7")
     await page.fill("#labels", "lang:de, team:legal")
-    await seen.ask()
+    await ask(page)
     await page.locator("#progress").get_by_text("Looking").wait_for()
     await page.locator("#local [data-item=e1]").wait_for()  # while the engine still waits
     assert (await page.locator("#bridge").inner_text()) == ""
@@ -185,13 +174,13 @@ async def test_levels_come_one_by_one_and_asking_can_be_stopped(serve: Serve, vi
     asked = served.engine.queries[-1]
     assert (asked.mode, asked.top_n, asked.labels) == ("hirag", 7, ("lang:de", "team:legal"))
     served.engine.gate.set()
-    await seen.ask()
+    await ask(page)
     await page.locator("#bridge svg").wait_for()
     await page.get_by_role("status").get_by_text("The result is complete.").wait_for(state="attached")
 
 
 async def test_the_whole_of_it_by_keyboard(serve: Serve, visit: See) -> None:
-    page = (await visit((await serve()).url)).page
+    page = await visit((await serve()).url)
     assert (await page.evaluate("document.activeElement.id")) == "question"
     await page.keyboard.type("Who lit the lamp?")
     await page.keyboard.press("Enter")
@@ -214,7 +203,7 @@ async def test_only_modes_that_the_service_accepts_are_offered(serve: Serve, vis
     costly = ["graphrag-global", "text-map-reduce"]
     for allowed, path in ((False, ""), (True, ""), (False, "#view=ask&mode=graphrag-global")):
         served = await serve(map_reduce=allowed)
-        page = (await visit(served.url + path)).page
+        page = await visit(served.url + path)
         await page.get_by_text("3 documents").wait_for()
         offered = await page.locator("#mode option:enabled").evaluate_all("all => all.map((one) => one.value)")
         assert [mode for mode in offered if mode in costly] == (costly if allowed else [])
@@ -228,13 +217,11 @@ FACETS = (
 )
 
 
-async def explored(visit: See, served: Any, calls: toy_graph.Calls, fields: str = "entity=e1", **options: Any) -> Any:
-    """The view of the graph, with the calls of the toy graph."""
-    seen = await visit(served.url, **options)
-    await seen.page.route(toy_graph.PREFIX, calls.answer)
-    await seen.page.goto(f"{served.url}#view=explore&{fields}")
-    await seen.page.locator("#walk-card .card-title").wait_for()
-    return seen.page
+async def explored(visit: See, served: Any) -> Any:
+    """The view of the graph."""
+    page = await visit(f"{served.url}#view=explore&entity=e1")
+    await page.locator("#walk-card .card-title").wait_for()
+    return page
 
 
 def node(page: Any, name: str) -> Any:
@@ -243,8 +230,7 @@ def node(page: Any, name: str) -> Any:
 
 
 async def test_a_walk_from_an_entity_to_its_document(serve: Serve, visit: See) -> None:
-    calls = toy_graph.Calls()
-    page = await explored(visit, await serve(), calls)
+    page = await explored(visit, await serve(toy_graph.ToyGraph()))
     card = page.locator("#walk-card")
     title = card.locator(".card-title")
     assert await title.inner_text() == "Lighthouse"
@@ -279,14 +265,14 @@ async def test_a_walk_from_an_entity_to_its_document(serve: Serve, visit: See) -
 
 
 async def test_a_path_a_community_and_a_hub(serve: Serve, visit: See) -> None:
-    calls = toy_graph.Calls()
-    page = await explored(visit, await serve(), calls)
+    engine = toy_graph.ToyGraph()
+    page = await explored(visit, await serve(engine))
     card = page.locator("#walk-card")
     await card.get_by_role("button", name="Path from here").click()
     await page.keyboard.type("Ship")
     await page.keyboard.press("Enter")
     await card.get_by_text("Lighthouse → Ship").wait_for()
-    assert ("FindPath", {"source": "e1", "target": "Ship"}) in calls.made
+    assert ("find_path", ("e1", "Ship")) in [call[:2] for call in engine.lookups]
     assert await page.locator("#walk-canvas .edge.taken").count() == 3
     await card.get_by_role("button", name="Ship").click()
     await node(page, "Ship").press("+")
@@ -311,12 +297,12 @@ async def test_a_path_a_community_and_a_hub(serve: Serve, visit: See) -> None:
 
 async def test_a_conversation(serve: Serve, visit: See) -> None:
     served = await serve()
-    seen = await visit(served.url)
-    await seen.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    page = await seen.ask()
+    page = await visit(served.url)
+    await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    await ask(page)
     await page.get_by_text("100 tokens read").wait_for()
     assert await page.locator("#question").input_value() == ""
-    await seen.ask("And when?")
+    await ask(page, "And when?")
     wanted = standalone_question(
         [Turn("user", "Who lit the lamp?"), Turn("assistant", fakes.ANSWER.text), Turn("user", "And when?")]
     )
@@ -337,20 +323,23 @@ async def test_a_conversation(serve: Serve, visit: See) -> None:
     assert await page.locator("#turns").is_hidden()
     assert await page.locator("#follow-choice").is_hidden()
     n_asked = len(served.engine.queries)
-    other = (await visit(shared)).page  # a link fills the field, and spends nothing
+    other = await visit(shared)  # a link fills the field, and spends nothing
     await other.get_by_text("3 documents").wait_for()
     assert await other.locator("#question").input_value() == "Who lit the lamp?"
     assert len(served.engine.queries) == n_asked
 
 
 async def test_filters_from_facets(serve: Serve, visit: See) -> None:
-    engine = fakes.FakeEngine()
+    engine = toy_graph.ToyGraph()
     engine.info = replace(engine.info, facets=FACETS, as_of_field="published")
     served = await serve(engine)
-    calls = toy_graph.Calls("first", "second")
-    seen = await visit(served.url)
-    page = seen.page
-    await page.route(toy_graph.PREFIX, calls.answer)
+
+    async def list_two(route: Any) -> None:
+        entries = [{"name": "first", "title": "First", "default": True}, {"name": "second", "title": "Second"}]
+        await route.fulfill(json={"indexes": entries})
+
+    page = await visit(served.url)
+    await page.route("**/ListIndexes", list_two)
     await page.reload()
     await page.locator("#filters summary").click()
     await page.get_by_label("published from").fill("2021-02-03")
@@ -360,7 +349,7 @@ async def test_filters_from_facets(serve: Serve, visit: See) -> None:
     wanted = r'published >= 2021-02-03 and tags has any ("a \"b\"", "<i>c</i>") and draft = false'
     assert await page.locator("#filter").input_value() == wanted
     await page.get_by_label("As of").fill("2023-01-01")
-    await seen.ask()
+    await ask(page)
     await page.get_by_text("100 tokens read").wait_for()
     assert (served.engine.queries[-1].filter, served.engine.queries[-1].as_of) == (wanted, "2023-01-01")
     assert await page.locator("#index option").all_inner_texts() == ["First", "Second"]
@@ -368,7 +357,7 @@ async def test_filters_from_facets(serve: Serve, visit: See) -> None:
     await page.locator("#views").get_by_role("link", name="Explore").click()
     await page.locator(".chip-link", has_text="Lighthouse").click()
     await page.locator("#walk-card .card-title").wait_for()
-    assert calls.made[-1][1]["filter"] == wanted
+    assert engine.lookups[-1][2].filter == wanted
     await page.evaluate("location.hash = '#view=ask'")
     await page.wait_for_function("document.querySelector('#filter').value === ''")
     assert not await page.get_by_label("false").is_checked()
