@@ -84,7 +84,7 @@ def test_what_is_asked_reaches_the_service(query: Any, start: Any) -> None:
     assert (code, said["snapshot_id"]) == (0, "s1")
     asked = engine.queries[0]
     assert (asked.mode, asked.top_n, asked.top_m, asked.labels) == ("flat", 3, 2, ("lang:de", "public"))
-    assert 4 < engine.deadlines[0] < 5
+    assert 4 < engine.deadlines[0] < 10  # gRPC rounds the time left up; without the option it is 60 s
 
 
 def test_an_error_names_the_option(query: Any, start: Any) -> None:

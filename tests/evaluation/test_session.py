@@ -176,10 +176,11 @@ async def test_a_refused_reply_is_asked_again_by_the_next_run(tmp_path: Path, fa
 
 async def test_a_spending_limit_stops_the_run_before_it_is_passed(tmp_path: Path, far: Endpoint) -> None:
     config = judged_by(far, max_reply_tokens=50, max_concurrent=1)
+    far.alter = lambda body: body | {"usage": {"prompt_tokens": 20, "completion_tokens": 5}}
     with pytest.raises(BudgetReached):
-        async with session(tmp_path, config=config, max_tokens=400) as opened:
+        async with session(tmp_path, config=config, max_tokens=200) as opened:
             await opened.map("step", units(range(20)), judge(opened))
-    assert 0 < far.tokens * len(far.asked) <= 400
+    assert 0 < 25 * len(far.asked) <= 200
     async with session(tmp_path, config=config) as opened:
         assert len(await opened.map("step", units(range(20)), judge(opened))) == 20
     assert len(far.asked) == 20

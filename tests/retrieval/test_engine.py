@@ -312,6 +312,12 @@ async def test_a_deadline_between_levels_keeps_what_was_found(snapshot: Snapshot
     assert (last.key_entities, last.paths, last.triples) == ((), (), ())
 
 
+async def test_a_deadline_that_is_over_leaves_every_level_out(bench: Bench) -> None:
+    found = await bench.engine.retrieve(Query("a?"), deadline_s=0.0)
+    assert found.partial == ("local", "global", "bridge")
+    assert (found.local, found.communities, found.paths, found.sources) == ((), (), (), ())
+
+
 @pytest.mark.parametrize(("mode", "cut"), [("hirag", ("local", "global", "bridge")), ("naive", ("sources",))])
 async def test_an_embedder_that_takes_too_long_is_not_waited_for(
     snapshot: Snapshot, mode: str, cut: tuple[str, ...]

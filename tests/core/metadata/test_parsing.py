@@ -171,6 +171,8 @@ def test_a_filter_is_read_as_it_is_written() -> None:
         ('tags in ("a")', "character 6: .* write tags has any"),
         ('source has "a"', "character 8: .* has one value"),
         ("draft < true", "character 7: .* is true or false"),
+        ("draft draft", "character 7: 'draft' is not expected here; join conditions with and"),
+        ("tags", "character 5: .* goes on with has, or is missing, not with the end"),
         ("draft & pages = 1", "character 7: '&' is not known; write and"),
         ("published = 2024-02-30", "character 13: '2024-02-30' is no date"),
         ("not " * (MAX_DEPTH + 1) + "draft", "more than 32 parentheses and not"),

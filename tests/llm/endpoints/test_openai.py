@@ -211,10 +211,17 @@ async def test_trouble_that_stays_or_may_pass(status: int, hint: str) -> None:
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 
-async def test_too_many_requests() -> None:
-    error = await raised(lambda body: failure(429, "slow down", {"Retry-After": "7"}, code="rate_limit_exceeded"))
+@pytest.mark.parametrize(
+    ("headers", "wait_s", "kind"),
+    [
+        ({"Retry-After": "7"}, 7.0, ""),
+        ({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "250ms"}, 0.25, "requests"),
+    ],
+)
+async def test_too_many_requests(headers: dict[str, str], wait_s: float, kind: str) -> None:
+    error = await raised(lambda body: failure(429, "slow down", headers, code="rate_limit_exceeded"))
     assert isinstance(error, RateLimited)
-    assert error.retry_after_s == 7.0
+    assert (error.retry_after_s, error.kind) == (wait_s, kind)
 
 
 async def test_no_money_is_no_rate_limit() -> None:
