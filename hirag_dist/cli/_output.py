@@ -24,12 +24,9 @@ from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError
 
 logger = logging.getLogger(__name__)
-_PIPE_WIDTH = 1000  # columns where no terminal shows a table: a row of it is a line that grep finds
-out = Console(
-    highlight=False,
-    soft_wrap=True,
-    width=None if "COLUMNS" in os.environ or (sys.stdout and sys.stdout.isatty()) else _PIPE_WIDTH,
-)
+out = Console(highlight=False, soft_wrap=True)
+if not (out.is_terminal or os.environ.get("COLUMNS")):
+    out.width = 1000  # columns: a row of a table is a line that grep finds
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 STILL_STARTING = (  # one line, which the demo looks for
     "Still starting: opening the index, and compiling if this is the first start after an installation (a minute or a "

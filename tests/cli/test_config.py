@@ -51,10 +51,14 @@ def test_show_names_the_origin_of_a_value_and_masks_secrets(
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize(("columns", "is_whole"), [("80", False), ("", True)])
-def test_a_key_is_on_one_line_and_without_a_terminal_its_row_is(columns: str, is_whole: bool) -> None:
-    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
-    environment |= {"COLUMNS": columns} if columns else {}
+@pytest.mark.parametrize(
+    ("told", "is_whole"),
+    [({}, True), ({"COLUMNS": ""}, True), ({"COLUMNS": "80"}, False), ({"FORCE_COLOR": "1"}, False)],
+)
+def test_a_key_is_on_one_line_and_without_a_terminal_its_row_is(told: dict[str, str], is_whole: bool) -> None:
+    """A pipe into a pager that shows colours is as wide as a terminal."""
+    unset = ("COLUMNS", "FORCE_COLOR", "TTY_COMPATIBLE")
+    environment = {name: value for name, value in os.environ.items() if name not in unset} | told
     command = [sys.executable, "-m", "hirag_dist", "config", "show"]
     lines = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
     key = next(line.split() for line in lines if "first_token_timeout_s" in line)

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from hirag_dist.composition.serving import server_options
-from tests.deploy.charts import SOURCE, Chart, Object, configurations, read_config
+from tests.deploy.charts import RAY, SOURCE, Chart, Object, configurations, merged, only, read_config
 from tests.deploy.policies import release_faults
 from tests.deploy.schemas import VERSIONS, faults
 from tests.deploy.switches import covering, everything, values_of
@@ -30,6 +30,25 @@ def test_releases_that_have_every_setting_of_every_switch(chart: Chart, tmp_path
     choices = covering()
     for choice, objects in zip(choices, chart.render_many([values_of(each) for each in choices]), strict=True):
         check(objects, ", ".join(f"{name}: {setting}" for name, setting in choice.items()), tmp_path)
+
+
+OF_A_SERVICE = {
+    *("Deployment", "Service", "HorizontalPodAutoscaler", "PodDisruptionBudget", "Ingress", "Certificate"),
+    *("ServiceMonitor", "Pod"),
+}
+
+
+def test_a_release_of_builds_alone_has_nothing_of_a_service(chart: Chart, tmp_path: Path) -> None:
+    """Whatever its values say of one, and also where they do not say who may call."""
+    ingress = {"query.ingress.enabled": True}  # without hosts: with a service it is refused
+    choice, nobody = everything() | {"query": "off"}, RAY | {"query.enabled": False, "callers.existingSecret": ""}
+    objects, alone = chart.render_many([merged(values_of(choice), ingress), merged(nobody)])
+    check(objects, "builds alone", tmp_path)
+    assert not {found["kind"] for found in objects} & OF_A_SERVICE
+    (rules,) = only(objects, "PrometheusRule")["spec"]["groups"]
+    assert rules["name"].endswith(".builds")
+    assert not [found for found in objects if found["metadata"]["name"].endswith("-dashboard")]
+    assert only(alone, "Job")
 
 
 def test_the_values_to_start_from(chart: Chart, tmp_path: Path) -> None:

@@ -170,7 +170,7 @@ def until(condition: Callable[[], Any], process: subprocess.Popen[str] | None = 
     """Return the first true value of a condition; fail after a deadline, or when a process has ended."""
     give_up_at = time.monotonic() + FAR_S
     while not (found := condition()):
-        assert time.monotonic() < give_up_at
+        assert time.monotonic() < give_up_at, f"not yet after {FAR_S:g} s"
         assert process is None or process.poll() is None, process.communicate()
         time.sleep(0.02)
     return found

@@ -126,7 +126,7 @@ def test_interrupted_by_ctrl_c_or_sigterm(
         config = make_config(llm=paid_endpoint(url))
         command = ("index", corpus, "-i", index, "-c", config, "--executor", executor)
         process = cli.start(*command)
-        until(lambda: chat_calls(thread) > 6)
+        until(lambda: chat_calls(thread) > 6, process)
         process.send_signal(number)
         _, err = process.communicate(timeout=240)
         assert process.returncode == code, err

@@ -146,7 +146,7 @@ class FakeEngine:
         """Start a call; return it when the engine is at work and waits for its gate."""
         self.gate, self.started, self.cancelled = asyncio.Event(), asyncio.Event(), asyncio.Event()
         begun = asyncio.ensure_future(call)
-        await self.started.wait()
+        await asyncio.wait_for(self.started.wait(), 60)
         return begun
 
     def answers(self, text: str, *citations: Citation) -> None:
