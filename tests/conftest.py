@@ -91,13 +91,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Run a test; a unit test starts no process."""
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    """Set a test up; a unit test starts no process for it."""
     with strata.guarded(item):
         return (yield)
 
 
-pytest_runtest_setup = pytest_runtest_call  # nor does what it takes
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Run a test; a unit test starts no process."""
+    with strata.guarded(item):
+        return (yield)
 
 
 def pytest_collection_finish() -> None:

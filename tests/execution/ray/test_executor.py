@@ -151,7 +151,8 @@ def test_a_task_that_kills_every_worker_fails_the_stage(plain: RayExecutor, tmp_
 def test_the_cluster_gives_the_inline_snapshots_of_a_build_and_an_update(
     ray_cluster: Cluster, corpus: Path, tmp_path: Path
 ) -> None:
-    config = Config.model_validate(SMALL | {"resolution": {"enabled": True}})
+    joined = {"enabled": True, "aliases": [("Congress", "New Orleans", True)]}
+    config = Config.model_validate(SMALL | {"resolution": joined})
     smaller = tmp_path / "smaller"
     smaller.mkdir()
     shutil.copy(corpus / FILES[0], smaller)
@@ -161,6 +162,7 @@ def test_the_cluster_gives_the_inline_snapshots_of_a_build_and_an_update(
         first = build(config, smaller, tmp_path / name, make)
         second = build(config, corpus, tmp_path / name, make, base_id="")
         assert second.update is not None
+        assert second.manifest.counts["aliases"], "else no name was joined"
         found.append((first.manifest.snapshot_id, second.manifest.snapshot_id))
     assert found[0] == found[1]
     assert build(config, corpus, tmp_path / "ray", inline, base_id="").stages_run == 0

@@ -200,7 +200,7 @@ async def test_a_text_without_a_vector_is_named_and_all_others_have_theirs(refus
             return failure(500, "failed to encode response: json: unsupported value: NaN")
         return web.json_response({"data": [{"index": at, "embedding": row} for at, row in enumerate(rows)]})
 
-    async with embedding(answer, 2) as (inner, _):
+    async with embedding(answer, 2, batch_size=4) as (inner, _):  # a refused text in each of two requests
         ledger = Ledger(store)
         embedder = LedgerEmbedder(PricedEmbedder("e", inner), ledger, calls(outage_timeout_s=5.0, sleep=at_once))
         texts = ["x" * number for number in range(1, 10)]
