@@ -26,7 +26,7 @@ from hirag_dist.errors import ConfigError
 logger = logging.getLogger(__name__)
 out = Console(highlight=False, soft_wrap=True)
 if not (out.is_terminal or os.environ.get("COLUMNS")):
-    out.width = 1000  # columns: a row of a table is a line that grep finds
+    out.width = 1000  # characters, which no table reaches: a row is a line that grep finds
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 STILL_STARTING = (  # one line, which the demo looks for
     "Still starting: opening the index, and compiling if this is the first start after an installation (a minute or a "

@@ -63,7 +63,7 @@ def memberships(cells: Sequence[LabelledCell], threshold: float) -> list[Members
     Memory: 16 bytes a number of the rows, and 8 bytes a row and component; cells are taken some at a time.
 
     Args:
-        cells: of one row or more each, all of the same dimension.
+        cells: Cells with at least one row each, all of the same dimension.
         threshold: responsibility that makes a member.
     """
     found: list[Memberships] = []

@@ -178,7 +178,7 @@ def require_umap(config: Config, name: str) -> None:
     """Check that layers can be reduced by UMAP, as far as this machine knows.
 
     Args:
-        name: of the kernels, empty where only a worker knows it.
+        name: Name of the kernels; empty where only a worker knows it.
 
     Raises:
         ConfigError: the kernels are the CPU's, or cuML is not installed where this machine's GPU is used.

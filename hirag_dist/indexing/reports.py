@@ -114,14 +114,14 @@ def update_reports(
         int((found.is_small & writer.there).sum()),
     )
     kept = np.flatnonzero(writer.there & ~replaced)
-    community = np.full(state.num_rows, -1, np.int64)  # whose inputs of the base stay
-    community[at[kept]] = kept
+    community_of = np.full(state.num_rows, -1, np.int64)  # row of `state` → the community that keeps it
+    community_of[at[kept]] = kept
     written = _state(material, new, sources, share, since)
-    rows = base.changed(state, np.flatnonzero(community < 0), (written,), REPORT_INPUTS, ("community_id",))
+    rows = base.changed(state, np.flatnonzero(community_of < 0), (written,), REPORT_INPUTS, ("community_id",))
     stayed, table = rows.origin >= 0, rows.table
     for name, values in zip(_OF_NOW, (share, since), strict=True):
         column = table[name].to_numpy().copy()
-        column[stayed] = values[community[rows.origin[stayed]]]
+        column[stayed] = values[community_of[rows.origin[stayed]]]
         place = table.column_names.index(name)
         table = table.set_column(place, REPORT_INPUTS.field(place), pa.array(column))
     inputs = ChangedRows(table, origin_of_same(table, state, rows.origin, _OF_NOW))

@@ -148,7 +148,8 @@ def _request(
     **values: str,
 ) -> ChatRequest:
     body = "\n".join(tagged(tag, _TAGS.sub(r"< \1", text)) for tag, text in parts)
-    request = prompts.request("judge", task, body, **values)  # with the form in words, which not all endpoints keep to
+    # the instructions describe the form of the reply too: not all endpoints keep to a schema
+    request = prompts.request("judge", task, body, **values)
     return replace(request, form=form, max_tokens=EVALUATION_TOKENS, replicate=replicate)
 
 
