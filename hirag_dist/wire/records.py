@@ -146,10 +146,10 @@ def _written(field: FieldDescriptor) -> _Convert | None:
         return None
     if kind.GetOptions().map_entry:
         return dict if kind.fields_by_name["value"].message_type is None else values_to_proto
-    one = _WRITTEN_MESSAGES.get(kind.name) or (lambda item: _writer(cast(Any, type(item)), kind)(item))
+    one = _WRITTEN_MESSAGES.get(kind.name)
     if field.is_repeated:
-        return lambda items: list(map(one, items))
-    return lambda item: None if item is None else one(item)
+        return lambda items: [*map(one or _writer(cast(Any, type(items[0])), kind), items)] if items else []
+    return lambda item: None if item is None else (one or _writer(cast(Any, type(item)), kind))(item)
 
 
 def _read(field: FieldDescriptor, hint: Any) -> _Convert | None:
