@@ -1,4 +1,4 @@
-"""A question, what is found for it, and its answer, as small frozen records."""
+"""A question, what is found for it, and its answer, as small records."""
 
 from __future__ import annotations
 
