@@ -40,9 +40,10 @@ def compiled_inside(function: F) -> F:
     """Return a function compiled for calls by compiled functions only.
 
     Numba then writes no entry for calls by Python, which takes a third of the time in which it compiles a function of
-    many arrays. Called by Python, the function runs in Python.
+    many arrays. The code becomes a part of its callers', for a call counts references of every array that it is given,
+    which takes longer than most of these functions do. Called by Python, the function runs in Python.
     """
-    return numba.extending.register_jitable(function)
+    return numba.extending.register_jitable(forceinline=True)(function)
 
 
 def compiled_apart(function: F) -> F:

@@ -235,7 +235,7 @@ class EngineResources:
         """
         index, query = self.index, np.zeros(self.index.vectors.shape[1], np.float32)
         none = np.zeros(0, np.int64)
-        bridge_relations(index.graph, index.parallel, [])
+        bridge_relations(index.graph, index.parallel, none)
         index.named(range(min(len(index.layers), 8)))
         index.named_entities("")
         for view in (index, self.views.any_view(always=all_forms)):

@@ -78,27 +78,28 @@ async def bridge_level(view: MappedIndex, question: Question, found: Found) -> F
         if components is None:
             components = await question.deadline.run_in_thread(view.connect)
         paths = await question.deadline.run(question.paths.chain_steps(rows, view.access, components))  # Eq. 15
-        nodes = np.array(sorted({*rows, *chain.from_iterable(paths)}), np.int64)
-        joined = np.array(bridge_relations(view.graph, view.parallel, nodes), np.int64)
-        ranked = _ranked_triples(view, question, view.visible_relations(joined), nodes, paths)
+        inside = sorted({*rows, *chain.from_iterable(paths)})
+        nodes = np.array(inside, np.int64)
+        joined = view.visible_relations(bridge_relations(view.graph, view.parallel, nodes))
+        ranked = _ranked_triples(view, question, joined, nodes, paths)
         if len(named_keys) > 1 and asks_for_paths(question.text):
             ranked = along_first(ranked, view.ends, paths[: len(named_keys) - 1])
         ranked = ranked[:_MAX_TRIPLES]
-        found = replace(
-            found,
-            rows={**found.rows, "bridge": [row for row, _ in ranked]},
-            relation_seeds=ranked,
-            # With the local level the seeds are the nearest entities of all.
-            entity_seeds=found.entity_seeds if "local" in question.levels else keys,
-        )
-        named = view.named(nodes.tolist())
-        items = replace(
+        named = view.named(inside)
+        result = replace(
             found.result,
             key_entities=view.entities(keys, named),
             paths=view.paths(pairwise(rows), paths, named),
             triples=view.triples(ranked, named),
         )
-        return replace(found, result=items)
+        return replace(
+            found,
+            result=result,
+            rows={**found.rows, "bridge": [row for row, _ in ranked]},
+            relation_seeds=ranked,
+            # With the local level the seeds are the nearest entities of all.
+            entity_seeds=found.entity_seeds if "local" in question.levels else keys,
+        )
 
 
 async def neighbour_level(view: MappedIndex, question: Question, found: Found) -> Found:

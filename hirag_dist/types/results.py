@@ -1,4 +1,4 @@
-"""A question, what is found for it, and its answer, as small frozen records."""
+"""A question, what is found for it, and its answer, as small records."""
 
 from __future__ import annotations
 
@@ -62,8 +62,11 @@ BY_NAME: Final = "name"
 BY_VECTOR: Final = "vector"
 MAP_REDUCE: Final = ("graphrag-global", "text-map-reduce")  # modes that ask a model about every part of the corpus
 
+# Entities, paths and triples come by the hundred for a question. They are not frozen, for a frozen record takes five
+# times as long to make; treat them as frozen, for they have a hash.
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True, unsafe_hash=True)
 class EntityItem:
     """An entity in a result. `score` is the cosine similarity to the question, None where it was not scored.
 
@@ -99,7 +102,7 @@ class CommunityItem:
     report_missing: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class PathItem:
     """A shortest path between two consecutive key entities (Eq. 15); empty `entity_ids` when unconnected."""
 
@@ -114,7 +117,7 @@ class PathItem:
         return bool(self.entity_ids)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class TripleItem:
     """A relation between path nodes (Eq. 16)."""
 

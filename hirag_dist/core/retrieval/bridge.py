@@ -120,18 +120,15 @@ def _keep_best_members(
     return False
 
 
-def bridge_relations(graph: CsrGraph, parallel: Parallel, nodes: Sequence[int] | IntVector) -> list[int]:
-    """Return the rows of all relations with both endpoints among the path nodes (Eq. 16), ascending."""
-    inside = np.asarray(nodes, np.int64)
-    if not (inside[1:] > inside[:-1]).all():
-        inside = np.unique(inside)
-    joined = np.empty(_JOINED * len(inside), np.int32)
-    count = _fill_joined(graph.indptr, graph.indices, graph.relation_rows, inside, joined)
+def bridge_relations(graph: CsrGraph, parallel: Parallel, nodes: IntVector) -> IntVector:
+    """Return the rows of all relations with both endpoints among the path nodes, which ascend (Eq. 16), ascending."""
+    joined = np.empty(_JOINED * len(nodes), np.int32)
+    count = _fill_joined(graph.indptr, graph.indices, graph.relation_rows, nodes, joined)
     if count > len(joined):
         joined = np.empty(count, np.int32)
-        _fill_joined(graph.indptr, graph.indices, graph.relation_rows, inside, joined)
+        _fill_joined(graph.indptr, graph.indices, graph.relation_rows, nodes, joined)
     joined = joined[:count]
-    return sorted([*joined.tolist(), *further_relations(parallel, joined).tolist()])
+    return np.sort(np.concatenate([joined, further_relations(parallel, joined)])).astype(np.int64)
 
 
 def further_relations(parallel: Parallel, heads: NDArray[np.integer[Any]]) -> NDArray[np.int32]:

@@ -201,9 +201,9 @@ def along_first(ranked: Ranked, ends: NDArray[Any], paths: Sequence[Sequence[int
             steps.setdefault((min(one, other), max(one, other)), len(steps))
     if not steps:
         return ranked
-    pairs: list[list[int]] = ends[[row for row, _ in ranked]].tolist()
-    step = {row: steps.get((min(pair), max(pair)), len(steps)) for (row, _), pair in zip(ranked, pairs, strict=True)}
-    return sorted(ranked, key=lambda one: step[one[0]])
+    pairs = np.sort(ends[[row for row, _ in ranked]], axis=1).tolist()
+    step = [steps.get((one, other), len(steps)) for one, other in pairs]
+    return [ranked[at] for at in sorted(range(len(ranked)), key=step.__getitem__)]
 
 
 MAX_WORDS: Final = 16  # of a name; in scripts without spaces these are letters

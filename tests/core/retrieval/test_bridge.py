@@ -71,7 +71,7 @@ def test_bridge_relations_of_hubs_are_found() -> None:
     ids, relations = relation_table(1000, [(a, b, 1.0) for a, b in ends])
     graph = build_graph(ids, relations)
     parallel = Parallel(*parallel_relations(np.array(ends, np.int32), np.ones(len(ends))))
-    found = [ends[row] for row in bridge_relations(graph, parallel, [999, 500, 0])]
+    found = [ends[row] for row in bridge_relations(graph, parallel, np.array([0, 500, 999]))]
     assert found == [(0, 500), (0, 999), (999, 500)]
-    assert bridge_relations(graph, parallel, [999]) == []
-    assert bridge_relations(graph, parallel, []) == []
+    for few in ([999], []):
+        assert len(bridge_relations(graph, parallel, np.array(few, np.int64))) == 0

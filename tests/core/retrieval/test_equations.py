@@ -100,10 +100,9 @@ def fast(world: World) -> Found:
     own = key_entities(index, chosen, world.vectors, world.query, world.n_keys)
     keys = [row for row, _ in joined_in_order(named, own)]
     paths = PathFinder(graph, components(graph)).chain(keys)
-    triples = bridge_relations(
-        graph, Parallel(*parallel_relations(ends, weights)), [row for path in paths for row in path] + keys
-    )
-    return Found(rows.tolist(), chosen, keys, paths, triples)
+    nodes = np.array(sorted({*keys, *(row for path in paths for row in path)}), np.int64)
+    triples = bridge_relations(graph, Parallel(*parallel_relations(ends, weights)), nodes)
+    return Found(rows.tolist(), chosen, keys, paths, triples.tolist())
 
 
 @st.composite
