@@ -255,11 +255,12 @@ def _fit(
 def _cut(mark: str, text: str, size: int, left: int, count_tokens: Callable[[str], int]) -> tuple[str, int]:
     """Return a record shortened to the tokens that are left, with its tokens."""
     n_chars = max(len(text) * left // size - 8, 1)
+    counted, tokens = text, size - 1
     while True:
         cut = mark + defused_beginning(shorten(text, n_chars).removeprefix(mark))
-        tokens = cut_tokens(text, size - 1, cut, count_tokens) + 1
-        if tokens <= left or n_chars <= len(mark) + 1:
-            return cut, tokens
+        counted, tokens = cut, cut_tokens(counted, tokens, cut, count_tokens)
+        if tokens < left or n_chars <= len(mark) + 1:
+            return cut, tokens + 1
         n_chars = n_chars * 9 // 10
 
 
