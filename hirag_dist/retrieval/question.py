@@ -119,7 +119,7 @@ class Question:
 
 @dataclass
 class Found:
-    """Rows and items found so far, to which a level adds its own.
+    """Rows and items found so far; a level adds its own when it is done, and nothing where the deadline ends it.
 
     Attributes:
         result: items, as they are returned.

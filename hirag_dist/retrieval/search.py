@@ -7,7 +7,6 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import repeat
 from typing import Any, Final
 
 import numpy as np
@@ -218,16 +217,14 @@ def _by_rating(
 def _record_texts(
     view: MappedIndex, found: Found, texts: RecordTextCache, level: str, items: Sequence[Any], make: MakeText
 ) -> Iterator[tuple[str, int]]:
-    """Yield the text and tokens of each record of a level, whose items are in the result."""
+    """Yield the text and tokens of each record of a level of the result, without its reference."""
     if level == "claims":  # few questions retrieve them
         yield from (texts.uncached(item, make) for item in items)
         return
     rows = found.rows[level]
-    rebuilt = repeat(False)  # whether the caller sees a part of a record
-    if view.access is not None:
-        rebuilt = view.rebuilt(level, np.array(rows, np.int64)).tolist()
+    rebuilt = [False] * len(rows) if view.access is None else view.rebuilt(level, np.array(rows, np.int64)).tolist()
     unreported = found.unreported if level == "global" else ()
-    for row, item, is_rebuilt in zip(rows, items, rebuilt, strict=False):
+    for row, item, is_rebuilt in zip(rows, items, rebuilt, strict=True):
         if row in unreported:
             yield texts.uncached(item, make)
         elif is_rebuilt:
