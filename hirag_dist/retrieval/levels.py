@@ -11,7 +11,6 @@ from dataclasses import replace
 from itertools import chain, pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hirag_dist.core.retrieval.bridge import (
     bridge_relations,
@@ -25,14 +24,14 @@ from hirag_dist.core.retrieval.entity_linking import along_first, asks_for_paths
 from hirag_dist.core.retrieval.graphrag_local import relation_order, relations_at
 from hirag_dist.retrieval.question import Found, Question, Scored
 from hirag_dist.retrieval.view.index import MappedIndex
-from hirag_dist.types import BY_NAME, BY_VECTOR, IntVector, Retrieval
+from hirag_dist.types import BY_NAME, BY_VECTOR, IntVector
 
-Level = Callable[[MappedIndex, Question, Found], Awaitable[None]]
+Level = Callable[[MappedIndex, Question, Found], Awaitable[Found]]
 _MAX_CLAIMS = 100  # about the local entities
 _MAX_TRIPLES = 60  # bridge relations; more do not fit into a context beside the other levels
 
 
-async def local_level(view: MappedIndex, question: Question, found: Found) -> None:
+async def local_level(view: MappedIndex, question: Question, found: Found) -> Found:
     """Add the entities that the question names, then the nearest (Eq. 12)."""
     local, named = found.nearest, frozenset[int]()
     if not question.limits.follows_paper:
@@ -41,9 +40,10 @@ async def local_level(view: MappedIndex, question: Question, found: Found) -> No
     found.result = replace(found.result, local=view.entities(local, matches=matches))
     found.rows["local"] = [row for row, _ in local]
     found.entity_seeds = found.nearest
+    return found
 
 
-async def global_level(view: MappedIndex, question: Question, found: Found) -> None:
+async def global_level(view: MappedIndex, question: Question, found: Found) -> Found:
     """Add the reports of the communities that hold the nearest entities (Eq. 13)."""
     with question.watch.timed("communities"):
         items, unreported = {}, set()
@@ -58,9 +58,10 @@ async def global_level(view: MappedIndex, question: Question, found: Found) -> N
         found.rows["global"] = list(items)
         found.unreported = frozenset(unreported)
         found.entity_seeds = found.nearest
+        return found
 
 
-async def bridge_level(view: MappedIndex, question: Question, found: Found) -> None:
+async def bridge_level(view: MappedIndex, question: Question, found: Found) -> Found:
     """Add key entities of each community in order, the paths that join them, and the triples on those paths."""
     with question.watch.timed("bridge"):
         limits, vector = question.limits, question.vector
@@ -79,42 +80,51 @@ async def bridge_level(view: MappedIndex, question: Question, found: Found) -> N
         if len(named_keys) > 1 and asks_for_paths(question.text):
             ranked = along_first(ranked, view.ends, paths[: len(named_keys) - 1])
         ranked = ranked[:_MAX_TRIPLES]
-        found.rows["bridge"] = [row for row, _ in ranked]
-        found.relation_seeds = ranked
-        if "local" not in question.levels:  # with it the seeds are the nearest entities of all
-            found.entity_seeds = keys
+        found = replace(
+            found,
+            rows={**found.rows, "bridge": [row for row, _ in ranked]},
+            relation_seeds=ranked,
+            # With the local level the seeds are the nearest entities of all.
+            entity_seeds=found.entity_seeds if "local" in question.levels else keys,
+        )
         named = view.named(nodes.tolist())
-        found.result = replace(
+        items = replace(
             found.result,
             key_entities=view.entities(keys, named),
             paths=view.paths(pairwise(rows), paths, named),
             triples=view.triples(ranked, named),
         )
+        return replace(found, result=items)
 
 
-async def neighbour_level(view: MappedIndex, question: Question, found: Found) -> None:
+async def neighbour_level(view: MappedIndex, question: Question, found: Found) -> Found:
     """Add the nearest entities of layer 0 and the claims about them, as GraphRAG's local search does."""
     rows = [row for row, _ in found.nearest]
     local = view.entities(found.nearest, matches=[BY_VECTOR] * len(rows))
     found.result = replace(found.result, local=local, claims=view.claims_about(rows, _MAX_CLAIMS))
     found.rows["local"] = rows
+    return found
 
 
-async def relation_level(view: MappedIndex, question: Question, found: Found) -> None:
+async def relation_level(view: MappedIndex, question: Question, found: Found) -> Found:
     """Add the relations of the nearest entities, in GraphRAG's order, in the place of a bridge."""
     with question.watch.timed("bridge"):
         entities = [row for row, _ in found.nearest]
         near = await question.deadline.run(relations_at(view.graph, view.parallel, view.layers, entities))
 
-        def related() -> tuple[tuple[IntVector, NDArray[np.int32]], Scored, Retrieval]:
+        def related() -> Found:
             rows = view.visible_relations(near)
             ends, weights = view.ends[rows], view.relation_weights(rows)
             order = relation_order(rows, ends, weights, entities)[:_MAX_TRIPLES]
             ranked = list(zip(rows[order].tolist(), weights[order].tolist(), strict=True))
-            return (rows, ends), ranked, replace(found.result, triples=view.triples(ranked))
+            return replace(
+                found,
+                result=replace(found.result, triples=view.triples(ranked)),
+                rows={**found.rows, "bridge": rows[order].tolist()},
+                related=(rows, ends),
+            )
 
-        found.related, ranked, found.result = await question.deadline.run_in_thread(related)  # a hub has many
-        found.rows["bridge"] = [row for row, _ in ranked]
+        return await question.deadline.run_in_thread(related)  # a hub has many
 
 
 def _ranked_triples(

@@ -67,7 +67,7 @@ async def retrieve_levels(
                     resources.misses_reports,
                 )
                 n_chunks = n_candidates(question, resources.reranker)
-                await _search(view, question, found, mode, resources.vectors, n_chunks)
+                found = await _searched(view, question, found, mode, resources.vectors, n_chunks)
             else:
                 found.result = replace(found.result, note=NO_DIRECTION)
     except TimeoutError:
@@ -77,7 +77,7 @@ async def retrieve_levels(
         for level, add in mode.levels.items():
             try:
                 await deadline.check()
-                await add(view, question, found)
+                found = await add(view, question, found)
             except DeadlineExceeded:
                 found.result = replace(found.result, partial=(*found.result.partial, level))
             else:
@@ -99,25 +99,29 @@ async def _vector(query: Query, embedder: Embedder) -> NDArray[np.float32]:
     return np.asarray(given / norm if norm else given, np.float32)
 
 
-async def _search(
+async def _searched(
     view: MappedIndex, question: Question, found: Found, mode: Mode, vectors: VectorIndex, n_chunks: int
-) -> None:
+) -> Found:
     """Add what every level starts from: the nearest entities (Eq. 12), chunks, and the communities (Eq. 13)."""
     limits, vector = question.limits, question.vector
     with question.watch.timed("search"):
         if not mode.levels:
-            found.near_chunks = await _chunks(view, partial(view.nearest_chunks, vector, n_chunks))
-            return
+            return replace(found, near_chunks=await _chunks(view, partial(view.nearest_chunks, vector, n_chunks)))
         if mode.fuses_sources and not limits.follows_paper:
-            found.near_chunks = await _chunks(view, partial(view.nearest_chunks, vector, CANDIDATES))
-            found.word_chunks = await _chunks(view, partial(view.chunks_with_words, question.text, WORDS))
+            found = replace(
+                found,
+                near_chunks=await _chunks(view, partial(view.nearest_chunks, vector, CANDIDATES)),
+                word_chunks=await _chunks(view, partial(view.chunks_with_words, question.text, WORDS)),
+            )
         rows, scores = await vectors.search(vector, limits.top_n, mode.max_layer, view.access, view.is_by_row)
-        found.nearest = list(zip(rows.tolist(), scores.tolist(), strict=True))
+        found = replace(found, nearest=list(zip(rows.tolist(), scores.tolist(), strict=True)))
     if mode.levels.keys() & {"global", "bridge"}:
         with question.watch.timed("communities"):
-            found.communities = tuple(mode.rank(view, limits, rows, scores))
-            levels = view.communities.levels[[each.community for each in found.communities]]
-            found.result = replace(found.result, note=depth_note(limits.community_level, levels))
+            communities = tuple(mode.rank(view, limits, rows, scores))
+            levels = view.communities.levels[[each.community for each in communities]]
+            note = depth_note(limits.community_level, levels)
+            found = replace(found, communities=communities, result=replace(found.result, note=note))
+    return found
 
 
 async def _chunks(view: MappedIndex, search: Callable[[], tuple[IntVector, NDArray[Any]]]) -> Scored:
