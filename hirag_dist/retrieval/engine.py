@@ -128,9 +128,9 @@ class QueryEngine:
             found = Retrieval(query.question, mode, self.info.snapshot_id, timings_ms={"total": 0})
             yield "done", replace(found, note=_NOTHING_VISIBLE)
             return
-        async with aclosing(retrieve_levels(resources, view, query, limits, deadline)) as levels:
-            async for level, so_far in levels:
-                yield level, so_far
+        async with aclosing(retrieve_levels(resources, view, query, limits, deadline)) as steps:
+            async for level, so_far in steps:
+                yield level, so_far.result
 
     async def answer_stream(
         self, query: Query, *, deadline_s: float | None = None

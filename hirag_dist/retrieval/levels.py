@@ -37,10 +37,12 @@ async def local_level(view: MappedIndex, question: Question, found: Found) -> Fo
     if not question.limits.follows_paper:
         local, named = question.names.local(local, question.vector, question.limits.top_n)
     matches = [BY_NAME if row in named else BY_VECTOR for row, _ in local]
-    found.result = replace(found.result, local=view.entities(local, matches=matches))
-    found.rows["local"] = [row for row, _ in local]
-    found.entity_seeds = found.nearest
-    return found
+    return replace(
+        found,
+        result=replace(found.result, local=view.entities(local, matches=matches)),
+        rows={**found.rows, "local": [row for row, _ in local]},
+        entity_seeds=found.nearest,
+    )
 
 
 async def global_level(view: MappedIndex, question: Question, found: Found) -> Found:
@@ -54,11 +56,13 @@ async def global_level(view: MappedIndex, question: Question, found: Found) -> F
                 unreported.add(ranked.community)
             if item is not None:
                 items[ranked.community] = item
-        found.result = replace(found.result, communities=tuple(items.values()))
-        found.rows["global"] = list(items)
-        found.unreported = frozenset(unreported)
-        found.entity_seeds = found.nearest
-        return found
+        return replace(
+            found,
+            result=replace(found.result, communities=tuple(items.values())),
+            rows={**found.rows, "global": list(items)},
+            unreported=frozenset(unreported),
+            entity_seeds=found.nearest,
+        )
 
 
 async def bridge_level(view: MappedIndex, question: Question, found: Found) -> Found:
@@ -101,9 +105,11 @@ async def neighbour_level(view: MappedIndex, question: Question, found: Found) -
     """Add the nearest entities of layer 0 and the claims about them, as GraphRAG's local search does."""
     rows = [row for row, _ in found.nearest]
     local = view.entities(found.nearest, matches=[BY_VECTOR] * len(rows))
-    found.result = replace(found.result, local=local, claims=view.claims_about(rows, _MAX_CLAIMS))
-    found.rows["local"] = rows
-    return found
+    return replace(
+        found,
+        result=replace(found.result, local=local, claims=view.claims_about(rows, _MAX_CLAIMS)),
+        rows={**found.rows, "local": rows},
+    )
 
 
 async def relation_level(view: MappedIndex, question: Question, found: Found) -> Found:

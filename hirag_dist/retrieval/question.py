@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -117,9 +117,9 @@ class Question:
     misses_reports: bool = False
 
 
-@dataclass
+@dataclass(frozen=True)
 class Found:
-    """Rows and items found so far; a level adds its own when it is done, and nothing where the deadline ends it.
+    """Rows and items found so far; a level returns a copy with its own.
 
     Attributes:
         result: items, as they are returned.
@@ -137,7 +137,7 @@ class Found:
     near_chunks: Scored = field(default_factory=list)
     word_chunks: Scored = field(default_factory=list)
     communities: tuple[RankedCommunity, ...] = ()
-    rows: dict[str, list[int]] = field(default_factory=dict)
+    rows: Mapping[str, list[int]] = field(default_factory=dict)
     unreported: frozenset[int] = frozenset()
     entity_seeds: Scored = field(default_factory=list)
     relation_seeds: Scored = field(default_factory=list)

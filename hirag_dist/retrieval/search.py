@@ -38,8 +38,8 @@ async def retrieve_levels(
     query: Query,
     limits: RetrievalConfig,
     deadline: CooperativeDeadline,
-) -> AsyncGenerator[tuple[str, Retrieval]]:
-    """Yield (level, the result so far) as each level is ready, and ("done", the whole result) at the end.
+) -> AsyncGenerator[tuple[str, Found]]:
+    """Yield (level, what was found so far) as each level is ready, and ("done", everything) at the end.
 
     Levels without the time for them are named in the result's `partial`. A question whose vector is zero is near
     nothing: every record would have the same similarity, and the result's `note` says so.
@@ -69,24 +69,25 @@ async def retrieve_levels(
                 n_chunks = n_candidates(question, resources.reranker)
                 found = await _searched(view, question, found, mode, resources.vectors, n_chunks)
             else:
-                found.result = replace(found.result, note=NO_DIRECTION)
+                found = replace(found, result=replace(found.result, note=NO_DIRECTION))
     except TimeoutError:
         question = None
-        found.result = replace(found.result, partial=levels or ("sources",))
+        found = replace(found, result=replace(found.result, partial=levels or ("sources",)))
     if question is not None:
         for level, add in mode.levels.items():
             try:
                 await deadline.check()
                 found = await add(view, question, found)
             except DeadlineExceeded:
-                found.result = replace(found.result, partial=(*found.result.partial, level))
+                found = replace(found, result=replace(found.result, partial=(*found.result.partial, level)))
             else:
-                yield level, found.result
-        await _add_sources(view, question, found, mode, resources.reranker)
+                yield level, found
+        found = await _with_sources(view, question, found, mode, resources.reranker)
         with watch.timed("render"):
             record_texts = partial(_record_texts, view, found, resources.texts_of(view))
-            found.result = render_context(found.result, limits.context_tokens, resources.count_marks, record_texts)
-    yield "done", replace(found.result, timings_ms=watch.total())
+            result = render_context(found.result, limits.context_tokens, resources.count_marks, record_texts)
+            found = replace(found, result=result)
+    yield "done", replace(found, result=replace(found.result, timings_ms=watch.total()))
 
 
 async def _vector(query: Query, embedder: Embedder) -> NDArray[np.float32]:
@@ -130,9 +131,9 @@ async def _chunks(view: MappedIndex, search: Callable[[], tuple[IntVector, NDArr
     return list(zip(rows.tolist(), scores.tolist(), strict=True))
 
 
-async def _add_sources(
+async def _with_sources(
     view: MappedIndex, question: Question, found: Found, mode: Mode, reranker: Reranker | None
-) -> None:
+) -> Found:
     """Add the sources, past the deadline if need be."""
     with question.watch.timed("sources"):
         ranked = await mode.sources(view, question, found, n_candidates(question, reranker))
@@ -142,8 +143,11 @@ async def _add_sources(
             ranked, said = await _reranked(view, question, ranked, reranker)
             note = "; ".join(filter(None, (note, said)))
     with question.watch.timed("sources"):
-        found.rows["sources"] = [row for row, _ in ranked]
-        found.result = replace(found.result, sources=view.sources(ranked, question.vector), note=note)
+        return replace(
+            found,
+            rows={**found.rows, "sources": [row for row, _ in ranked]},
+            result=replace(found.result, sources=view.sources(ranked, question.vector), note=note),
+        )
 
 
 async def _reranked(view: MappedIndex, question: Question, ranked: Scored, reranker: Reranker) -> tuple[Scored, str]:
