@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache, partial
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -52,25 +53,25 @@ class RecordTextCache:
         self._chars = 0
         self._records: dict[tuple[str, int], tuple[str, int]] = {}
 
-    def uncached(self, make: MakeText) -> tuple[str, int]:
+    def uncached(self, item: Any, make: MakeText) -> tuple[str, int]:
         """Return the text and tokens of a record that few questions retrieve."""
-        text = make(UNKNOWN_FORM)
+        text = make(item, UNKNOWN_FORM)
         return text, self._count(text)
 
-    def rebuilt(self, level: str, row: int, make: MakeText) -> tuple[str, int]:
+    def rebuilt(self, level: str, row: int, item: Any, make: MakeText) -> tuple[str, int]:
         """Return the text and tokens of a record of which the view has a part; the arguments are those of `get`."""
-        return self._record(level, row, None, make)
+        return self._record(level, row, item, make, None)
 
-    def get(self, level: str, row: int, rendering: Rendering, make: MakeText) -> tuple[str, int]:
+    def get(self, level: str, row: int, item: Any, make: MakeText, rendering: Rendering) -> tuple[str, int]:
         """Return the text and tokens of a record that is the same in all views."""
-        return (self._stored or self)._record(level, row, rendering, make)
+        return (self._stored or self)._record(level, row, item, make, rendering)
 
-    def _record(self, level: str, row: int, rendering: Rendering | None, make: MakeText) -> tuple[str, int]:
+    def _record(self, level: str, row: int, item: Any, make: MakeText, rendering: Rendering | None) -> tuple[str, int]:
         key = (level, row)
         record = self._records.get(key)
         if record is None:
             tokens, form = (0, UNKNOWN_FORM) if rendering is None else rendering(level, row)
-            text = make(form)
+            text = make(item, form)
             record = self._records[key] = text, tokens or self._count(text)
             self._chars += len(text)
             while self._chars > self._max_chars:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
@@ -84,8 +84,8 @@ async def retrieve_levels(
                 yield level, found
         found = await _with_sources(view, question, found, mode, resources.reranker)
         with watch.timed("render"):
-            record_text = partial(_record_text, view, found, resources.texts_of(view), {})
-            result = render_context(found.result, limits.context_tokens, resources.count_marks, record_text)
+            record_texts = partial(_record_texts, view, found, resources.texts_of(view))
+            result = render_context(found.result, limits.context_tokens, resources.count_marks, record_texts)
             found = replace(found, result=result)
     yield "done", replace(found, result=replace(found.result, timings_ms=watch.total()))
 
@@ -222,30 +222,23 @@ def _by_rating(
     return community_order(index, ranked)[: limits.top_c]
 
 
-def _record_text(
-    view: MappedIndex,
-    found: Found,
-    texts: RecordTextCache,
-    rebuilt: dict[str, list[bool]],
-    level: str,
-    position: int,
-    make: MakeText,
-) -> tuple[str, int]:
-    """Return the text and tokens of a record of the result.
-
-    Args:
-        rebuilt: whether the caller sees a part of each record, by level; filled here.
-    """
-    if level == "claims":
-        return texts.uncached(make)
-    row = found.rows[level][position]
-    if level == "global" and row in found.unreported:
-        return texts.uncached(make)
-    if level not in rebuilt:
-        rebuilt[level] = view.rebuilt(level, np.array(found.rows[level], np.int64)).tolist()
-    if rebuilt[level][position]:
-        return texts.rebuilt(level, row, make)
-    return texts.get(level, row, view.rendering, make)
+def _record_texts(
+    view: MappedIndex, found: Found, texts: RecordTextCache, level: str, items: Sequence[Any], make: MakeText
+) -> Iterator[tuple[str, int]]:
+    """Yield the text and tokens of each record of a level of the result, without its reference."""
+    if level == "claims":  # few questions retrieve them
+        yield from (texts.uncached(item, make) for item in items)
+        return
+    rows = found.rows[level]
+    rebuilt = [False] * len(rows) if view.access is None else view.rebuilt(level, np.array(rows, np.int64)).tolist()
+    unreported = found.unreported if level == "global" else ()
+    for row, item, is_rebuilt in zip(rows, items, rebuilt, strict=True):
+        if row in unreported:
+            yield texts.uncached(item, make)
+        elif is_rebuilt:
+            yield texts.rebuilt(level, row, item, make)
+        else:
+            yield texts.get(level, row, item, make, view.rendering)
 
 
 @dataclass(frozen=True)

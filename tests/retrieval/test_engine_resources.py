@@ -19,7 +19,7 @@ def test_records_are_made_and_counted_once_and_the_oldest_are_forgotten() -> Non
         return len(text)
 
     def get(level: str, row: int, text: str, n_tokens: int = 0) -> tuple[str, int]:
-        return cache.get(level, row, lambda *_: (n_tokens, 0), lambda form: text)
+        return cache.get(level, row, text, lambda item, form: item, lambda *_: (n_tokens, 0))
 
     cache = RecordTextCache(count, max_chars=10)
     assert get("local", 1, "abcd") == get("local", 1, "never made") == ("abcd", 4)
@@ -32,10 +32,10 @@ def test_records_are_made_and_counted_once_and_the_oldest_are_forgotten() -> Non
 
 def test_views_share_what_is_stored_and_keep_what_is_rebuilt() -> None:
     def get(view: RecordTextCache, text: str) -> tuple[str, int]:
-        return view.get("local", 1, lambda *_: (0, 0), lambda form: text)
+        return view.get("local", 1, text, lambda item, form: item, lambda *_: (0, 0))
 
     def rebuilt(view: RecordTextCache, text: str) -> tuple[str, int]:
-        return view.rebuilt("local", 1, lambda form: text)
+        return view.rebuilt("local", 1, text, lambda item, form: item)
 
     stored = RecordTextCache(len)
     one, other = (RecordTextCache(len, stored=stored) for _ in range(2))

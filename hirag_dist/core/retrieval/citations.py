@@ -148,6 +148,12 @@ def defused(text: str) -> str:
     return unmarked("".join([*parts, text[start:]]) if parts else text)
 
 
+def defused_beginning(text: str) -> str:
+    """Return the beginning of a defused text, defused: only a bracket near its end can have lost what closed it."""
+    at = max(len(text) - _LONGEST - 1, 0)
+    return text[:at] + defused(text[at:])
+
+
 def _folded(run: re.Match[str]) -> str:
     return "\n" if "\n" in run[0] else " " if any(map(str.isspace, run[0])) else ""
 

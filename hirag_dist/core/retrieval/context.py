@@ -10,13 +10,15 @@ number in `storage.serving.writer.SERVING` has to rise, so that forms are found 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import lru_cache
+from itertools import chain
 from typing import Any, Final
 
 from hirag_dist.core.entities.claim_text import claim_text
-from hirag_dist.core.retrieval.citations import UNSEEN, defused
+from hirag_dist.core.retrieval.citations import UNSEEN, defused, defused_beginning
 from hirag_dist.core.text.normalize import one_line, shorten
 from hirag_dist.types import Citation, ClaimItem, CommunityItem, EntityItem, Retrieval, SourceItem, TripleItem
 
@@ -83,8 +85,8 @@ def _lines(text: str, form: int) -> str:
     """Return text of several lines in which none begins as a record or a section does."""
     if form == UNKNOWN_FORM:
         return _body(text)
-    while form == SPACED and "  " in text:
-        text = text.replace("  ", " ")
+    if form == SPACED:
+        text = " ".join([part for each in text.split("  ") if (part := each.strip(" "))])
     return "\n".join([line for each in text.split("\n") if (line := each.strip(" "))])
 
 
@@ -131,12 +133,14 @@ _SEAM_CHARS = 100  # at the end of a text that are looked at for a seam
 UNKNOWN_ANSWER = "I do not know"
 
 
-MakeText = Callable[[int], str]  # form of the record's texts → its text
-RecordText = Callable[[str, int, MakeText], tuple[str, int]]  # (level, position, make) → (text, tokens)
+MakeText = Callable[[Any, int], str]  # (item of a record, form of its texts) → its text
+RecordTexts = Callable[
+    [str, Sequence[Any], MakeText], Iterator[tuple[str, int]]
+]  # of a level, → (text, tokens) of each
 
 
 def render_context(
-    retrieval: Retrieval, max_tokens: int, count_tokens: Callable[[str], int], record_text: RecordText | None = None
+    retrieval: Retrieval, max_tokens: int, count_tokens: Callable[[str], int], record_texts: RecordTexts | None = None
 ) -> Retrieval:
     """Return the retrieval with its context, references and token count filled in.
 
@@ -145,14 +149,14 @@ def render_context(
     where no level has room for a record, the best passage is in, shortened.
 
     Args:
-        record_text: text and tokens of a record without its reference, for a cache that need not call `make`. A
-            reference ends in a bracket and a text begins with a space, so their tokens add up.
+        record_texts: yields text and tokens of a level's records without their references, for a cache that need not
+            call `make`. A reference ends in a bracket and a text begins with a space, so their tokens add up.
     """
-    if record_text is None:
+    if record_texts is None:
 
-        def record_text(level: str, position: int, make: MakeText) -> tuple[str, int]:
-            text = make(UNKNOWN_FORM)
-            return text, count_tokens(text)
+        def record_texts(level: str, items: Sequence[Any], make: MakeText) -> Iterator[tuple[str, int]]:
+            texts = (make(item, UNKNOWN_FORM) for item in items)
+            return ((text, count_tokens(text)) for text in texts)
 
     shares = _GRAPHRAG if retrieval.mode == "graphrag-local" else _SHARES
     sections: list[tuple[str, str, Sequence[Any]]] = [
@@ -165,7 +169,7 @@ def render_context(
     present = [section for section in sections if section[2]]
     rooms = _rooms({level: shares[level] for _, level, _ in present}, max_tokens)
     if retrieval.sources:
-        _, size = record_text("sources", 0, partial(_source, retrieval.sources[0]))
+        _, size = next(record_texts("sources", retrieval.sources, _source))
         passage = min(size + _MARKS, max_tokens // 2)
         if passage > rooms["sources"]:
             others = {level: room for level, room in rooms.items() if level != "sources"}
@@ -176,33 +180,31 @@ def render_context(
     used = 0
     for title, level, items in present:
         room = rooms[level] + spare
-        lines, chosen, cost = _fit(title, level, items, room, count_tokens, record_text)
+        lines, chosen, cost = _fit(title, level, items, room, count_tokens, record_texts)
         spare = room - cost
         used += cost
         refs |= chosen
         if lines:
             parts.append(lines)
     if present and not refs:
-        lines, refs, used = _fit(*present[-1], max_tokens, count_tokens, record_text, least=1)
+        lines, refs, used = _fit(*present[-1], max_tokens, count_tokens, record_texts, least=1)
         parts = [lines] if lines else []
-    for lines in parts:  # `_fit` counts one token for each end of a line
-        used += sum(end_tokens(line, "\n", count_tokens) - 1 for line in lines[:-1])
-        used += end_tokens(lines[-1], "" if lines is parts[-1] else "\n\n", count_tokens) - 1
+    ends = Counter(map(_marks_at_end, chain.from_iterable(lines[:-1] for lines in parts)))
+    for marks, count in ends.items():  # `_fit` counts one token for each end of a line
+        used += count * (count_tokens(f"{marks}\n") - count_tokens(marks) - 1)
+    for marks in [_marks_at_end(lines[-1]) for lines in parts[:-1]]:
+        used += count_tokens(f"{marks}\n\n") - count_tokens(marks) - 1
+    used -= len(parts[-1:])  # the last line has no end
     context = "\n\n".join("\n".join(lines) for lines in parts)
     return replace(retrieval, context=context, context_tokens=used, context_refs=refs)
 
 
-def end_tokens(text: str, end: str, count_tokens: Callable[[str], int]) -> int:
-    """Return the tokens that the end of a line adds to a text: 0 where it is one token with the marks before it.
-
-    Args:
-        text: ends where the end of the line begins.
-        end: line feeds, or nothing at the end of a context.
-    """
-    at = len(text)
-    while at and not text[at - 1].isalnum():
+def _marks_at_end(line: str) -> str:
+    """Return what follows the last letter or digit of a line: the end of the line may be one token with it."""
+    at = len(line)
+    while at and not line[at - 1].isalnum():
         at -= 1
-    return count_tokens(text[at:] + end) - count_tokens(text[at:])
+    return line[at:]
 
 
 def _rooms(shares: Mapping[str, float], max_tokens: int) -> dict[str, int]:
@@ -217,7 +219,7 @@ def _fit(
     items: Sequence[Any],
     room: int,
     count_tokens: Callable[[str], int],
-    record_text: RecordText,
+    record_texts: RecordTexts,
     least: int = _LEAST,
 ) -> tuple[list[str], dict[str, str], int]:
     """Return the lines of a level within a number of tokens, the ids of their references, and their tokens.
@@ -229,10 +231,9 @@ def _fit(
     lines = [f"## {title}"]
     cost = count_tokens(lines[0]) + 1
     refs: dict[str, str] = {}
-    for position, item in enumerate(items):
-        ref = f"{letter}{position + 1}"
+    for number, (item, (text, size)) in enumerate(zip(items, record_texts(level, items, make), strict=True), 1):
+        ref = f"{letter}{number}"
         mark = f"[{ref}]"
-        text, size = record_text(level, position, partial(make, item))
         text = mark + text
         size += count_tokens(mark) + 1
         fits = cost + size <= room
@@ -254,11 +255,12 @@ def _fit(
 def _cut(mark: str, text: str, size: int, left: int, count_tokens: Callable[[str], int]) -> tuple[str, int]:
     """Return a record shortened to the tokens that are left, with its tokens."""
     n_chars = max(len(text) * left // size - 8, 1)
+    counted, tokens = text, size - 1
     while True:
-        cut = mark + defused(shorten(text, n_chars).removeprefix(mark))
-        tokens = cut_tokens(text, size - 1, cut, count_tokens) + 1
-        if tokens <= left or n_chars <= len(mark) + 1:
-            return cut, tokens
+        cut = mark + defused_beginning(shorten(text, n_chars).removeprefix(mark))
+        counted, tokens = cut, cut_tokens(counted, tokens, cut, count_tokens)
+        if tokens < left or n_chars <= len(mark) + 1:
+            return cut, tokens + 1
         n_chars = n_chars * 9 // 10
 
 

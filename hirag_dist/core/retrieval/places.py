@@ -165,9 +165,9 @@ def link(uri: str, *, page: int = 0, anchor: str = "", text: str = "") -> str:
     >>> link("x.txt", text="It was, he said, self-evident.")
     'x.txt#:~:text=It%20was%2C%20he%20said%2C%20self%2Devident.'
     """
-    if not uri:
-        return ""
     base = uri if "://" in uri else quote(uri, safe="/", errors="replace")
+    if not (uri and (page or anchor or text)):
+        return base
     suffix = splitext(uri.lower())[1]
     if suffix == ".pdf":
         return f"{base}#page={page}" if page else base
