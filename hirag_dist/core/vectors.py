@@ -226,21 +226,16 @@ def product_bounds(codes: VectorCodes, query: NDArray[np.float32], end: int) -> 
     step = float(np.abs(exact).max(initial=0.0)) / largest_code or 1.0
     coded = np.rint(exact / step)
     missed = float(np.linalg.norm(exact - coded * step)) * _LARGEST_CODE * len(query) ** 0.5
-    least, most = np.empty(end), np.empty(end)
-    _fill_bounds(codes, coded.astype(np.int16), step, missed, float(np.linalg.norm(exact)), least, most)
-    return least, most
+    bounds = np.empty((2, end))
+    _fill_bounds(codes, coded.astype(np.int16), step, missed, float(np.linalg.norm(exact)), bounds)
+    return bounds[0], bounds[1]
 
 
 @compiled_apart
 def _fill_bounds(
-    codes: VectorCodes,
-    query: NDArray[np.int16],
-    step: float,
-    missed: float,
-    length: float,
-    least: FloatVector,
-    most: FloatVector,
+    codes: VectorCodes, query: NDArray[np.int16], step: float, missed: float, length: float, bounds: NDArray[np.float64]
 ) -> None:
+    least, most = bounds[0], bounds[1]
     for row in range(len(least)):
         own = codes.codes[row]
         total = np.int32(0)
