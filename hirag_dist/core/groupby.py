@@ -25,8 +25,8 @@ def spans(first: IntVector, last: IntVector) -> tuple[IntVector, IntVector]:
     (array([0, 0, 1]), array([5, 6, 0]))
     """
     counts = last - first
-    owner = np.repeat(np.arange(len(counts)), counts)
-    return owner, np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts - first, counts)
+    owner = np.arange(len(counts)).repeat(counts)
+    return owner, np.arange(len(owner)) + (last - counts.cumsum()).repeat(counts)
 
 
 def distinct_values(values: IntVector) -> IntVector:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.arrays import compiled_apart, compiled_inside, finite_products, read_only
-from hirag_dist.types import FloatMatrix, IntVector
+from hirag_dist.types import FloatMatrix, FloatVector, IntVector
 
 MAX_CODED = 200_000  # vectors, whose codes take 77 MB of memory at 384 dimensions
 _LARGEST_CODE = 127
@@ -210,17 +210,15 @@ def _encode(
         errors[row] = np.sqrt(missed) * (1.0 + _FLOAT32) if largest < np.inf else np.inf
 
 
-def coded_products(
-    codes: VectorCodes, query: NDArray[np.float32], end: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return (products, errors) of the first `end` vectors with a finite question: (end,) each.
+def product_bounds(codes: VectorCodes, query: NDArray[np.float32], end: int) -> tuple[FloatVector, FloatVector]:
+    """Return (least, most) that the product of each of the first vectors with a finite question can be: (end,) each.
 
-    A product of the vector itself, rounded to float32, differs by at most its error.
+    The bounds are those of the product of the vector itself, rounded to float32.
 
     >>> vectors = np.array([[0.6, 0.8], [1.0, 0.0]], np.float32)
-    >>> found, errors = coded_products(encode(vectors), np.array([0.0, 1.0], np.float32), 2)
-    >>> bool((np.abs(found - [0.8, 0.0]) <= errors).all()), bool(errors.max() < 0.02)
-    (True, True)
+    >>> least, most = product_bounds(encode(vectors), np.array([0.0, 1.0], np.float32), 2)
+    >>> bool((least <= [0.8, 0.0]).all()), bool((most >= [0.8, 0.0]).all()), bool((most - least).max() < 0.04)
+    (True, True, True)
     """
     exact = query.astype(np.float64)
     # the codes of a question are finer than those of vectors: as fine as sums of int32 allow
@@ -228,19 +226,24 @@ def coded_products(
     step = float(np.abs(exact).max(initial=0.0)) / largest_code or 1.0
     coded = np.rint(exact / step)
     missed = float(np.linalg.norm(exact - coded * step)) * _LARGEST_CODE * len(query) ** 0.5
-    totals = np.empty(end, np.int32)
-    _fill_products(codes.codes, coded.astype(np.int16), totals)
-    scales = codes.scales[:end].astype(np.float64)
-    found = scales * step * totals
-    errors = codes.errors[:end] * float(np.linalg.norm(exact)) + scales * missed
-    return found, errors + (np.abs(found) + errors) * _FLOAT32
+    bounds = np.empty((2, end))
+    _fill_bounds(codes, coded.astype(np.int16), step, missed, float(np.linalg.norm(exact)), bounds)
+    return bounds[0], bounds[1]
 
 
 @compiled_apart
-def _fill_products(codes: NDArray[np.int8], query: NDArray[np.int16], totals: NDArray[np.int32]) -> None:
-    for row in range(len(totals)):
-        own = codes[row]
+def _fill_bounds(
+    codes: VectorCodes, query: NDArray[np.int16], step: float, missed: float, length: float, bounds: NDArray[np.float64]
+) -> None:
+    least, most = bounds[0], bounds[1]
+    for row in range(len(least)):
+        own = codes.codes[row]
         total = np.int32(0)
         for k in range(len(query)):  # without the casts the sums are of int64, and three times as slow
             total = np.int32(total + np.int32(np.int32(own[k]) * np.int32(query[k])))
-        totals[row] = total
+        most[row] = total
+    for row in range(len(least)):
+        scale = np.float64(codes.scales[row])
+        found, error = scale * step * most[row], codes.errors[row] * length + scale * missed
+        error += (abs(found) + error) * _FLOAT32
+        least[row], most[row] = found - error, found + error

@@ -108,14 +108,13 @@ async def _searched(
     with question.watch.timed("search"):
         if not mode.levels:
             return replace(found, near_chunks=await _chunks(view, partial(view.nearest_chunks, vector, n_chunks)))
+        near_chunks, word_chunks = found.near_chunks, found.word_chunks
         if mode.fuses_sources and not limits.follows_paper:
-            found = replace(
-                found,
-                near_chunks=await _chunks(view, partial(view.nearest_chunks, vector, CANDIDATES)),
-                word_chunks=await _chunks(view, partial(view.chunks_with_words, question.text, WORDS)),
-            )
+            near_chunks = await _chunks(view, partial(view.nearest_chunks, vector, CANDIDATES))
+            word_chunks = await _chunks(view, partial(view.chunks_with_words, question.text, WORDS))
         rows, scores = await vectors.search(vector, limits.top_n, mode.max_layer, view.access, view.is_by_row)
-        found = replace(found, nearest=list(zip(rows.tolist(), scores.tolist(), strict=True)))
+        nearest = list(zip(rows.tolist(), scores.tolist(), strict=True))
+    found = replace(found, nearest=nearest, near_chunks=near_chunks, word_chunks=word_chunks)
     if mode.levels.keys() & {"global", "bridge"}:
         with question.watch.timed("communities"):
             communities = tuple(mode.rank(view, limits, rows, scores))

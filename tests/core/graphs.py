@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from hirag_dist.core.arrays import read_only
 from hirag_dist.core.graph.csr import build_graph
 from hirag_dist.core.graph.leiden import visiting_keys
 from hirag_dist.core.graph.pagerank import WalkGraph
@@ -61,7 +62,8 @@ def ways_of(layers: Sequence[int], related: Lists, mentioned_in: Lists, n_chunks
     numbers = np.array(layers, np.int32)
     relation_rows = np.arange(len(indices), dtype=np.int32)
     ends = np.cumsum(np.bincount(numbers), dtype=np.int64)
-    return WalkGraph(numbers, ends, indptr, indices, relation_rows, *flat(mentioned_in), *flat(mentions))
+    arrays = (numbers, ends, indptr, indices, relation_rows, *flat(mentioned_in), *flat(mentions))
+    return WalkGraph._make(map(read_only, arrays))
 
 
 def community_index(

@@ -33,13 +33,15 @@ _NO_NODES, _NO_SHARES = np.zeros(0, np.int64), np.zeros(0)
 class WalkGraph(NamedTuple):
     """Graph of the walk. A node is the row of an entity, or the number of entities plus the row of a chunk.
 
+    All arrays are read-only: the walk is compiled for one type.
+
     Attributes:
         layers: (n_entities,) layer of each entity, ascending.
         layer_ends: (n_layers,) end row of each layer.
         indptr, indices: CSR, entity → entities that it has relations with, ascending.
         relation_rows: (n_entries,) the relation of each.
         entity_indptr, entity_chunks: CSR, entity → chunk rows.
-        chunk_indptr, chunk_entities: CSR, chunk → entity rows.
+        chunk_indptr, chunk_entities: CSR, chunk → entity rows, ascending.
     """
 
     layers: NDArray[np.int32]
@@ -170,14 +172,13 @@ def pagerank_steps(
     elif visible is None:
         visible = VisibleEdges.unknown(graph)
     buffers = WalkBuffers(graph) if buffers is None else buffers
-    arrays: tuple[NDArray[Any], ...] = graph
-    graph = WalkGraph._make(map(read_only, arrays))  # compiled once, for mapped arrays and for those in memory
     access = None if access is None else AccessFilter._make(map(read_only, access))
     mask = np.zeros(0, np.bool_) if seen is None else seen
     work = buffers.take()  # a walk that is not ended leaves mass in its buffers: they are dropped
-    _push(graph, access, mask, visible, work, nodes, shares, tolerance, 0)
+    _push(graph, access, mask, visible, work, nodes, shares, tolerance)
+    yield
     while work.counts[2]:
-        _push(graph, access, mask, visible, work, _NO_NODES, _NO_SHARES, tolerance, STEP_EDGES)
+        _push(graph, access, mask, visible, work, _NO_NODES, _NO_SHARES, tolerance)
         yield
     rows, mass = _end(work, len(graph.layers))
     buffers.give_back(work)
@@ -195,17 +196,14 @@ def _push(
     nodes: IntVector,
     shares: FloatVector,
     tolerance: float,
-    n_edges: int,
 ) -> None:
     """Put mass on the seed nodes; then push mass from queued nodes until the queue is empty or the step ends.
 
-    Args:
-        nodes, shares: seeds.
-        n_edges: edges after which the step ends; the last node is always finished.
+    A step ends after `STEP_EDGES` edges; the last node is always finished.
     """
     mass, settled, degrees, reached, queue = work.mass, work.settled, work.degrees, work.reached, work.queue
     n_reached, head, length, edges = work.counts[0], work.counts[1], work.counts[2], work.counts[3]
-    until = edges + n_edges
+    until = edges + STEP_EDGES
     seed = 0
     while True:
         if seed < len(nodes):

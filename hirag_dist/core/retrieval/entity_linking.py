@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
 from itertools import groupby, pairwise
 from typing import Any, Final, NamedTuple
 
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.access import Flags
 from hirag_dist.core.arrays import compiled, lower_bound
-from hirag_dist.core.retrieval.lexical import term_key
+from hirag_dist.core.retrieval.lexical import kept_term_key, term_key
 from hirag_dist.core.text.normalize import UNSPACED
 from hirag_dist.types import IntVector
 
@@ -289,7 +288,7 @@ def found_names(
         read: the words of the question; those after the first 512 are ignored.
         admits: entity rows → which of them count, before the first 16 of a name are taken; None: all.
     """
-    numbers = np.fromiter(map(_number, read[:_MAX_READ]), np.uint64)
+    numbers = np.fromiter(map(kept_term_key, read[:_MAX_READ]), np.uint64)
     spans = np.empty((len(numbers) * MAX_WORDS, 4), np.int64)
     count = _fill_spans(names.keys, numbers, _OF_LENGTHS, spans)
     phrases: list[NamePhrase] = []
@@ -350,7 +349,7 @@ def similar_names(
         factor = pow(_FACTOR, n - 1 - position, 1 << 64)
         for spelling in sorted(_spellings(word)):
             changed.append((position, spelling))
-            keys.append((own + (term_key(spelling) - _number(word)) * factor) & _ALL_BITS)
+            keys.append((own + (term_key(spelling) - kept_term_key(word)) * factor) & _ALL_BITS)
     wanted = np.array(keys, np.uint64)
     first, last = (np.searchsorted(names.keys, wanted, side) for side in ("left", "right"))
     found = []
@@ -412,10 +411,5 @@ def longest_phrases(phrases: Iterable[NamePhrase]) -> list[NamePhrase]:
 def _key(phrase: Sequence[str]) -> int:
     key = 0
     for word in phrase:
-        key = (key * _FACTOR + _number(word)) & _ALL_BITS
+        key = (key * _FACTOR + kept_term_key(word)) & _ALL_BITS
     return (key + _OF_LENGTH[len(phrase)]) & _ALL_BITS
-
-
-@lru_cache(1 << 16)
-def _number(word: str) -> int:
-    return term_key(word)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.access import HIDDEN, PARTIAL, visible_rows, visible_scores
 from hirag_dist.core.arrays import compiled, compiled_inside, lower_bound
-from hirag_dist.core.vectors import VectorCodes, VectorParts, Vectors, coded_products, parts_of, products, vector_of
+from hirag_dist.core.vectors import VectorCodes, VectorParts, Vectors, parts_of, product_bounds, products, vector_of
 from hirag_dist.types import AccessFilter, IntVector
 
 AT_ONCE = 20_000  # rows, some two milliseconds' product: a longer one runs in a thread
@@ -87,8 +87,7 @@ def _bounds(
 ) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
     """Return (least, most) that the similarity of each of the first rows can be; −∞ of one that is not a number."""
     if codes is not None and np.isfinite(query).all():
-        found, errors = coded_products(codes, query, end)
-        return found - errors, found + errors
+        return product_bounds(codes, query, end)
     scores = products(vectors, query, end)
     if not np.isfinite(scores.sum()):
         scores[np.isnan(scores)] = -np.inf

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
@@ -72,11 +73,13 @@ class LexicalPart:
         """Return (n_own_chunks,) the row in the snapshot of each chunk."""
         return self.rows if len(self.rows) else np.arange(len(self.index.lengths), dtype=np.int32)
 
-    def frequencies_at(self, places: IntVector) -> IntVector:
-        """Return the number of chunks of the snapshot with each of some terms."""
-        if len(self.frequencies):
-            return self.frequencies[places]
-        found: IntVector = self.index.indptr[places + 1] - self.index.indptr[places]
+    def frequencies_of(self, first: IntVector, last: IntVector) -> IntVector:
+        """Return the number of chunks of the snapshot with the terms [first, last), one or none each time: (n,)."""
+        if not len(self.frequencies):
+            found: IntVector = self.index.indptr[last] - self.index.indptr[first]
+            return found
+        found, known = np.zeros(len(first), np.int64), last > first
+        found[known] = self.frequencies[first[known]]
         return found
 
 
@@ -238,6 +241,12 @@ def term_key(term: str) -> int:
     return int.from_bytes(blake2b(term.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
+@lru_cache(1 << 16)
+def kept_term_key(term: str) -> int:
+    """Return `term_key` of a word of a question, which is looked up in several indexes; many are kept."""
+    return term_key(term)
+
+
 def visible_chunks(parts: Sequence[LexicalPart], mask: NDArray[np.bool_] | None) -> VisibleChunks:
     """Return the scope of a search, by a mask of the visible chunks; None: all are."""
     n_chunks = number = n_terms = 0
@@ -257,7 +266,8 @@ def term_frequencies(index: LexicalIndex, used: NDArray[np.bool_]) -> IntVector:
     Args:
         used: (n_own_chunks,) whether a chunk counts.
     """
-    found: IntVector = _frequencies(index, _EVERY_ROW, np.arange(len(index.keys)), read_only(used))
+    first = np.arange(len(index.keys))
+    found: IntVector = _frequencies(index, _EVERY_ROW, first, first + 1, read_only(used))
     return found
 
 
@@ -273,43 +283,39 @@ def best_chunks(
     """
     if limit < 1:
         return np.zeros(0, np.int64), np.zeros(0)
-    wanted = np.fromiter(map(term_key, list(dict.fromkeys(terms))[:MAX_TERMS]), np.uint64)
+    wanted = np.fromiter(map(kept_term_key, list(dict.fromkeys(terms))[:MAX_TERMS]), np.uint64)
     wanted.sort()  # so that sums do not depend on the question's order
     mask = _NO_MASK if visible.mask is None else read_only(visible.mask)
-    found = [(part, *_places(part.index.keys, wanted)) for part in parts]
+    found = [
+        (part, np.searchsorted(part.index.keys, wanted), np.searchsorted(part.index.keys, wanted, "right"))
+        for part in parts
+    ]
     frequencies = np.zeros(len(wanted), np.int64)
-    for part, at, places in found:
-        counts = part.frequencies_at(places)
-        frequencies[at] += counts if visible.mask is None else _frequencies(part.index, part.rows, places, mask)
+    for part, first, last in found:
+        if visible.mask is None:
+            frequencies += part.frequencies_of(first, last)
+        else:
+            frequencies += _frequencies(part.index, part.rows, first, last, mask)
     order = np.argsort(frequencies, kind="stable")
-    order = order[frequencies[order] > 0]
-    order = order[np.concatenate([[0], np.cumsum(frequencies[order])[:-1]]) < MAX_POSTINGS] if len(order) else order
+    before = np.cumsum(frequencies[order]) - frequencies[order]
+    order = order[(frequencies[order] > 0) & (before < MAX_POSTINGS)]
     idf = np.log1p((visible.number - frequencies + 0.5) / (frequencies + 0.5))
     scores, average = np.zeros(visible.n_chunks), visible.terms / max(visible.number, 1)
-    for part, at, places in found:
-        place = np.full(len(wanted), -1, np.int64)
-        place[at] = places
-        own = order[place[order] >= 0]
-        _add_scores(part.index, part.rows, place[own], idf[own], mask, average, scores)
+    for part, first, last in found:
+        _add_scores(part.index, part.rows, first[order], last[order], idf[order], mask, average, scores)
     rows, best_scores = _best(scores, limit)
     best = np.lexsort((rows, -best_scores))[:limit]
     return rows[best], best_scores[best]
 
 
-def _places(keys: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> tuple[IntVector, IntVector]:
-    """Return which of the wanted keys there are, and the place of each of these among the keys."""
-    places = np.searchsorted(keys, wanted)
-    known = places < len(keys)
-    known[known] = keys[places[known]] == wanted[known]
-    return np.flatnonzero(known), places[known]
-
-
 @compiled_apart
-def _frequencies(index: LexicalIndex, rows: NDArray[np.int32], places: IntVector, mask: NDArray[np.bool_]) -> Any:
-    """Return the number of visible chunks with each term; `rows` are those of `LexicalPart`."""
-    found = np.zeros(len(places), np.int64)
-    for at in range(len(places)):
-        for posting in range(index.indptr[places[at]], index.indptr[places[at] + 1]):
+def _frequencies(
+    index: LexicalIndex, rows: NDArray[np.int32], first: IntVector, last: IntVector, mask: NDArray[np.bool_]
+) -> Any:
+    """Return the number of visible chunks with the terms [first, last); `rows` are those of `LexicalPart`."""
+    found = np.zeros(len(first), np.int64)
+    for at in range(len(first)):
+        for posting in range(index.indptr[first[at]], index.indptr[last[at]]):
             chunk = index.chunks[posting]
             row = rows[chunk] if len(rows) else chunk
             found[at] += row >= 0 and mask[row]
@@ -320,15 +326,16 @@ def _frequencies(index: LexicalIndex, rows: NDArray[np.int32], places: IntVector
 def _add_scores(
     index: LexicalIndex,
     rows: NDArray[np.int32],
-    places: IntVector,
+    first: IntVector,
+    last: IntVector,
     idf: NDArray[np.float64],
     mask: NDArray[np.bool_],
     average: float,
     scores: NDArray[np.float64],
 ) -> None:
-    """Add the share of each term to the scores of the visible chunks with it; `rows` are those of `LexicalPart`."""
-    for at in range(len(places)):
-        for posting in range(index.indptr[places[at]], index.indptr[places[at] + 1]):
+    """Add the share of the terms [first, last) to the scores of the visible chunks with them, as `_frequencies`."""
+    for at in range(len(first)):
+        for posting in range(index.indptr[first[at]], index.indptr[last[at]]):
             chunk = index.chunks[posting]
             row = rows[chunk] if len(rows) else chunk
             if row < 0 or (len(mask) and not mask[row]):

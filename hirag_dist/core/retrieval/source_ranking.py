@@ -88,40 +88,44 @@ class SeedSet:
         self._provenance = provenance
         self._visible_chunks = visible_chunks
         self._access = access
-        self._named: list[_Group] = []
-        self._retrieved: list[_Group] = []
-        self._near: list[_Group] = []
-        self._words: list[_Group] = []
+        self._groups: dict[str, list[_Group]] = {kind: [] for kind in SHARES}
         self._similarity_range = (0.0, 0.0)  # of the nearest chunks
 
     def of_names(self, rows: Sequence[int]) -> None:
         """Add entities that the question names."""
         nodes = np.array(rows, np.int64)
-        self._named.append((nodes, 1.0 / self._mentions(nodes)))
+        self._add("named", nodes, 1.0 / self._mentions(nodes))
 
     def of_entities(self, scored: Scored) -> None:
         """Add retrieved entities, weighted by their similarity to the question."""
-        nodes, scores = _columns(scored)
-        self._retrieved.append((nodes, excess(scores) / self._mentions(nodes)))
+        nodes, scores = _columns(_best_first(scored))
+        self._add("retrieved", nodes, excess(scores) / self._mentions(nodes))
 
     def of_relations(self, scored: Scored) -> None:
         """Add the chunks that state retrieved relations, weighted by the relations' scores."""
-        rows, scores = _columns(scored)
+        rows, scores = _columns(_best_first(scored))
         owner, chunks = self._chunks(self._provenance.relation_indptr, self._provenance.relation_chunks, rows)
         stated = np.bincount(owner, minlength=len(rows))
-        self._retrieved.append((chunks + len(self._walk_graph.layers), (excess(scores) / np.maximum(stated, 1))[owner]))
+        worth = (excess(scores) / np.maximum(stated, 1))[owner]
+        self._add("retrieved", chunks + len(self._walk_graph.layers), worth)
 
     def of_chunks(self, scored: Scored) -> None:
-        """Add the nearest `CANDIDATES` chunks, the best of them as seeds, weighted by their similarity."""
-        values = [score for _, score in scored]
-        self._similarity_range = (min(values, default=0.0), max(values, default=0.0))
-        rows, scores = _columns(scored)
-        self._near.append((rows + len(self._walk_graph.layers), excess(scores)))
+        """Add the nearest `CANDIDATES` chunks, best first, the best as seeds, weighted by their similarity."""
+        if scored:
+            self._similarity_range = (scored[-1][1], scored[0][1])
+        rows, scores = _columns(scored[:NEAREST])
+        self._add("near", rows + len(self._walk_graph.layers), excess(scores))
 
     def of_words(self, scored: Scored) -> None:
-        """Add chunks with the question's words, weighted by their lexical scores."""
-        rows, scores = _columns(scored, WORDS)
-        self._words.append((rows + len(self._walk_graph.layers), excess(scores)))
+        """Add chunks with the question's words, best first, weighted by their lexical scores."""
+        rows, scores = _columns(scored[:WORDS])
+        self._add("words", rows + len(self._walk_graph.layers), excess(scores))
+
+    def _add(self, kind: str, nodes: IntVector, worth: FloatVector) -> None:
+        """Add the nodes of some worth to the seeds of a kind, those of one call with weights that are 1 together."""
+        total, counts = worth.sum(), worth > 0
+        if total > 0:
+            self._groups[kind].append((nodes[counts], worth[counts] / total))
 
     def ranked_steps(
         self, limit: int, similarities: Similarities | None = None, documents: NDArray[np.int32] | None = None
@@ -168,9 +172,8 @@ class SeedSet:
             buffers=self._buffers,
             visible=self._visible,
         )
-        groups = list(map(shared, (self._named, self._retrieved, self._near, self._words)))
-        nodes, weights = shared(groups, list(SHARES.values()))
-        n_named = len(groups[0][0]) if apart else 0
+        nodes, weights = self._seeds()
+        n_named = sum(len(own) for own, _ in self._groups["named"]) if apart else 0
         rows, mass = yield from walk(nodes[n_named:], weights[n_named:])
         from_names = np.zeros(len(rows))
         if n_named:
@@ -181,6 +184,18 @@ class SeedSet:
             from_names = np.bincount(at[n_others:], named_mass, len(rows)) / weights[:n_named].sum()
         best = np.lexsort((rows, -mass))[:limit]
         return rows[best], mass[best], from_names[best]
+
+    def _seeds(self) -> _Group:
+        """Return all seeds, the named ones first; the weights of all together are 1."""
+        kinds = [kind for kind, groups in self._groups.items() if groups]
+        total = sum(SHARES[kind] for kind in kinds)
+        nodes, weights = [np.zeros(0, np.int64)], [np.zeros(0)]
+        for kind in kinds:
+            groups = self._groups[kind]
+            own = np.concatenate([worth for _, worth in groups]) / len(groups)
+            weights.append(own / own.sum() * (SHARES[kind] / total))
+            nodes += [rows for rows, _ in groups]
+        return np.concatenate(nodes), np.concatenate(weights)
 
     def _closeness(self, similarities: NDArray[np.float32]) -> FloatVector:
         """Return similarities in units of the range of the nearest chunks: 1 for the nearest, 0 for the last of them.
@@ -205,10 +220,9 @@ class SeedSet:
         """
         graph = self._walk_graph
         owner, entries = spans(graph.chunk_indptr[rows], graph.chunk_indptr[rows + 1])
-        entities = graph.chunk_entities[entries].astype(np.int64)
-        named = np.concatenate([np.zeros(0, np.int64), *(nodes for nodes, _ in self._named)])
-        shared_by = np.unique(entities[owner == first])
-        shared_by = shared_by[(shared_by[:, None] != named).all(1)]
+        entities = graph.chunk_entities[entries]
+        named = {node for nodes, _ in self._groups["named"] for node in nodes.tolist()}
+        shared_by = np.array([row for row in entities[owner == first].tolist() if row not in named], np.int64)
         if self._access is not None:
             states = self._access.entity_states[self._access.entity_patterns[shared_by]]
             shared_by = shared_by[states != HIDDEN]
@@ -225,8 +239,11 @@ class SeedSet:
 
     def _mentions(self, rows: IntVector) -> FloatVector:
         """Return the number of chunks that mention each entity, at least 1."""
-        owner, _ = self._chunks(self._walk_graph.entity_indptr, self._walk_graph.entity_chunks, rows)
-        return np.maximum(np.bincount(owner, minlength=len(rows)), 1).astype(np.float64)
+        indptr = self._walk_graph.entity_indptr
+        counts: IntVector = indptr[rows + 1] - indptr[rows]
+        if self._visible_chunks is not None:
+            counts = np.bincount(self._chunks(indptr, self._walk_graph.entity_chunks, rows)[0], minlength=len(rows))
+        return np.maximum(counts, 1).astype(np.float64)
 
     def _chunks(self, indptr: IntVector, chunks: NDArray[np.int32], rows: IntVector) -> tuple[IntVector, IntVector]:
         """Return (owners, chunks) of some rows, without hidden chunks."""
@@ -262,46 +279,26 @@ def link_worth(mentions: FloatVector, n_chunks: int) -> FloatVector:
     return found
 
 
-def excess(scores: FloatVector) -> FloatVector:
+def excess(scores: Sequence[float]) -> FloatVector:
     """Return the weights of some of the best: the square of their excess over the last of them.
 
     A similarity that nearly all rows have is no evidence, and its level differs between embedders; the square keeps the
     end of the list from mattering. Equal scores have equal weights.
 
     Args:
-        scores: (n,) of the best.
+        scores: of the best, best first.
 
-    >>> excess(np.array([0.9, 0.6, 0.5])).round(2)
+    >>> excess([0.9, 0.6, 0.5]).round(2)
     array([0.16, 0.01, 0.  ])
     """
-    above = scores - scores.min(initial=np.inf)
-    return above**2 if above.any() else np.ones(len(scores))
+    above = [score - scores[-1] for score in scores]
+    return np.array([each * each for each in above] if any(above) else [1.0] * len(above))
 
 
-def shared(groups: Sequence[_Group], shares: Sequence[float] | None = None) -> _Group:
-    """Return all nodes of some groups; the weights of all together are 1.
-
-    Args:
-        groups: nodes with their weights; a group without a weight above 0 is left out.
-        shares: of each group, in proportion; None: equal ones.
-
-    >>> shared([(np.array([3]), np.array([2.0])), (np.array([4, 5]), np.array([3.0, 1.0]))])
-    (array([3, 4, 5]), array([0.5  , 0.375, 0.125]))
-    """
-    kept = []
-    for (nodes, worth), share in zip(groups, shares or [1.0] * len(groups), strict=True):
-        counts = worth > 0
-        if counts.any():
-            kept.append((nodes[counts], worth[counts] / worth.sum(), share))
-    if not kept:
-        return np.zeros(0, np.int64), np.zeros(0)
-    total = sum(share for _, _, share in kept)
-    return np.concatenate([nodes for nodes, _, _ in kept]), np.concatenate([w * (s / total) for _, w, s in kept])
+def _best_first(scored: Scored) -> Scored:
+    """Return the best `NEAREST`, best first, ties by row."""
+    return sorted(scored, key=lambda one: (-one[1], one[0]))[:NEAREST]
 
 
-def _columns(scored: Scored, limit: int = NEAREST) -> tuple[IntVector, FloatVector]:
-    """Return the rows and scores of the `limit` best, best first, ties by row."""
-    rows = np.array([row for row, _ in scored], np.int64)
-    scores = np.array([score for _, score in scored], np.float64)
-    best = np.lexsort((rows, -scores))[:limit]
-    return rows[best], scores[best]
+def _columns(scored: Scored) -> tuple[IntVector, list[float]]:
+    return np.array([row for row, _ in scored], np.int64), [score for _, score in scored]

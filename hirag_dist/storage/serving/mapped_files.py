@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hirag_dist.core.arrays import read_only
 from hirag_dist.core.graph.pagerank import WalkBuffers, WalkGraph
 from hirag_dist.core.retrieval.bridge import Parallel
 from hirag_dist.core.retrieval.entity_linking import NameIndex
@@ -83,7 +84,7 @@ def map_files(snapshot: Snapshot, tokenizer: str) -> MappedFiles:
     kinds = {"local": "entity", "bridge": "relation", "global": "community", "sources": "chunk"}
     walk_graph = WalkGraph(
         layers=layers,
-        layer_ends=np.cumsum(np.bincount(layers), dtype=np.int64),
+        layer_ends=read_only(np.cumsum(np.bincount(layers), dtype=np.int64)),
         indptr=graph.indptr,
         indices=graph.indices,
         relation_rows=graph.relation_rows,

@@ -22,7 +22,6 @@ from hirag_dist.core.retrieval.source_ranking import (
     RelationProvenance,
     SeedSet,
     excess,
-    shared,
     tolerance_of,
 )
 from hirag_dist.types import AccessFilter
@@ -93,9 +92,9 @@ def test_an_entity_of_many_chunks_counts_less() -> None:
 
 
 def test_equal_scores_count_alike_and_ties_go_by_row() -> None:
-    assert excess(np.array([0.5, 0.5])).tolist() == [1.0, 1.0]
-    assert excess(np.array([-0.5])).tolist() == [1.0]
-    assert excess(np.zeros(0)).tolist() == []
+    assert excess([0.5, 0.5]).tolist() == [1.0, 1.0]
+    assert excess([-0.5]).tolist() == [1.0]
+    assert excess([]).tolist() == []
     own = starts()
     own.of_chunks([(6, 0.5), (5, 0.5)])
     assert list(ranked(own).items()) == [(5, RESTART / 2), (6, RESTART / 2)]
@@ -121,8 +120,7 @@ def test_the_sources_returned_are_those_of_the_exact_walk(limit: int, agreed: fl
         entities, chunks = (rng.choice(n, NEAREST, replace=False).tolist() for n in (n_entities, n_chunks))
         own.of_entities([(row, 1.0 - 0.1 * rank) for rank, row in enumerate(entities)])
         own.of_chunks([(row, 0.9 - 0.05 * rank) for rank, row in enumerate(chunks)])
-        nodes, weights = shared([shared(own._retrieved), shared(own._near)], [SHARES["retrieved"], SHARES["near"]])
-        rows, mass = personalised_pagerank(ways, nodes, weights, tolerance=1e-9)
+        rows, mass = personalised_pagerank(ways, *own._seeds(), tolerance=1e-9)
         exact = set(rows[np.lexsort((rows, -mass))[:limit]].tolist())
         shares.append(len(exact & set(ranked(own, limit))) / limit)
     assert np.mean(shares) >= agreed
