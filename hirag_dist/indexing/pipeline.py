@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hirag_dist.core.retrieval.places import METADATA, unit_of
+from hirag_dist.core.retrieval.places import METADATA, unit_name, unit_of
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import SnapshotError, StageFailed, StoreError
 from hirag_dist.execution.dataset import Dataset
@@ -292,9 +292,9 @@ class Build:
         logger.warning(
             "%s could not be read and stays as it was, the first %s: see the dead letters, or `hirag-dist remove` it",
             count_noun(kept.num_rows, "document"),
-            kept["uri"][0].as_py(),
+            unit_name(unit_of(kept["uri"][0].as_py(), kept["record"][0].as_py())),
         )
-        return self._joined(base, rows, replace(found, files=found.files + files_of_kept(kept)))
+        return self._joined(base, rows, replace(found, files=found.files + files_of_kept(base, kept)))
 
     def _joined(self, base: UpdateBase, rows: IntVector, found: ReadInput) -> ReadInput:
         """Return documents of the base together with what was read, and the dead letters of that.
