@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import logging
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -27,6 +28,7 @@ from hirag_dist.storage.layout import read_files_path
 from hirag_dist.storage.store import Store
 from hirag_dist.types import IntVector
 
+logger = logging.getLogger(__name__)
 _BoolVector = NDArray[np.bool_]
 HELD = pa.schema([READ_FILES.field("name"), DOCUMENTS.field("document_id")])
 _OF_FILE = pa.schema([field for field in READ_FILES if field.name not in ("n_documents", "copies")])
@@ -137,7 +139,8 @@ def unchanged_files(
 def check_label_field(base: UpdateBase, sources: pa.Table) -> None:
     """Refuse to read files without a named field of labels that the base read with one.
 
-    Labels restrict access: a forgotten option would open the documents to every caller.
+    Labels restrict access: a forgotten option would open the documents to every caller. Other files may have none, and
+    are warned of.
 
     Args:
         sources: SOURCES.
@@ -146,15 +149,22 @@ def check_label_field(base: UpdateBase, sources: pa.Table) -> None:
         ConfigError: there is such a file.
     """
     rows = load_read_files(base.snapshot.store, base.snapshot_id)
-    is_listed = rows_of(rows["name"], sources["shown"]) >= 0
-    rows = rows.filter(pc.and_(pc.not_equal(rows["label_field"], ""), pa.array(is_listed)))
-    if rows.num_rows:
-        name, label_field = rows["name"][0].as_py(), rows["label_field"][0].as_py()
+    rows = rows.filter(pc.not_equal(rows["label_field"], ""))
+    if not rows.num_rows:
+        return
+    label_field = rows["label_field"][0].as_py()
+    names = rows["name"].filter(pc.is_in(rows["name"], value_set=sources["shown"].combine_chunks()))
+    if len(names):
         raise ConfigError(
-            f"{name} was read with the labels of its field {label_field!r}, and this run names no field of labels, so "
-            f"that every caller would see its documents: give --label-field {label_field} (reading.label_field), or "
-            "--rebuild to index without labels"
+            f"{names[0].as_py()} was read with the labels of its field, and this run names no field of labels, so that every "
+            f"caller would see its documents: give --label-field {label_field} (reading.label_field), or --rebuild to "
+            "index without labels"
         )
+    logger.warning(
+        "files of the index were read with the labels of their field %r, and this run names no field of labels: what "
+        "it reads without labels is visible to every caller",
+        label_field,
+    )
 
 
 def files_beside(base: UpdateBase, now: FilesRead, *, is_whole: bool) -> FilesRead:
