@@ -50,16 +50,6 @@ MaxTokensOption = Annotated[int | None, typer.Option(min=0, metavar="N", help="M
 WaitOption = Annotated[
     float, typer.Option(min=0, metavar="SECONDS", help="Seconds to wait while another build holds the index.")
 ]
-TextFieldOption = Annotated[
-    str | None, typer.Option(help="Name of the field with the text of JSON, CSV and Parquet records.")
-]
-EncodingOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="Character encoding of files and records that are not UTF-8 and declare none; else guessed.",
-    ),
-]
 FreshOption = Annotated[
     bool, typer.Option("--fresh", help="Do finished work again, from nothing; replies that were paid are kept.")
 ]
@@ -140,7 +130,9 @@ class WriteOptions(ExecutorOptions):
 class FieldOptions:
     """Options that name the fields of records in INPUT, and its encoding."""
 
-    text_field: TextFieldOption = None
+    text_field: Annotated[
+        str | None, typer.Option(help="Name of the field with the text of JSON, CSV and Parquet records.")
+    ] = None
     title_field: Annotated[str | None, typer.Option(help="Name of the field with the title of a record.")] = None
     label_field: Annotated[
         str | None,
@@ -149,7 +141,13 @@ class FieldOptions:
     id_field: Annotated[
         str | None, typer.Option(help="Name of the field with your id of a record, for `eval` and `remove`.")
     ] = None
-    encoding: EncodingOption = None
+    encoding: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Character encoding of files and records that are not UTF-8 and declare none; else guessed.",
+        ),
+    ] = None
 
     @property
     def keys(self) -> dict[str, Any]:

@@ -189,6 +189,7 @@ def test_new_vectors_take_no_input_and_other_commands_need_one(bench: CommandBen
         (["index"], "give INPUT"),
         (["plan"], "give INPUT"),
         (["plan", "--reembed", "--add"], "--add cannot go with --reembed"),
+        (["plan", "--reembed", "--id-field", "x"], "--id-field cannot go with --reembed"),
     ):
         code, said = bench.run(*arguments)
         assert (code, words in said) == (2, True), said
@@ -206,6 +207,15 @@ def test_plan_of_an_update(bench: CommandBench) -> None:
     report = bench.json("plan", bench.corpus)
     assert report["changes"] == {"added": 1, "changed": 0, "removed": 0}
     assert bench.run("plan", bench.corpus, "--set", "chunk_tokens=500")[1].startswith("The index would be built")
+
+
+def test_plan_reads_the_fields_that_index_reads(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    rows = '{"body": "Ada Lovelace wrote notes.", "grp": "staff", "head": "Notes", "key": "n1"}\n'
+    bench = command_bench(tmp_path, capfd, {"rows.jsonl": rows})
+    fields = ("--text-field", "body", "--label-field", "grp", "--title-field", "head", "--id-field", "key")
+    bench.json("index", bench.corpus, *fields)
+    changes = bench.json("plan", bench.corpus, *fields)["changes"]
+    assert changes == {"added": 0, "changed": 0, "removed": 0}
 
 
 def test_metadata_fields_that_are_declared_no_longer_are_named_and_so_are_new_ones(
