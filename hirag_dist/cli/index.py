@@ -119,7 +119,8 @@ def _show(made: CostEstimate, add: bool) -> None:
     if made.base and not made.changes:
         same = f"the documents of INPUT are {'in' if add else 'those of'} snapshot {made.base}"
         new = f"No text changed: {same}. Their metadata changes, and a new snapshot is published."
-        out.print(new if made.metadata_fields else f"Nothing to do: {same}.")
+        paid = f"Nothing to pay: {same}. Other paths, titles, ids or values of metadata are published without a call."
+        out.print(new if made.metadata_fields else paid)
     elif made.base:
         counts = made.changes
         out.print(
