@@ -46,7 +46,10 @@ HttpOption = Annotated[
 MaxUsdOption = Annotated[
     float | None, typer.Option(min=0, metavar="USD", help="Maximum US dollars that this run may spend.")
 ]
-MaxTokensOption = Annotated[int | None, typer.Option(min=0, metavar="N", help="Maximum tokens that this run may use.")]
+MaxTokensOption = Annotated[
+    int | None,
+    typer.Option(min=0, metavar="N", help="Maximum tokens that this run may use; built-in models are free."),
+]
 WaitOption = Annotated[
     float, typer.Option(min=0, metavar="SECONDS", help="Seconds to wait while another build holds the index.")
 ]
