@@ -36,7 +36,11 @@ ReembedOption = Annotated[
 ]
 SourceOption = Annotated[
     list[str] | None,
-    typer.Option("--source", metavar="GLOB", help="Documents whose path matches, such as 'reports/2019/*'."),
+    typer.Option(
+        "--source",
+        metavar="GLOB",
+        help="Documents whose path matches, such as 'reports/2019/*', or one record: 'rows.csv, record 2'.",
+    ),
 ]
 LISTEN = typer.Option("--listen", metavar="HOST:PORT", help="Address to listen on; port 0 takes a free one.")
 HttpOption = Annotated[

@@ -156,7 +156,7 @@ class Build:
             SnapshotError: the index cannot be updated.
         """
         base = self._required_base()
-        documents = base.table("documents", ["document_id", "uri", "source_ids"])
+        documents = base.table("documents", ["document_id", "uri", "record", "source_ids"])
         gone = selected_documents(documents, selection)["document_id"].combine_chunks()
         is_kept = pc.invert(pc.is_in(documents["document_id"], value_set=gone)).to_numpy()
         return self._update(base, self._kept(base, np.flatnonzero(is_kept)))
