@@ -20,7 +20,15 @@ from hirag_dist.errors import SnapshotError, StageFailed, StoreError
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.execution.events import Publishing
 from hirag_dist.execution.stage_results import split_letters
-from hirag_dist.indexing.base import UpdateBase, check_embedder, content_config, find_base, open_base
+from hirag_dist.indexing.base import (
+    CHANGED_CONFIGURATION,
+    NO_STATE,
+    UpdateBase,
+    check_embedder,
+    content_config,
+    find_base,
+    open_base,
+)
 from hirag_dist.indexing.changed_documents import (
     ChangedDocuments,
     DocumentSelection,
@@ -273,9 +281,14 @@ class Build:
                 f"{store.uri}/current to go on from it"
             )
         if base.is_nothing:
+            helps = ""
+            if reason == NO_STATE:
+                helps = "where it was imported, `hirag-dist import` its folder again, or "
+            elif reason.startswith(CHANGED_CONFIGURATION):
+                helps = "use the configuration that it was built with, or "
             raise SnapshotError(
-                f"{store.uri} cannot be updated: {reason or 'it holds no index'}; use the configuration that it was "
-                f"built with, or run `hirag-dist index INPUT --index {store.uri}` with all of its documents"
+                f"{store.uri} cannot be updated: {reason or 'it holds no index'}; {helps}run `hirag-dist index INPUT "
+                f"--index {store.uri}` with all of its documents, which builds it from nothing"
             )
         return base
 
