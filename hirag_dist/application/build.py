@@ -30,6 +30,7 @@ from hirag_dist.composition.models import (
     index_windows,
     role_windows,
     settle_embedder,
+    warn_of_idle_limit,
     with_windows,
 )
 from hirag_dist.compute.kernels import has_gpu_workers
@@ -266,6 +267,7 @@ def execute_build(
     prompts = load_prompts(config.prompts)
     store.check_writable()
     check_prices(config, (*BUILD_ROLES, "embed"), options.max_usd)
+    warn_of_idle_limit(config, (*BUILD_ROLES, "embed"), options.max_tokens)
     with (
         BuildLock(store, options.wait_s) as lock,
         spill_file() as spill,

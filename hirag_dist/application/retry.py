@@ -62,6 +62,7 @@ def run_retry(
     reading["encoding"] = config.reading.encoding or arguments.reading.get("encoding")
     config = config.model_copy(update={"reading": config.reading.model_copy(update=reading)})
     previous = record.get("decisive")  # empty if its models could not be probed: then there is nothing to differ from
+    fields = record.get("config", {}).get("metadata")  # None where a former version wrote the record
 
     def work(build: Build) -> BuildResult:
         if record["state"] == "done" and _is_complete(store, record["snapshot"]):
@@ -81,7 +82,9 @@ def run_retry(
 
     def check(build: Build) -> None:
         if previous:
-            check_same_configuration(previous, build.decisive(), store.uri)
+            # Metadata fields are not in `Build.decisive`: an update takes other ones without a build from nothing.
+            now = config.metadata.model_dump(mode="json") if fields is not None else None
+            check_same_configuration({**previous, "metadata": fields}, build.decisive() | {"metadata": now}, store.uri)
 
     base_id = _present(store, repeats["base"])
     return execute_build(config, store, "retry", arguments, options, work, listeners, check, base_id)

@@ -36,7 +36,11 @@ ReembedOption = Annotated[
 ]
 SourceOption = Annotated[
     list[str] | None,
-    typer.Option("--source", metavar="GLOB", help="Documents whose path matches, such as 'reports/2019/*'."),
+    typer.Option(
+        "--source",
+        metavar="GLOB",
+        help="Documents whose path matches, such as 'reports/2019/*', or one record: 'rows.csv, record 2'.",
+    ),
 ]
 LISTEN = typer.Option("--listen", metavar="HOST:PORT", help="Address to listen on; port 0 takes a free one.")
 HttpOption = Annotated[
@@ -46,19 +50,12 @@ HttpOption = Annotated[
 MaxUsdOption = Annotated[
     float | None, typer.Option(min=0, metavar="USD", help="Maximum US dollars that this run may spend.")
 ]
-MaxTokensOption = Annotated[int | None, typer.Option(min=0, metavar="N", help="Maximum tokens that this run may use.")]
+MaxTokensOption = Annotated[
+    int | None,
+    typer.Option(min=0, metavar="N", help="Maximum tokens that this run may use; built-in models are free."),
+]
 WaitOption = Annotated[
     float, typer.Option(min=0, metavar="SECONDS", help="Seconds to wait while another build holds the index.")
-]
-TextFieldOption = Annotated[
-    str | None, typer.Option(help="Name of the field with the text of JSON, CSV and Parquet records.")
-]
-EncodingOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="Character encoding of files and records that are not UTF-8 and declare none; else guessed.",
-    ),
 ]
 FreshOption = Annotated[
     bool, typer.Option("--fresh", help="Do finished work again, from nothing; replies that were paid are kept.")
@@ -140,7 +137,9 @@ class WriteOptions(ExecutorOptions):
 class FieldOptions:
     """Options that name the fields of records in INPUT, and its encoding."""
 
-    text_field: TextFieldOption = None
+    text_field: Annotated[
+        str | None, typer.Option(help="Name of the field with the text of JSON, CSV and Parquet records.")
+    ] = None
     title_field: Annotated[str | None, typer.Option(help="Name of the field with the title of a record.")] = None
     label_field: Annotated[
         str | None,
@@ -149,7 +148,13 @@ class FieldOptions:
     id_field: Annotated[
         str | None, typer.Option(help="Name of the field with your id of a record, for `eval` and `remove`.")
     ] = None
-    encoding: EncodingOption = None
+    encoding: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Character encoding of files and records that are not UTF-8 and declare none; else guessed.",
+        ),
+    ] = None
 
     @property
     def keys(self) -> dict[str, Any]:

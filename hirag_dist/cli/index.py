@@ -27,7 +27,6 @@ from hirag_dist.cli._bill import reembedding_line, update_lines
 from hirag_dist.cli._build import conclude, unwritten_line
 from hirag_dist.cli._options import (
     ConfigOptions,
-    EncodingOption,
     ExecutorOptions,
     FieldOptions,
     FreshOption,
@@ -37,7 +36,6 @@ from hirag_dist.cli._options import (
     OptionalIndexOption,
     OptionalInputsArgument,
     ReembedOption,
-    TextFieldOption,
     WriteOptions,
     by_option,
     refuse_idle,
@@ -57,10 +55,9 @@ _SHOWN = 20  # files that cannot be read
 
 
 def plan(
+    fields: FieldOptions,
     options: ConfigOptions,
     inputs: OptionalInputsArgument = None,
-    text_field: TextFieldOption = None,
-    encoding: EncodingOption = None,
     tokens_per_s: Annotated[
         float | None,
         typer.Option(
@@ -89,11 +86,11 @@ def plan(
     if reembed and index is None:
         raise ConfigError("--reembed estimates new vectors of an index: give --index URI with it")
     documents = required_inputs(inputs, reembed)
-    loaded = options.load({"reading.text_field": text_field, "reading.encoding": encoding})
+    loaded = options.load(fields.keys)
     if notice := lexical_embedding_notice(loaded):
         err.print(f"[yellow]Note:[/yellow] {notice}.")
     if reembed and index is not None:
-        refuse_idle({"--add": add}, "--reembed", "the documents stay as they are")
+        refuse_idle({"--add": add} | by_option(fields), "--reembed", "the documents stay as they are")
         vectors = plan_reembedding(index, config=loaded)
         if options.json:
             emit(asdict(vectors) | {"cost_usd": vectors.cost_usd})
@@ -122,7 +119,8 @@ def _show(made: CostEstimate, add: bool) -> None:
     if made.base and not made.changes:
         same = f"the documents of INPUT are {'in' if add else 'those of'} snapshot {made.base}"
         new = f"No text changed: {same}. Their metadata changes, and a new snapshot is published."
-        out.print(new if made.metadata_fields else f"Nothing to do: {same}.")
+        paid = f"Nothing to pay: {same}. Other paths, titles, ids or values of metadata are published without a call."
+        out.print(new if made.metadata_fields else paid)
     elif made.base:
         counts = made.changes
         out.print(

@@ -82,6 +82,13 @@ def check_prices(config: Config, roles: Iterable[str], max_usd: float | None) ->
     )
 
 
+def warn_of_idle_limit(config: Config, roles: Iterable[str], max_tokens: int | None) -> None:
+    """Warn of a limit in tokens where every model is built in: their tokens are free, and are not limited."""
+    names = {name for role in roles for name in role_endpoints(config, role)}
+    if max_tokens is not None and not any(config.llm.endpoints[name].is_remote for name in names):
+        logger.warning("the limit of %s tokens has no effect: every model is built in, and is free", f"{max_tokens:,}")
+
+
 def lexical_embedding_notice(config: Config) -> str:
     """Return a warning if chat endpoints are configured and texts are embedded by spelling because none embeds them.
 

@@ -41,6 +41,8 @@ _NOT_DECISIVE = (
     "config.resolution.pairs_per_call",
     "windows.",  # the sizes that follow from windows are in config
 )
+NO_STATE = "it was built by an earlier version or imported, and holds no state for updates"
+CHANGED_CONFIGURATION = "the configuration changed: "  # and how
 _MAX_DIFFERENCES = 5
 _MAX_BYTES = 16 << 20  # of a table in memory; a larger one is mapped from a file
 _COMPRESSION = 4  # of the text of a table in its file, at most
@@ -251,12 +253,12 @@ def _as_base(snapshot: Snapshot, decisive: Mapping[str, Any]) -> tuple[UpdateBas
     manifest = snapshot.manifest
     note = manifest.update
     if note is None or not note.decisive or any(name not in manifest.counts for name in _STATE):
-        return None, "it was built by an earlier version or imported, and holds no state for updates"
+        return None, NO_STATE
     base = UpdateBase(snapshot, note)
     embedder, dim = base.embedder
     changes = differences(note.decisive, {**decisive, "embedder": embedder, "dim": dim})
     if changes:
-        return None, f"the configuration changed: {in_short(changes)}"
+        return None, f"{CHANGED_CONFIGURATION}{in_short(changes)}"
     return base, ""
 
 

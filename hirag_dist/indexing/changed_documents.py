@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hirag_dist.core.retrieval.places import is_named
 from hirag_dist.core.text.ids import text_keys
 from hirag_dist.core.text.normalize import first_names
 from hirag_dist.errors import InputError
@@ -28,7 +28,7 @@ class DocumentSelection:
 
     Attributes:
         ids: document ids, or the owner's ids of records.
-        sources: glob patterns of the documents' URIs, such as `reports/2019/*`.
+        sources: glob patterns of the documents' URIs, such as `reports/2019/*`, or `rows.csv, record 2` for one record.
     """
 
     ids: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ def selected_documents(documents: pa.Table, selection: DocumentSelection) -> pa.
     """Return the documents that a selection names.
 
     Args:
-        documents: DOCUMENTS, or its columns `document_id`, `uri` and `source_ids`.
+        documents: DOCUMENTS, or its columns `document_id`, `uri`, `record` and `source_ids`.
 
     Raises:
         InputError: an id or pattern matches none of them.
@@ -86,10 +86,10 @@ def selected_documents(documents: pa.Table, selection: DocumentSelection) -> pa.
     wanted = set(selection.ids)
     chosen = []
     unmatched = wanted | set(selection.sources)
-    columns = (documents[name].to_pylist() for name in ("document_id", "uri", "source_ids"))
-    for own, uri, sources in zip(*columns, strict=True):
+    columns = (documents[name].to_pylist() for name in ("document_id", "uri", "record", "source_ids"))
+    for own, uri, record, sources in zip(*columns, strict=True):
         names = {own, *sources} & wanted
-        patterns = {pattern for pattern in selection.sources if fnmatchcase(uri, pattern)}
+        patterns = {pattern for pattern in selection.sources if is_named(uri, record, pattern)}
         unmatched -= names | patterns
         chosen.append(bool(names or patterns))
     if unmatched:

@@ -20,7 +20,15 @@ from hirag_dist.errors import SnapshotError, StageFailed, StoreError
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.execution.events import Publishing
 from hirag_dist.execution.stage_results import split_letters
-from hirag_dist.indexing.base import UpdateBase, check_embedder, content_config, find_base, open_base
+from hirag_dist.indexing.base import (
+    CHANGED_CONFIGURATION,
+    NO_STATE,
+    UpdateBase,
+    check_embedder,
+    content_config,
+    find_base,
+    open_base,
+)
 from hirag_dist.indexing.changed_documents import (
     ChangedDocuments,
     DocumentSelection,
@@ -156,7 +164,7 @@ class Build:
             SnapshotError: the index cannot be updated.
         """
         base = self._required_base()
-        documents = base.table("documents", ["document_id", "uri", "source_ids"])
+        documents = base.table("documents", ["document_id", "uri", "record", "source_ids"])
         gone = selected_documents(documents, selection)["document_id"].combine_chunks()
         is_kept = pc.invert(pc.is_in(documents["document_id"], value_set=gone)).to_numpy()
         return self._update(base, self._kept(base, np.flatnonzero(is_kept)))
@@ -273,9 +281,14 @@ class Build:
                 f"{store.uri}/current to go on from it"
             )
         if base.is_nothing:
+            helps = ""
+            if reason == NO_STATE:
+                helps = "where it was imported, `hirag-dist import` its folder again, or "
+            elif reason.startswith(CHANGED_CONFIGURATION):
+                helps = "use the configuration that it was built with, or "
             raise SnapshotError(
-                f"{store.uri} cannot be updated: {reason or 'it holds no index'}; use the configuration that it was "
-                f"built with, or run `hirag-dist index INPUT --index {store.uri}` with all of its documents"
+                f"{store.uri} cannot be updated: {reason or 'it holds no index'}; {helps}run `hirag-dist index INPUT "
+                f"--index {store.uri}` with all of its documents, which builds it from nothing"
             )
         return base
 

@@ -98,8 +98,11 @@ class LoadShedder:
             remaining_s: until its deadline; None without a deadline.
 
         Raises:
+            DeadlinePassed: nothing remains.
             Overloaded: the expected wait is too long, for the service or for the deadline.
         """
+        if remaining_s is not None and remaining_s <= 0:
+            raise DeadlinePassed("the deadline had passed when the request arrived; allow more time")
         wait_s = float(f"{self.expected_wait_s:.2g}")  # an estimate; few distinct values make few distinct statuses
         if wait_s > self._max_queue_wait_s and self.waiting >= self._short_queue:
             raise Overloaded(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,12 @@ from hirag_dist.application.index_result import letter_places
 from hirag_dist.application.retry import DropResult, LetterSelection, drop_letters, run_drop
 from hirag_dist.composition.build_records import BuildArguments, BuildRecord, last_build
 from hirag_dist.config.model import Config
-from hirag_dist.errors import InputError, RequestRejected, StageFailed
+from hirag_dist.config.sections import MetadataConfig
+from hirag_dist.errors import ConfigError, InputError, RequestRejected, StageFailed
 from hirag_dist.execution.events import StageFinished
 from hirag_dist.execution.stage_results import load_drops
 from hirag_dist.indexing.changed_documents import DocumentSelection
-from hirag_dist.storage.layout import DROPS
+from hirag_dist.storage.layout import BUILD, DROPS
 from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
 from hirag_dist.storage.snapshot.writer import make_current
@@ -65,6 +67,22 @@ def test_a_retry_loses_no_document_of_later_updates(index: RefusingIndex) -> Non
     assert (again.snapshot_id, again.up_to_date, again.complete) == (before, True, True)
     assert index.names() == {"engine.txt", "bridge.txt"}
     assert index.asked == []
+
+
+def test_a_retry_that_forgets_the_metadata_fields_is_refused(tmp_path: Path) -> None:
+    """A build record of a former version says nothing of them, and is retried."""
+    index = RefusingIndex(tmp_path, keys={"metadata": {"fields": {"pages": "number"}}}, refused="Brunel")
+    with closing(index.endpoint):
+        index.begin("engine.txt", "bridge.txt")
+        index.config = index.config.model_copy(update={"metadata": MetadataConfig()})
+        with pytest.raises(ConfigError, match=r"metadata\.fields\.pages\.type: number → not there"):
+            index.retry()
+        assert len(index.letters()) == 1
+        record = index.store.read_json(BUILD)
+        del record["config"]["metadata"]
+        index.store.write_json(BUILD, record)
+        index.refused = ""
+        assert index.retry().complete
 
 
 def test_dropped_letters_of_an_update_are_not_asked_again(index: RefusingIndex) -> None:

@@ -50,8 +50,9 @@ def test_an_imported_graph_is_no_base(imported: tuple[str, IndexResult], index: 
     assert "update" not in before.manifest.notes
     with pytest.raises(SnapshotError, match=r"cannot be updated: .* imported, and holds no state for updates"):
         run_add(index.files("engine.txt"), uri, index.config)
-    with pytest.raises(SnapshotError, match="cannot be updated"):
+    with pytest.raises(SnapshotError, match="import` its folder again, or run `hirag-dist index") as raised:
         run_refresh(uri, index.config)
+    assert "use the configuration" not in str(raised.value)
     assert current_id(Store(uri)) == before.snapshot_id
     built = run_build(index.files("engine.txt", "loom.txt"), uri, index.config)
     assert "imported" in built.rebuilt_because

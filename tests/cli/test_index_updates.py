@@ -189,13 +189,16 @@ def test_new_vectors_take_no_input_and_other_commands_need_one(bench: CommandBen
         (["index"], "give INPUT"),
         (["plan"], "give INPUT"),
         (["plan", "--reembed", "--add"], "--add cannot go with --reembed"),
+        (["plan", "--reembed", "--id-field", "x"], "--id-field cannot go with --reembed"),
     ):
         code, said = bench.run(*arguments)
         assert (code, words in said) == (2, True), said
 
 
 def test_plan_of_an_update(bench: CommandBench) -> None:
-    assert "Nothing to do: the documents of INPUT are those of snapshot" in bench.run("plan", bench.corpus)[1]
+    said = bench.run("plan", bench.corpus)[1]
+    assert said.startswith("Nothing to pay: the documents of INPUT are those of snapshot ")
+    assert "Other paths, titles, ids or values of metadata are published without a call." in said
     bench.write("patient.txt", PATIENT)
     code, said = bench.run("plan", bench.corpus)
     assert code == 0
@@ -208,6 +211,15 @@ def test_plan_of_an_update(bench: CommandBench) -> None:
     assert bench.run("plan", bench.corpus, "--set", "chunk_tokens=500")[1].startswith("The index would be built")
 
 
+def test_plan_reads_the_fields_that_index_reads(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    rows = '{"body": "Ada Lovelace wrote notes.", "grp": "staff", "head": "Notes", "key": "n1"}\n'
+    bench = command_bench(tmp_path, capfd, {"rows.jsonl": rows})
+    fields = ("--text-field", "body", "--label-field", "grp", "--title-field", "head", "--id-field", "key")
+    bench.json("index", bench.corpus, *fields)
+    changes = bench.json("plan", bench.corpus, *fields)["changes"]
+    assert changes == {"added": 0, "changed": 0, "removed": 0}
+
+
 def test_metadata_fields_that_are_declared_no_longer_are_named_and_so_are_new_ones(
     bench: CommandBench, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -216,7 +228,7 @@ def test_metadata_fields_that_are_declared_no_longer_are_named_and_so_are_new_on
     assert said.startswith("The declared metadata fields are not those of the index: new: kind. No text changed: ")
     assert bench.json("index", bench.corpus, *declared)["update"]["other_changes"] == ["metadata"]
     assert not caplog.records
-    assert "Nothing to do: " in bench.run("plan", bench.corpus, *declared)[1]
+    assert "Nothing to pay: " in bench.run("plan", bench.corpus, *declared)[1]
     said = bench.run("plan", bench.corpus)[1]
     assert "not those of the index: gone: kind. Give a --config that declares those that should stay. No text" in said
     changed = bench.json("plan", bench.corpus, "--set", "metadata.fields.kind=number")["metadata_fields"]

@@ -11,7 +11,7 @@ import pytest
 
 from hirag_dist.api.index import open_index
 from hirag_dist.application.build import BuildOptions, run_build
-from hirag_dist.composition.models import ask_windows, check_prices, role_windows
+from hirag_dist.composition.models import ask_windows, check_prices, role_windows, warn_of_idle_limit
 from hirag_dist.config.model import Config
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import ConfigError
@@ -117,6 +117,13 @@ def priced(roles: dict[str, str]) -> Config:
     nowhere = {"base_url": "http://127.0.0.1:1/v1", "model": "m"}
     endpoints = {"big": nowhere, "free": nowhere | {"price": {"input": 0}}, "builtin-embedder": {"kind": "hashing"}}
     return Config.model_validate({"llm": {"endpoints": endpoints, "roles": roles}})
+
+
+def test_a_limit_in_tokens_that_limits_nothing_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    for made, limit in ((Config(), None), (priced({"report": "free"}), 5), (Config(), 5)):
+        assert not caplog.records
+        warn_of_idle_limit(made, ["extract", "report", "embed"], limit)
+    assert "the limit of 5 tokens has no effect" in caplog.text
 
 
 def test_a_limit_in_dollars_needs_the_prices_of_what_is_called(tmp_path: Path) -> None:

@@ -43,6 +43,7 @@ def texts(table: pa.Table) -> list[str]:
         ({"sources": ["s3://b/reports/2019/*"]}, ["one"]),
         ({"sources": ["s3://b/[[]x].txt"]}, ["five"]),
         ({"ids": ["*"]}, ["five"]),
+        ({"sources": ["s3://b/rows.jsonl, record 2"]}, ["four"]),
         ({"ids": ["3"], "sources": ["*/2020/?.txt", "*2020*"]}, ["two", "three"]),
     ],
 )

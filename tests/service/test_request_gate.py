@@ -171,6 +171,11 @@ async def test_who_would_be_served_after_the_deadline_is_told_so(admission: Load
     assert caught.value.reason == "deadline"
 
 
+def test_who_comes_after_the_deadline_meets_no_overload(admission: LoadShedder) -> None:
+    with pytest.raises(DeadlinePassed, match="allow more time"):
+        admission.check(0.0)
+
+
 async def test_who_waited_past_the_deadline_is_not_started(admission: LoadShedder) -> None:
     order: list[str] = []
     guests = {name: Guest(admission, name, order) for name in "ab"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from itertools import groupby
 from posixpath import splitext
@@ -68,6 +69,17 @@ def record_name(uri: str, record: int) -> str:
     if is_record_file(uri):
         return f"{uri}, record {record + 1}"
     return f"{uri} #{record}" if record else uri
+
+
+def is_named(uri: str, record: int, pattern: str) -> bool:
+    """Return whether a glob matches a document's path, or is the name of that document.
+
+    >>> is_named("a/rows.csv", 1, "a/*"), is_named("a/rows.csv", 1, "a/rows.csv, record 2")
+    (True, True)
+    >>> is_named("a/rows.csv", 2, "a/rows.csv, record 2")
+    False
+    """
+    return fnmatchcase(uri, pattern) or record_name(uri, record) == pattern
 
 
 def unit_of(uri: str, record: int) -> str:

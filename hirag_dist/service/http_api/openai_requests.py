@@ -345,4 +345,5 @@ _RESPONSES_REFUSED: dict[str, _Accepts] = _REFUSED | {
     "text": lambda value: isinstance(value, dict) and _is_text_format(value.get("format") or {}),
     **dict.fromkeys(("previous_response_id", "conversation", "prompt"), lambda value: False),
     "background": lambda value: value is False,
+    "include": lambda value: not (isinstance(value, list) and "message.output_text.logprobs" in value),
 }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from hirag_dist.core.retrieval.places import METADATA, unit_of
+from hirag_dist.core.retrieval.places import METADATA, is_named, unit_of
 from hirag_dist.storage.layout import DOCUMENT_METADATA
 from hirag_dist.storage.snapshot.reader import Snapshot
 
@@ -49,10 +48,11 @@ class IndexedDocument:
 
 
 def list_documents(snapshot: Snapshot, patterns: tuple[str, ...] = ()) -> list[IndexedDocument]:
-    """Return the documents of a snapshot whose path matches one of some globs, or all, by path and record."""
+    """Return the documents of a snapshot that some patterns name (`is_named`), or all, by path and record."""
     table = snapshot.table("documents", _COLUMNS)
     if patterns:
-        matches = [any(fnmatchcase(uri, each) for each in patterns) for uri in table["uri"].to_pylist()]
+        places = zip(table["uri"].to_pylist(), table["record"].to_pylist(), strict=True)
+        matches = [any(is_named(*place, each) for each in patterns) for place in places]
         table = table.filter(pa.array(matches, pa.bool_()))
     table = table.sort_by([("uri", "ascending"), ("record", "ascending")])
     chunks = snapshot.table("chunks", ["chunk_id", "document_id", "n_tokens"])

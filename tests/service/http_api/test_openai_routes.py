@@ -244,7 +244,9 @@ async def test_the_text_ends_before_a_stop_sequence(api: Any, stop: Any, wanted:
 
 
 async def test_responses(served: fakes.Service, api: Any) -> None:
-    response = await api.responses.create(model="hirag/local", input="Who lit the lamp?", store=True)
+    response = await api.responses.create(
+        model="hirag/local", input="Who lit the lamp?", store=True, include=["file_search_call.results"]
+    )
     assert response.output_text == fakes.ANSWER.text
     (annotation,) = response.output[0].content[0].annotations
     assert annotation.model_dump() == {"type": "url_citation", **MARK}
@@ -263,7 +265,12 @@ async def test_responses(served: fakes.Service, api: Any) -> None:
     with pytest.raises(openai.BadRequestError) as raised:
         await api.responses.create(model="hirag", input="q", previous_response_id="resp_1")
     assert raised.value.param == "previous_response_id"
-    for refused in ({"tool_choice": "required"}, {"text": {"format": {"type": "json_object"}}}, {"background": True}):
+    for refused in (
+        {"tool_choice": "required"},
+        {"text": {"format": {"type": "json_object"}}},
+        {"background": True},
+        {"include": ["message.output_text.logprobs"]},
+    ):
         with pytest.raises(openai.BadRequestError, match=next(iter(refused))):
             await api.responses.create(model="hirag", input="q", extra_body=refused)
     served.engine.error = ModelUnavailable("out")

@@ -46,3 +46,4 @@ def test_a_dead_letter_about_metadata_is_its_records(tmp_path: Path) -> None:
     bench.run_on([str(tmp_path / "corpus.jsonl")], metadata={"fields": {"day": {"type": "number"}}})
     snapshot = open_snapshot(bench.store)
     assert [each.n_dead_letters for each in list_documents(snapshot)] == [0, 1, 1]
+    assert [each.record for each in list_documents(snapshot, ("corpus.jsonl, record 2",))] == [1]
