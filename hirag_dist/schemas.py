@@ -99,7 +99,6 @@ READ_FILES = pa.schema(  # files of INPUT that the documents were read from
         _column("format", _STRING),
         _column("compression", _STRING, nullable=True),
         _column("reading", _STRING),  # hash of reading options and of the reader's version
-        _column("label_field", _STRING),  # `reading.label_field`; empty without
         _column("is_whole", pa.bool_()),  # whether an update may take its documents from the index
         _column("n_documents", pa.int64()),  # that were read from it, each text once
         _column("copies", _STRINGS),  # ids of those that are named after another file

@@ -307,7 +307,7 @@ def execute_build(
             )
             check(build)
             if arguments.command in ("index", "add", "remove", "refresh"):
-                build.check_base()
+                build.check_base(reads_input=arguments.command in ("index", "add"))
             record = BuildRecord(
                 store,
                 action,

@@ -288,6 +288,23 @@ def check_embedder(snapshot: Snapshot, decisive: Mapping[str, Any]) -> None:
     )
 
 
+def check_label_field(snapshot: Snapshot, label_field: str | None) -> None:
+    """Refuse to read INPUT without a named field of labels where the snapshot was read with one.
+
+    Labels restrict access: a forgotten option would open the documents to every caller.
+
+    Raises:
+        ConfigError: the message names both ways on.
+    """
+    note = snapshot.manifest.update
+    if note is not None and note.label_field and label_field is None:
+        raise ConfigError(
+            f"{snapshot.store.uri} was read with the labels of the field {note.label_field!r}, and this run names no "
+            f"field of labels, so that every caller would see what it reads: give --label-field {note.label_field} "
+            "(reading.label_field), or --rebuild to index without labels"
+        )
+
+
 def open_configured(snapshot: Snapshot, config: Config) -> tuple[UpdateBase | None, str]:
     """Return a snapshot as the base of an update, or None and the reason, as far as that is known without a call."""
     note = snapshot.manifest.update

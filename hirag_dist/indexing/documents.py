@@ -30,7 +30,6 @@ from hirag_dist.indexing.read_files import (
     NO_FILES,
     FilesRead,
     UnchangedFiles,
-    check_label_field,
     files_of,
     reading_key,
     unchanged_files,
@@ -162,15 +161,12 @@ def read_input(context: BuildContext, inputs: Sequence[str], base: UpdateBase | 
 
     Raises:
         InputError: there is nothing to read, or no record has the text field that was named.
-        ConfigError: a file was read with a field of labels before, and none is named now.
     """
     config, runner, datasets = context.config, context.runner, context.datasets
     options = read_options(config.reading, config.metadata)
     key = reading_key(options)
     sources = source_table(inputs, follow_links=config.reading.follow_links)
-    if base is not None and not base.is_nothing and options.label_field is None:
-        check_label_field(base, sources)
-    unchanged = None if base is None or base.is_nothing else unchanged_files(base, sources, key, options.label_field)
+    unchanged = None if base is None or base.is_nothing else unchanged_files(base, sources, key)
     unread_names: list[str] = []
     to_read = sources
     if unchanged is not None:
@@ -200,7 +196,7 @@ def read_input(context: BuildContext, inputs: Sequence[str], base: UpdateBase | 
         _with_unchanged(context, base, unchanged, read),
         rejects=read.rejects,
         unread=unread,
-        files=files_of(to_read, key, is_whole, held, options.label_field),
+        files=files_of(to_read, key, is_whole, held),
     )
     if unchanged is None:
         return result

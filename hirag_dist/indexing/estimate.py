@@ -39,7 +39,7 @@ from hirag_dist.core.text.ids import chunk_id, document_id, text_key, text_keys
 from hirag_dist.core.text.tokens import chunk_spans, counter, encoding
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.execution.events import CallsExpected
-from hirag_dist.indexing.base import UpdateBase, check_embedder, open_configured
+from hirag_dist.indexing.base import UpdateBase, check_embedder, check_label_field, open_configured
 from hirag_dist.indexing.budget import is_unbounded, least_extraction
 from hirag_dist.indexing.changed_documents import DocumentCounts, extraction_tokens
 from hirag_dist.indexing.context import BuildContext
@@ -252,9 +252,11 @@ def estimate_build(
 
     Raises:
         InputError: nothing to read.
-        ConfigError: the embedder is not that of the index.
+        ConfigError: the embedder is not that of the index, or its field of labels is not named.
     """
     known, reason = (None, "") if snapshot is None else open_configured(snapshot, config)
+    if snapshot is not None:
+        check_label_field(snapshot, config.reading.label_field)
     base = UpdateBase() if known is None else known
     if not base.is_nothing and vectors is not None:
         check_embedder(base.snapshot, {**base.note.decisive, "embedder": vectors[0], "dim": vectors[1]})

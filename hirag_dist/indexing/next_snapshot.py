@@ -141,6 +141,7 @@ def next_snapshot(
         stats = context.datasets.read(graph.detected.stats).to_pylist()[0]
         note = update_note(base, summary, stats["changed_since_cold"], decisive).model_copy(
             update={
+                "label_field": context.config.reading.label_field or base.note.label_field,
                 "replaced": _still_used(replaced, hierarchy.state.table, reports.state.table, layer.debt),
                 **(_averages(context, base, summary, hierarchy, changed.documents.chunks) if base.is_nothing else {}),
             }
@@ -315,6 +316,7 @@ def update_note(
         extraction_per_token=base.note.extraction_per_token,
         reply_tokens=base.note.reply_tokens,
         clustered_with=base.note.clustered_with,
+        label_field=base.note.label_field,
         earlier_bill=None if earlier_bill is None else tuple(earlier_bill),
     )
 

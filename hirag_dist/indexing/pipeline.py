@@ -25,6 +25,7 @@ from hirag_dist.indexing.base import (
     NO_STATE,
     UpdateBase,
     check_embedder,
+    check_label_field,
     content_config,
     find_base,
     open_base,
@@ -238,13 +239,13 @@ class Build:
             "prompts": hashlib.sha256(json.dumps(texts, sort_keys=True).encode()).hexdigest()[:16],
         }
 
-    def check_base(self) -> None:
-        """Refuse an update with another embedder than that of the index, before anything is read.
+    def check_base(self, *, reads_input: bool) -> None:
+        """Refuse an update with another embedder than that of the index, or without its labels, before it begins.
 
         Metadata fields that the update would take from the index are warned of.
 
         Raises:
-            ConfigError: see `indexing.base.check_embedder`.
+            ConfigError: see `indexing.base.check_embedder` and, where INPUT is read, `check_label_field`.
         """
         store = self.context.runner.store
         snapshot_id = current_id(store) if self._base_id == "" else self._base_id
@@ -252,6 +253,8 @@ class Build:
             if snapshot_id is not None:
                 snapshot = open_snapshot(store, snapshot_id)
                 check_embedder(snapshot, self.decisive())
+                if reads_input:
+                    check_label_field(snapshot, self.context.config.reading.label_field)
                 warn_of_gone_fields(UpdateBase(snapshot), self.context.config.metadata)
 
     def _base(self, *, any_embedder: bool = False) -> tuple[UpdateBase, str]:
@@ -307,7 +310,7 @@ class Build:
             count_noun(kept.num_rows, "document"),
             unit_name(unit_of(kept["uri"][0].as_py(), kept["record"][0].as_py())),
         )
-        return self._joined(base, rows, replace(found, files=found.files + files_of_kept(base, kept)))
+        return self._joined(base, rows, replace(found, files=found.files + files_of_kept(kept)))
 
     def _joined(self, base: UpdateBase, rows: IntVector, found: ReadInput) -> ReadInput:
         """Return documents of the base together with what was read, and the dead letters of that.

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import logging
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -19,7 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hirag_dist.core.graph.csr import rows_of
-from hirag_dist.errors import ConfigError, StoreError
+from hirag_dist.errors import StoreError
 from hirag_dist.indexing.base import UpdateBase
 from hirag_dist.indexing.stages.read import ReadDocuments
 from hirag_dist.readers import ReadOptions
@@ -28,7 +27,6 @@ from hirag_dist.storage.layout import read_files_path
 from hirag_dist.storage.store import Store
 from hirag_dist.types import IntVector
 
-logger = logging.getLogger(__name__)
 _BoolVector = NDArray[np.bool_]
 HELD = pa.schema([READ_FILES.field("name"), DOCUMENTS.field("document_id")])
 _OF_FILE = pa.schema([field for field in READ_FILES if field.name not in ("n_documents", "copies")])
@@ -74,9 +72,7 @@ def reading_key(options: ReadOptions) -> str:
     return hashlib.sha256(hashed.encode()).hexdigest()[:16]
 
 
-def files_of(
-    sources: pa.Table, reading: str, whole: _BoolVector, held: pa.Table, label_field: str | None = None
-) -> FilesRead:
+def files_of(sources: pa.Table, reading: str, whole: _BoolVector, held: pa.Table) -> FilesRead:
     """Return the files that were read.
 
     Args:
@@ -84,16 +80,14 @@ def files_of(
         reading: `reading_key` of the options.
         whole: (n_sources,) whether all of a file was read, without a dead letter.
         held: HELD.
-        label_field: of the options.
     """
     columns = {name: sources[name] for name in ("size_bytes", "modified", "etag", "format", "compression")}
-    columns |= {"name": sources["shown"], "reading": pa.array([reading] * len(whole), pa.string())}
-    columns["label_field"] = pa.array([label_field or ""] * len(whole), pa.string())
+    columns |= {"name": sources["shown"], "reading": pa.array([reading]).take(pa.array(np.zeros(len(whole), np.int64)))}
     rows = pa.table([*(columns[name] for name in _OF_FILE.names[:-1]), pa.array(whole)], schema=_OF_FILE)
     return FilesRead(rows, held.cast(HELD))
 
 
-def files_of_kept(base: UpdateBase, documents: pa.Table) -> FilesRead:
+def files_of_kept(documents: pa.Table) -> FilesRead:
     """Return files to be read again: those of documents that an index keeps although they could not be read.
 
     Args:
@@ -103,16 +97,11 @@ def files_of_kept(base: UpdateBase, documents: pa.Table) -> FilesRead:
     empty = {name: pa.array([""]).take(pa.array(np.zeros(len(names), np.int64))) for name in _OF_FILE.names}
     zeros = np.zeros(len(names), np.int64)
     rows = empty | {"name": names, "size_bytes": pa.array(zeros), "is_whole": pa.array(zeros > 0)}
-    before = load_read_files(base.snapshot.store, base.snapshot_id)
-    label_fields = dict(zip(before["name"].to_pylist(), before["label_field"].to_pylist(), strict=True))
-    rows["label_field"] = pa.array([label_fields.get(name, "") for name in names.to_pylist()], pa.string())
     held = pa.table([documents["uri"], documents["document_id"]], schema=HELD)
     return FilesRead(pa.table([rows[name] for name in _OF_FILE.names], schema=_OF_FILE), held)
 
 
-def unchanged_files(
-    base: UpdateBase, sources: pa.Table, reading: str, label_field: str | None = None
-) -> UnchangedFiles:
+def unchanged_files(base: UpdateBase, sources: pa.Table, reading: str) -> UnchangedFiles:
     """Return the files that are as they were when the base's documents were read from them.
 
     A document of the base stands for all files with its text: where one of them has changed or is gone, the others are
@@ -121,7 +110,6 @@ def unchanged_files(
     Args:
         sources: SOURCES.
         reading: `reading_key` of the options.
-        label_field: of the options, which are those of the unchanged files too.
     """
     held = _HeldDocuments(base)
     now = files_of(sources, reading, _is_alone(sources["shown"]), NO_FILES.held).rows
@@ -130,41 +118,7 @@ def unchanged_files(
     is_unread = is_same & ~held.sharing(held.is_unknown | held.of_any(~is_same))
     chosen = np.zeros(len(now), bool)
     chosen[places[is_unread]] = True
-    files = held.files(is_unread)
-    named = pa.array([label_field or ""] * files.rows.num_rows, pa.string())  # an earlier version did not record it
-    rows = files.rows.set_column(_OF_FILE.get_field_index("label_field"), _OF_FILE.field("label_field"), named)
-    return UnchangedFiles(chosen, FilesRead(rows, files.held), np.flatnonzero(held.of_any(is_unread)))
-
-
-def check_label_field(base: UpdateBase, sources: pa.Table) -> None:
-    """Refuse to read files without a named field of labels that the base read with one.
-
-    Labels restrict access: a forgotten option would open the documents to every caller. Other files may have none, and
-    are warned of.
-
-    Args:
-        sources: SOURCES.
-
-    Raises:
-        ConfigError: there is such a file.
-    """
-    rows = load_read_files(base.snapshot.store, base.snapshot_id)
-    rows = rows.filter(pc.not_equal(rows["label_field"], ""))
-    if not rows.num_rows:
-        return
-    label_field = rows["label_field"][0].as_py()
-    names = rows["name"].filter(pc.is_in(rows["name"], value_set=sources["shown"].combine_chunks()))
-    if len(names):
-        raise ConfigError(
-            f"{names[0].as_py()} was read with the labels of its field, and this run names no field of labels, so that every "
-            f"caller would see its documents: give --label-field {label_field} (reading.label_field), or --rebuild to "
-            "index without labels"
-        )
-    logger.warning(
-        "files of the index were read with the labels of their field %r, and this run names no field of labels: what "
-        "it reads without labels is visible to every caller",
-        label_field,
-    )
+    return UnchangedFiles(chosen, held.files(is_unread), np.flatnonzero(held.of_any(is_unread)))
 
 
 def files_beside(base: UpdateBase, now: FilesRead, *, is_whole: bool) -> FilesRead:
@@ -218,11 +172,7 @@ def load_read_files(store: Store, snapshot_id: str) -> pa.Table:
     path = read_files_path(snapshot_id)
     with suppress(StoreError, pa.ArrowException, ValueError, KeyError):
         if store.exists(path):
-            rows = store.read_table(path)
-            if "label_field" not in rows.column_names:  # of an earlier version
-                unknown = pa.array([""] * rows.num_rows, pa.string())
-                rows = rows.add_column(READ_FILES.get_field_index("label_field"), "label_field", unknown)
-            return rows.cast(READ_FILES).combine_chunks()
+            return store.read_table(path).cast(READ_FILES).combine_chunks()
     return READ_FILES.empty_table()
 
 

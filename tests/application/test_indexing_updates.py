@@ -9,12 +9,23 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from hirag_dist.application.build import read_import, run_add, run_build, run_import, run_refresh, run_remove
+from hirag_dist.application.build import (
+    BuildOptions,
+    read_import,
+    run_add,
+    run_build,
+    run_import,
+    run_refresh,
+    run_remove,
+)
 from hirag_dist.application.index_result import IndexResult
 from hirag_dist.composition.build_records import last_build
+from hirag_dist.config.model import Config
+from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.retrieval.places import unit_of
-from hirag_dist.errors import SnapshotError
+from hirag_dist.errors import ConfigError, SnapshotError
 from hirag_dist.indexing.changed_documents import DocumentSelection
+from hirag_dist.indexing.estimate import estimate_build
 from hirag_dist.interop.exports import graphrag_tables
 from hirag_dist.storage.layout import CURRENT
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
@@ -159,3 +170,30 @@ def test_what_access_rules_refuse_does_not_stay(index: RefusingIndex) -> None:
     write_records(folder / "rows.jsonl", labelled[0], json.dumps({"text": TEXTS["bridge.txt"]}))
     found = index.build_folder()
     assert (uris(index), found.dead_letters) == (["rows.jsonl"], 2)
+
+
+@pytest.mark.parametrize("keys", [{}, {"chunk_tokens": 300}])  # another configuration too: it is built from nothing
+def test_an_index_with_a_field_of_labels_is_not_updated_without(index: RefusingIndex, keys: dict[str, int]) -> None:
+    """Whatever is read; also after an update that read nothing, and until a build from nothing."""
+    (engine,) = index.files("engine.txt")
+    rows = Path(engine).parent / "rows.jsonl"
+    write_records(rows, *(json.dumps({"text": TEXTS[name], "team": "red"}) for name in ("loom.txt", "bridge.txt")))
+    uri, plain = str(index.store.root), index.config.model_copy(update=keys)
+    reading = plain.reading.model_copy(update={"label_field": "team"})
+    run_build([str(rows)], uri, index.config.model_copy(update={"reading": reading}))
+    kept = run_remove(DocumentSelection(ids=(document_ids(index)[0],)), uri, index.config)
+    for work in (run_build, run_add, plan_input):
+        with pytest.raises(ConfigError, match=r"field 'team'.* give --label-field team .*--rebuild"):
+            work([engine], uri, plain)
+    assert current_id(index.store) == kept.snapshot_id
+    run_build([engine], uri, plain, BuildOptions(rebuild=True))
+    assert not run_add([str(rows)], uri, plain).dead_letters
+
+
+def document_ids(index: RefusingIndex) -> list[str]:
+    found: list[str] = open_snapshot(index.store).table("documents", ["document_id"])["document_id"].to_pylist()
+    return found
+
+
+def plan_input(inputs: list[str], uri: str, config: Config) -> None:
+    estimate_build(inputs, config, Prompts(), snapshot=open_snapshot(Store(uri)))

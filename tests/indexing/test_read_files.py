@@ -13,7 +13,6 @@ import pyarrow as pa
 import pytest
 
 from hirag_dist.config.model import Config
-from hirag_dist.errors import ConfigError
 from hirag_dist.indexing.changed_documents import DocumentSelection
 from hirag_dist.indexing.estimate import read_planned
 from hirag_dist.indexing.inputs import portable_uri, source_table
@@ -285,44 +284,6 @@ def test_a_retry_opens_what_the_build_before_opened(bench: Bench, corpus: Corpus
     again = work_on(bench, lambda build: build.index([str(corpus.folder)]), retry=True)
     assert again.unread_files == updated.unread_files == 3
     assert again.manifest.snapshot_id == updated.manifest.snapshot_id
-
-
-def test_a_file_that_was_read_with_a_field_of_labels_is_not_read_without(
-    bench: Bench, corpus: Corpus, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Also after others were added without one, and after the file could not be read."""
-    labelled: dict[str, Any] = {"reading": {"label_field": "group"}}
-    record = '{"text": "iron bread", "group": "red"}'
-    corpus.write("c.jsonl", record)
-    corpus.write("d.jsonl", '{"text": "horse tree", "group": "red"}')
-    named = [str(corpus.folder / name) for name in ("c.jsonl", "d.jsonl")]
-    bench.base_id = ""
-    work_on(bench, lambda build: build.index(named), **labelled)
-    work_on(bench, lambda build: build.add([str(corpus.folder / "a")]))
-    assert "were read with the labels of their field 'group'" in caplog.text
-    corpus.write("c.jsonl", '{"text": "')
-    kept = work_on(bench, lambda build: build.index(named), **labelled)
-    corpus.write("c.jsonl", record)
-    for command in (Build.index, Build.add):
-        with pytest.raises(ConfigError, match=r"c\.jsonl .* give --label-field group"):
-            work_on(bench, lambda build, command=command: command(build, named[:1]))
-    snapshot = open_snapshot(bench.store)
-    assert snapshot.manifest.snapshot_id == kept.manifest.snapshot_id
-    assert [row["labels"] for row in rows(snapshot, "documents") if row["uri"] == "c.jsonl"] == [["red"]]
-
-
-def test_the_field_of_labels_of_a_table_of_an_earlier_version_is_that_of_the_next_update(
-    bench: Bench, corpus: Corpus
-) -> None:
-    corpus.write("c.jsonl", '{"text": "iron bread", "group": "red"}')
-    file, labelled = str(corpus.folder / "c.jsonl"), {"label_field": "group"}
-    bench.base_id = ""
-    first = work_on(bench, lambda build: build.index([file]), reading=labelled)
-    path = read_files_path(first.manifest.snapshot_id)
-    bench.store.write_table(path, bench.store.read_table(path).drop_columns("label_field"))
-    assert work_on(bench, lambda build: build.index([file]), reading=labelled).unread_files == 1
-    with pytest.raises(ConfigError, match="group"):
-        work_on(bench, lambda build: build.index([file]))
 
 
 def test_the_table_names_each_file_and_its_copies(bench: Bench, corpus: Corpus) -> None:

@@ -151,6 +151,7 @@ def defused(text: str) -> str:
 def defused_beginning(text: str) -> str:
     """Return the beginning of a defused text, defused: only a bracket near its end can have lost what closed it."""
     at = max(len(text) - _LONGEST - 1, 0)
+    at -= text[at - 1 : at] == "<"  # which `_SPECIAL` looks back for
     return text[:at] + defused(text[at:])
 
 

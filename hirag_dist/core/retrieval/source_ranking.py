@@ -110,14 +110,14 @@ class SeedSet:
         self._add("retrieved", chunks + len(self._walk_graph.layers), worth)
 
     def of_chunks(self, scored: Scored) -> None:
-        """Add the nearest `CANDIDATES` chunks, best first, the best as seeds, weighted by their similarity."""
+        """Add the nearest `CANDIDATES` chunks, best first and ties by row, the best as seeds by their similarity."""
         if scored:
             self._similarity_range = (scored[-1][1], scored[0][1])
         rows, scores = _columns(scored[:NEAREST])
         self._add("near", rows + len(self._walk_graph.layers), excess(scores))
 
     def of_words(self, scored: Scored) -> None:
-        """Add chunks with the question's words, best first, weighted by their lexical scores."""
+        """Add chunks with the question's words, best first and ties by row, weighted by their lexical scores."""
         rows, scores = _columns(scored[:WORDS])
         self._add("words", rows + len(self._walk_graph.layers), excess(scores))
 

@@ -79,6 +79,7 @@ class UpdateNote(BaseModel):
         replaced: keys of former texts of documents that a summary or report still derives from, by place.
         clustered_with: embedder of the hierarchy, where the vectors are another's.
         earlier_bill: rows of USAGE that were paid before; None where that is not known.
+        label_field: `reading.label_field` of the last build that named one; empty without.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -100,6 +101,7 @@ class UpdateNote(BaseModel):
     replaced: Mapping[str, tuple[int, ...]] = {}
     clustered_with: str = ""
     earlier_bill: tuple[Mapping[str, Any], ...] | None = None
+    label_field: str = ""
 
     @property
     def debt_tokens(self) -> int:

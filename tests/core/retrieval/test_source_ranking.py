@@ -96,7 +96,7 @@ def test_equal_scores_count_alike_and_ties_go_by_row() -> None:
     assert excess([-0.5]).tolist() == [1.0]
     assert excess([]).tolist() == []
     own = starts()
-    own.of_chunks([(6, 0.5), (5, 0.5)])
+    own.of_chunks([(5, 0.5), (6, 0.5)])
     assert list(ranked(own).items()) == [(5, RESTART / 2), (6, RESTART / 2)]
     assert list(ranked(own, 1)) == [5]
     assert ranked(own, 0) == {}
