@@ -19,7 +19,7 @@ from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.base import UpdateBase
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.documents import ChunkedDocuments, ReadInput, chunk_documents, chunked
-from hirag_dist.indexing.read_files import HELD, places_of
+from hirag_dist.indexing.read_files import HELD, NO_FILES, places_of
 from hirag_dist.schemas import CHUNKS, DOCUMENTS
 from hirag_dist.storage.layout import EXTRACTION_COSTS
 from hirag_dist.types import IntVector
@@ -77,11 +77,12 @@ class ChangedDocuments:
     removed_tokens: int
 
 
-def selected_documents(documents: pa.Table, selection: DocumentSelection) -> pa.Table:
+def selected_documents(documents: pa.Table, selection: DocumentSelection, places: pa.Table = NO_FILES.held) -> pa.Table:
     """Return the documents that a selection names.
 
     Args:
         documents: DOCUMENTS, or its columns `document_id`, `uri` and `source_ids`.
+        places: HELD, by which a document is found under the URIs of its copies too.
 
     Raises:
         InputError: an id or pattern matches none of them.
@@ -89,15 +90,20 @@ def selected_documents(documents: pa.Table, selection: DocumentSelection) -> pa.
     wanted = set(selection.ids)
     chosen = []
     unmatched = wanted | set(selection.sources)
+    uris: dict[str, set[str]] = {}
+    for own, uri in zip(places["document_id"].to_pylist(), places["name"].to_pylist(), strict=True):
+        uris.setdefault(own, set()).add(uri)
     columns = (documents[name].to_pylist() for name in ("document_id", "uri", "source_ids"))
     for own, uri, sources in zip(*columns, strict=True):
         names = {own, *sources} & wanted
-        patterns = {pattern for pattern in selection.sources if fnmatchcase(uri, pattern)}
+        named = {uri, *uris.get(own, ())}
+        patterns = {pattern for pattern in selection.sources if any(fnmatchcase(each, pattern) for each in named)}
         unmatched -= names | patterns
         chosen.append(bool(names or patterns))
     if unmatched:
-        named = first_names(unmatched)
-        raise InputError(f"no document of the index is named {named}; `hirag-dist status --documents` lists them")
+        raise InputError(
+            f"no document of the index is named {first_names(unmatched)}; `hirag-dist status --documents` lists them"
+        )
     return documents.filter(pa.array(chosen, pa.bool_()))
 
 

@@ -169,7 +169,7 @@ class Build:
         """
         base = self._required_base()
         documents = base.table("documents", ["document_id", "uri", "source_ids"])
-        gone = selected_documents(documents, selection)["document_id"].combine_chunks()
+        gone = selected_documents(documents, selection, held_places(base))["document_id"].combine_chunks()
         is_kept = pc.invert(pc.is_in(documents["document_id"], value_set=gone)).to_numpy()
         return self._update(base, self._kept(base, np.flatnonzero(is_kept)))
 

@@ -61,6 +61,11 @@ def test_documents_are_selected_by_id_by_source_id_and_by_pattern(
     assert found.schema == DOCUMENTS
 
 
+def test_a_document_is_selected_by_the_path_of_a_copy() -> None:
+    copies = held((document_id("two"), "s3://b/copy.txt", 0, ["copy.txt"]))
+    assert texts(selected_documents(BASE, DocumentSelection(sources=("*/copy.txt",)), copies)) == ["two"]
+
+
 @pytest.mark.parametrize(
     ("selection", "said"),
     [

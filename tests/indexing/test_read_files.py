@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from hirag_dist.application.forget_evidence import select_documents
 from hirag_dist.config.model import Config
 from hirag_dist.indexing.changed_documents import DocumentSelection
 from hirag_dist.indexing.estimate import read_planned
@@ -331,6 +332,15 @@ def test_the_table_names_each_file_and_its_copies(bench: Bench, corpus: Corpus) 
     copies = {"a/1.txt": twice, "a/2.txt": [], "b/3.txt": [], "b/copy.txt": twice}
     assert {row["name"]: row["copies"] for row in found.to_pylist()} == copies
     assert set(found["n_documents"].to_pylist()) == {1}
+
+
+def test_a_removal_finds_a_text_by_a_copy_and_lists_its_other_places(bench: Bench, corpus: Corpus) -> None:
+    corpus.write("b/copy.txt", "sun moon")
+    indexed(bench, corpus.folder)
+    selection = DocumentSelection(sources=("b/copy.txt",))
+    (found,) = select_documents(bench.store.uri, selection).documents
+    assert (found.uri, found.copies, found.source_ids) == ("a/1.txt", [("b/copy.txt", 0)], ["a/1.txt", "b/copy.txt"])
+    assert "sun moon" not in texts_of(bench, work_on(bench, lambda build: build.remove(selection)))
 
 
 def test_files_are_named_below_their_input_and_refused_ones_are_rows(tmp_path: Path) -> None:
