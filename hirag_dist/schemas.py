@@ -101,7 +101,9 @@ READ_FILES = pa.schema(  # files of INPUT that the documents were read from
         _column("reading", _STRING),  # hash of reading options and of the reader's version
         _column("is_whole", pa.bool_()),  # whether an update may take its documents from the index
         _column("n_documents", pa.int64()),  # that were read from it, each text once
-        _column("copies", _STRINGS),  # ids of those that are named after another file
+        _column("copies", _STRINGS),  # ids of documents in it that have several places, one for each place in it
+        _column("copy_records", _list_of(pa.int32())),  # of each copy: its position in the file, else 0
+        _column("copy_source_ids", _list_of(_STRINGS)),  # of each copy: what its owner calls it
     ]
 )
 

@@ -20,9 +20,11 @@ from hirag_dist.config.model import Config
 from hirag_dist.core.text.ids import entity_id, text_key, text_keys
 from hirag_dist.core.text.terms import Joints, Passage, Passages, shingles, words
 from hirag_dist.core.vectors import Vectors, by_row
+from hirag_dist.indexing.base import UpdateBase
 from hirag_dist.indexing.changed_documents import DocumentSelection, selected_documents
 from hirag_dist.indexing.context import ResolvedModels
 from hirag_dist.indexing.documents import read_documents
+from hirag_dist.indexing.read_files import held_places, places_of
 from hirag_dist.llm.replay import ReadOnlyLedger, StoredVectors
 from hirag_dist.schemas import CHUNKS
 from hirag_dist.storage.layout import CLAIMS, FORGET, MANIFEST, MENTIONS, RELATION_MENTIONS, snapshot_path
@@ -100,12 +102,16 @@ class SelectedDocument:
 
     Attributes:
         record: position in a file of many records, else 0.
+        source_ids: what its owner calls it, at all places.
+        copies: (URI, record) of the other places with its text and labels, which are removed with it.
     """
 
     document_id: str
     uri: str
     record: int
     title: str
+    source_ids: Sequence[str] = ()
+    copies: Sequence[tuple[str, int]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,16 +138,23 @@ def select_documents(index_uri: str, selection: DocumentSelection, allow_absent:
         InputError: the index has no document that an id or pattern names.
     """
     columns = ["document_id", "uri", "record", "title", "source_ids"]
-    table = open_snapshot(Store(index_uri)).table("documents", columns)
+    snapshot = open_snapshot(Store(index_uri))
+    table, held = snapshot.table("documents", columns), held_places(UpdateBase(snapshot))
     absent: tuple[str, ...] = ()
     if allow_absent:
         known = {*table["document_id"].to_pylist(), *pc.list_flatten(table["source_ids"]).to_pylist()}
         absent = tuple(own for own in selection.ids if own not in known)
         selection = DocumentSelection(tuple(own for own in selection.ids if own in known), selection.sources)
     by_place = [("uri", "ascending"), ("record", "ascending")]
-    rows = selected_documents(table, selection).sort_by(by_place).to_pylist()
-    found = tuple(SelectedDocument(row["document_id"], row["uri"], row["record"], row["title"]) for row in rows)
-    return SelectedDocuments(found, absent, table.num_rows)
+    rows = selected_documents(table, selection, held).sort_by(by_place).to_pylist()
+    places: dict[str, set[tuple[str, int]]] = {}
+    for own, place in zip(held["document_id"].to_pylist(), places_of(held), strict=True):
+        places.setdefault(own, set()).add(place)
+    found = []
+    for row in rows:
+        copies = places.get(row["document_id"], set()) - {(row["uri"], row["record"])}
+        found.append(SelectedDocument(**row | {"copies": sorted(copies)}))
+    return SelectedDocuments(tuple(found), absent, table.num_rows)
 
 
 def read_given(config: Config, store: Store, inputs: Sequence[str]) -> tuple[pa.Table, pa.Table]:

@@ -285,6 +285,8 @@ def _show_selected(selected: SelectedDocuments, dry_run: bool) -> None:
     for each in found[:_SHOWN]:
         title = f"  {each.title}" if each.title and each.title != each.uri else ""
         out.print(f"  {each.document_id}  {record_name(each.uri, each.record)}{title}", markup=False)
+        if copies := [record_name(*place) for place in each.copies]:
+            out.print(f"    the same text: {first_names(copies)}; ids: {first_names(each.source_ids)}", markup=False)
     if len(found) > _SHOWN:
         out.print(f"  and {len(found) - _SHOWN:,} more; --json lists all.")
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.retrieval.places import is_named
 from hirag_dist.core.text.ids import text_keys
 from hirag_dist.core.text.normalize import first_names
@@ -17,7 +19,8 @@ from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.base import UpdateBase
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.documents import ChunkedDocuments, ReadInput, chunk_documents, chunked
-from hirag_dist.schemas import CHUNKS
+from hirag_dist.indexing.read_files import HELD, NO_FILES, places_of
+from hirag_dist.schemas import CHUNKS, DOCUMENTS
 from hirag_dist.storage.layout import EXTRACTION_COSTS
 from hirag_dist.types import IntVector
 
@@ -74,11 +77,12 @@ class ChangedDocuments:
     removed_tokens: int
 
 
-def selected_documents(documents: pa.Table, selection: DocumentSelection) -> pa.Table:
+def selected_documents(documents: pa.Table, selection: DocumentSelection, places: pa.Table = NO_FILES.held) -> pa.Table:
     """Return the documents that a selection names.
 
     Args:
         documents: DOCUMENTS, or its columns `document_id`, `uri`, `record` and `source_ids`.
+        places: HELD, by which a document is found under the places of its copies too.
 
     Raises:
         InputError: an id or pattern matches none of them.
@@ -86,31 +90,76 @@ def selected_documents(documents: pa.Table, selection: DocumentSelection) -> pa.
     wanted = set(selection.ids)
     chosen = []
     unmatched = wanted | set(selection.sources)
+    named: dict[str, set[tuple[str, int]]] = {}
+    columns = (places[name].to_pylist() for name in ("document_id", "name", "record"))
+    for own, uri, record in zip(*columns, strict=True):
+        named.setdefault(own, set()).add((uri, record))
     columns = (documents[name].to_pylist() for name in ("document_id", "uri", "record", "source_ids"))
     for own, uri, record, sources in zip(*columns, strict=True):
         names = {own, *sources} & wanted
-        patterns = {pattern for pattern in selection.sources if is_named(uri, record, pattern)}
+        at = {(uri, record), *named.get(own, ())}
+        patterns = {
+            pattern for pattern in selection.sources if any(is_named(path, number, pattern) for path, number in at)
+        }
         unmatched -= names | patterns
         chosen.append(bool(names or patterns))
     if unmatched:
-        named = first_names(unmatched)
-        raise InputError(f"no document of the index is named {named}; `hirag-dist status --documents` lists them")
+        raise InputError(
+            f"no document of the index is named {first_names(unmatched)}; `hirag-dist status --documents` lists them"
+        )
     return documents.filter(pa.array(chosen, pa.bool_()))
 
 
-def kept_beside(base: pa.Table, new: pa.Table) -> IntVector:
-    """Return the rows of documents that stay when new ones are added, which replace those of the same place.
+def kept_beside(places: pa.Table, read: Container[tuple[str, int]]) -> tuple[pa.Table, pa.Table]:
+    """Return what is kept when documents are added, as `kept_places` does: the places that were not read again.
+
+    A document with several source ids at one place has others that are not known, because the table of files was lost:
+    it stays as it is.
 
     Args:
-        base, new: DOCUMENTS, or their columns `document_id`, `uri` and `record`.
+        places: HELD, copies too.
+        read: (URI, record) of what was read.
     """
-    places = {(uri, record) for uri, record in zip(new["uri"].to_pylist(), new["record"].to_pylist(), strict=True)}
-    ids = set(new["document_id"].to_pylist())
-    kept = [
-        own in ids or (uri, record) not in places
-        for own, uri, record in zip(*(base[name].to_pylist() for name in ("document_id", "uri", "record")), strict=True)
-    ]
-    return np.flatnonzero(kept)
+    has_others = pc.greater(pc.list_value_length(places["source_ids"]), 1).to_pylist()
+    pairs = zip(places_of(places), has_others, strict=True)
+    return kept_places(places, [others or place not in read for place, others in pairs])
+
+
+def kept_places(places: pa.Table, is_kept: Sequence[bool]) -> tuple[pa.Table, pa.Table]:
+    """Return the places of documents that are kept, and the new names of documents of which not all places are.
+
+    A document stays while one of its places does: it is named after the first of those, and has their source ids.
+
+    Args:
+        places: HELD, copies too.
+        is_kept: (n_places,) whether a document is kept there.
+
+    Returns:
+        HELD of the kept places, and HELD with a row for each document that has lost some places and not all.
+    """
+    mask = pa.array(is_kept, pa.bool_())
+    kept, lost = places.filter(mask), places.filter(pc.invert(mask))
+    in_part = kept.filter(pc.is_in(kept["document_id"], value_set=lost["document_id"].combine_chunks()))
+    named: dict[str, dict[str, Any]] = {}
+    for row in in_part.sort_by([("name", "ascending"), ("record", "ascending")]).to_pylist():
+        first = named.setdefault(row["document_id"], row)
+        first["source_ids"] = sorted({*first["source_ids"], *row["source_ids"]})
+    return kept, pa.Table.from_pylist(list(named.values()), HELD)
+
+
+def renamed_documents(documents: pa.Table, names: pa.Table) -> pa.Table:
+    """Return documents under new names.
+
+    Args:
+        documents: DOCUMENTS.
+        names: HELD of those that have another place or other source ids than before.
+    """
+    rows = rows_of(documents["document_id"], names["document_id"])
+    order = pa.array(np.where(rows < 0, np.arange(len(rows)), len(rows) + rows))
+    for name, given in (("uri", "name"), ("record", "record"), ("source_ids", "source_ids")):
+        column = pa.chunked_array([*documents[name].chunks, *names[given].chunks]).take(order)
+        documents = documents.set_column(documents.schema.get_field_index(name), DOCUMENTS.field(name), column)
+    return documents
 
 
 def changed_documents(context: BuildContext, base: UpdateBase, found: ReadInput) -> ChangedDocuments:

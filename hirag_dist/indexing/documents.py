@@ -176,7 +176,7 @@ def read_input(context: BuildContext, inputs: Sequence[str], base: UpdateBase | 
     read = NOTHING_READ
     if to_read.num_rows:
         read = runner.run_tolerant(ReadDocuments(options), "documents", sources=datasets.put("sources", to_read))
-    found = datasets.read(read.documents, ["document_id", "uri", "record"])
+    found = datasets.read(read.documents, ["document_id", "uri", "record", "source_ids"])
     names, is_whole = to_read["shown"], np.ones(to_read.num_rows, bool)
     unread = UnreadRecords()
     if read.rejects.rows:
@@ -191,7 +191,7 @@ def read_input(context: BuildContext, inputs: Sequence[str], base: UpdateBase | 
         pairs = zip(letters["unit_id"].to_pylist(), letters["reason"].to_pylist(), strict=True)
         units = [unit for unit, reason in pairs if not is_access_refusal(reason)]
         unread = UnreadRecords.of(units, files, zip(uris, records, strict=True))
-    held = pa.table([found["uri"], found["document_id"]], schema=HELD)
+    held = found.select(["uri", "document_id", "record", "source_ids"]).rename_columns(HELD.names)
     result = replace(
         _with_unchanged(context, base, unchanged, read),
         rejects=read.rejects,

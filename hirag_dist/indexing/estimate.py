@@ -41,12 +41,13 @@ from hirag_dist.execution.dataset import Dataset
 from hirag_dist.execution.events import CallsExpected
 from hirag_dist.indexing.base import UpdateBase, check_embedder, check_label_field, open_configured
 from hirag_dist.indexing.budget import is_unbounded, least_extraction
-from hirag_dist.indexing.changed_documents import DocumentCounts, extraction_tokens
+from hirag_dist.indexing.changed_documents import DocumentCounts, extraction_tokens, kept_beside, kept_places
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.descriptions import DESCRIPTION_SHARE
 from hirag_dist.indexing.documents import UnreadRecords
 from hirag_dist.indexing.inputs import read_options
 from hirag_dist.indexing.metadata import field_changes
+from hirag_dist.indexing.read_files import held_places, places_of
 from hirag_dist.indexing.stages.embed import CHUNKS_PER_TASK, ENTITIES_PER_TASK
 from hirag_dist.indexing.stages.meta_types import EXCERPT_CHARS, N_EXCERPTS
 from hirag_dist.indexing.stages.packed_calls import MAX_UNITS
@@ -224,12 +225,14 @@ class PlannedInput:
         duplicates: copies that were left out.
         unreadable: (name, reason) of what could not be read.
         unread: places of which an update keeps what the index has.
+        places: (path, record) of what was read, copies too.
     """
 
     documents: Mapping[str, PlannedDocument]
     duplicates: int
     unreadable: tuple[tuple[str, str], ...]
     unread: UnreadRecords
+    places: frozenset[tuple[str, int]]
 
 
 def estimate_build(
@@ -320,7 +323,7 @@ def read_planned(inputs: Sequence[str], config: Config) -> PlannedInput:
             ]
             documents[identity] = PlannedDocument(f"{source.name}#{read.record}", tuple(chunks))
     unread = UnreadRecords.of(units, {source.name for source in sources}, places)
-    return PlannedInput(documents, copies, tuple(unreadable), unread)
+    return PlannedInput(documents, copies, tuple(unreadable), unread, frozenset(places))
 
 
 def _chunk_texts(text: str, tokens: Encoding, config: Config) -> Iterator[tuple[str, int]]:
@@ -346,13 +349,14 @@ def _with_kept(base: UpdateBase, planned: PlannedInput, *, everything: bool) -> 
     keys, tokens = text_keys(chunks["chunk_id"]).tolist(), chunks["n_tokens"].to_pylist()
     for own, key, n_tokens in zip(chunks["document_id"].to_pylist(), keys, tokens, strict=True):
         of_document.setdefault(own, []).append((key, n_tokens))
-    taken = {document.place for document in planned.documents.values()}
+    places = held_places(base)
+    if everything:
+        kept, _ = kept_beside(places, planned.places)
+    else:
+        kept, _ = kept_places(places, [place in planned.unread for place in places_of(places)])
     documents = dict(planned.documents)
-    for row in base.table("documents", ["document_id", "uri", "record"]).to_pylist():
-        own, place = row["document_id"], f"{row['uri']}#{row['record']}"
-        stays = everything or (row["uri"], row["record"]) in planned.unread
-        if stays and own not in documents and place not in taken:
-            documents[own] = PlannedDocument(place, tuple(of_document.get(own, ())))
+    for own, (uri, record) in zip(kept["document_id"].to_pylist(), places_of(kept), strict=True):
+        documents.setdefault(own, PlannedDocument(f"{uri}#{record}", tuple(of_document.get(own, ()))))
     return replace(planned, documents=documents)
 
 

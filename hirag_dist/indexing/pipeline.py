@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -34,7 +34,9 @@ from hirag_dist.indexing.changed_documents import (
     ChangedDocuments,
     DocumentSelection,
     kept_beside,
+    kept_places,
     new_documents,
+    renamed_documents,
     selected_documents,
 )
 from hirag_dist.indexing.context import BuildContext
@@ -47,7 +49,15 @@ from hirag_dist.indexing.metadata import has_same_fields, kept_metadata, warn_of
 from hirag_dist.indexing.next_snapshot import UpdateRequest, find_changes, next_snapshot, other_changes
 from hirag_dist.indexing.places import added_places
 from hirag_dist.indexing.publish import publish, publish_vectors
-from hirag_dist.indexing.read_files import NO_FILES, file_table, files_beside, files_of_kept, load_read_files
+from hirag_dist.indexing.read_files import (
+    NO_FILES,
+    file_table,
+    files_beside,
+    files_of_kept,
+    held_places,
+    load_read_files,
+    places_of,
+)
 from hirag_dist.indexing.reembed import embed_again, reembedded_note, reembedded_summary
 from hirag_dist.indexing.reports import report_choice
 from hirag_dist.indexing.stages.read import ReadDocuments
@@ -151,11 +161,13 @@ class Build:
         """
         base = self._required_base()
         found = read_input(self.context, inputs, base)
-        before, new = base.table("documents", _PLACE), self.context.datasets.read(found.documents, _PLACE)
-        kept = kept_beside(before, new)
-        letters = self._letters(base, pa.concat_tables([before.take(kept).cast(new.schema), new]), found)
-        files = found.files + files_beside(base, found.files, is_whole=has_same_fields(self.context, base))
-        return self._update(base, replace(self._joined(base, kept, found), rejects=letters, files=files))
+        read = set(places_of(found.files.held))
+        kept, renamed = kept_beside(held_places(base), read)
+        letters = self._letters(base, places_of(kept)) + found.rejects
+        beside = files_beside(base, found.files, is_whole=has_same_fields(self.context, base))
+        others = kept.filter(pc.invert(pc.is_in(kept["name"], value_set=beside.rows["name"].combine_chunks())))
+        files = found.files + beside + files_of_kept(others)
+        return self._update(base, replace(self._joined(base, kept, renamed, found), rejects=letters, files=files))
 
     def remove(self, selection: DocumentSelection) -> BuildResult:
         """Remove documents from the index.
@@ -166,7 +178,7 @@ class Build:
         """
         base = self._required_base()
         documents = base.table("documents", ["document_id", "uri", "record", "source_ids"])
-        gone = selected_documents(documents, selection)["document_id"].combine_chunks()
+        gone = selected_documents(documents, selection, held_places(base))["document_id"].combine_chunks()
         is_kept = pc.invert(pc.is_in(documents["document_id"], value_set=gone)).to_numpy()
         return self._update(base, self._kept(base, np.flatnonzero(is_kept)))
 
@@ -297,33 +309,38 @@ class Build:
 
     def _with_unread(self, base: UpdateBase, found: ReadInput) -> ReadInput:
         """Return what was read with the base's documents of files that are there and could not be read now."""
-        if not found.unread.records:
+        if base.is_nothing or not found.unread.records:
             return found
-        documents = base.table("documents", _PLACE)
-        columns = [documents[name].to_pylist() for name in ("uri", "record")]
-        rows = np.flatnonzero([place in found.unread for place in zip(*columns, strict=True)])
-        if not len(rows):
+        places = held_places(base)
+        kept, renamed = kept_places(places, [place in found.unread for place in places_of(places)])
+        if not kept.num_rows:
             return found
-        kept = documents.take(rows)
         logger.warning(
             "%s could not be read and stays as it was, the first %s: see the dead letters, or `hirag-dist remove` it",
             count_noun(kept.num_rows, "document"),
-            unit_name(unit_of(kept["uri"][0].as_py(), kept["record"][0].as_py())),
+            unit_name(unit_of(kept["name"][0].as_py(), kept["record"][0].as_py())),
         )
-        return self._joined(base, rows, replace(found, files=found.files + files_of_kept(kept)))
+        return self._joined(base, kept, renamed, replace(found, files=found.files + files_of_kept(kept)))
 
-    def _joined(self, base: UpdateBase, rows: IntVector, found: ReadInput) -> ReadInput:
+    def _joined(self, base: UpdateBase, kept: pa.Table, renamed: pa.Table, found: ReadInput) -> ReadInput:
         """Return documents of the base together with what was read, and the dead letters of that.
 
         Of a text that is among both, the base's document counts as one more copy.
+
+        Args:
+            kept, renamed: `kept_places` of the base.
         """
         context, datasets = self.context, self.context.datasets
         new = datasets.read(found.documents, _PLACE)
-        ids = base.table("documents", ["document_id"])["document_id"].take(rows)
-        is_both = pc.is_in(ids, value_set=new["document_id"].combine_chunks()).to_numpy()
+        known = base.table("documents", ["document_id"])["document_id"]
+        rows = np.flatnonzero(pc.is_in(known, value_set=kept["document_id"].combine_chunks()))
+        ids = known.take(rows)
+        again = pa.chunked_array([*new["document_id"].chunks, *renamed["document_id"].chunks], pa.string())
+        is_both = pc.is_in(ids, value_set=again.combine_chunks()).to_numpy()
         unique = found
         if is_both.any():
             both = base.rows(base.table("documents").cast(DOCUMENTS), rows[is_both])
+            both = renamed_documents(both, renamed)
             places = added_places(both, base.table(PLACES), new, datasets.read(found.places))
             copies = found.documents + datasets.put("copied_documents", both)
             unique = unique_documents(context, copies, datasets.put("copied_places", places))
@@ -342,33 +359,27 @@ class Build:
         documents, places = kept_documents(self.context, base, rows)
         metadata = kept_metadata(self.context, base, kept)
         files = files_beside(base, NO_FILES, is_whole=has_same_fields(self.context, base))
-        return ReadInput(documents, places, self._letters(base, kept), metadata, files=files)
+        letters = self._letters(base, zip(kept["uri"].to_pylist(), kept["record"].to_pylist(), strict=True))
+        return ReadInput(documents, places, letters, metadata, files=files)
 
-    def _letters(self, base: UpdateBase, documents: pa.Table, new: ReadInput | None = None) -> Dataset:
-        """Return the dead letters of reading: the base's, and new ones.
-
-        Those about metadata are kept for documents that are left and were not read again.
+    def _letters(self, base: UpdateBase, places: Iterable[tuple[str, int]]) -> Dataset:
+        """Return the base's dead letters of reading, of those about metadata the ones of some places.
 
         Args:
-            documents: DOCUMENTS that are left, and new ones, or their columns `uri` and `record`.
-            new: what was read.
+            places: (URI, record) of the documents that are left and were not read again.
         """
-        read = self.context.datasets.read
         letters = base.table("rejects").cast(REJECTS)
         is_read = pc.equal(letters["stage"], ReadDocuments.name)
-        again = [] if new is None else read(new.documents, ["uri", "record"]).to_pylist()
-        left = {unit_of(place["uri"], place["record"]) for place in documents.select(["uri", "record"]).to_pylist()}
-        left -= {unit_of(place["uri"], place["record"]) for place in again}
+        left = {unit_of(uri, record) for uri, record in places}
         is_left = pc.is_in(letters["unit_id"], value_set=pa.array(sorted(left), pa.string()))
         is_kept = pc.or_(is_read, pc.and_(pc.equal(letters["stage"], METADATA), is_left))
-        found = self.context.datasets.put("kept_letters", letters.filter(is_kept))
-        return found if new is None else found + new.rejects
+        return self.context.datasets.put("kept_letters", letters.filter(is_kept))
 
     def _update(self, base: UpdateBase, found: ReadInput, request: UpdateRequest = _NO_MORE) -> BuildResult:
         """Return the result, with the table of the files behind its snapshot, written where it differs."""
         result = self._updated(base, found, request)
         runner, snapshot_id = self.context.runner, result.manifest.snapshot_id
-        files = file_table(found.files, runner.datasets.read(found.documents, ["document_id", "uri"]))
+        files = file_table(found.files, runner.datasets.read(found.documents, _PLACE))
         if not files.equals(load_read_files(runner.store, snapshot_id)):
             with runner.fence():
                 runner.store.write_table(read_files_path(snapshot_id), files)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -28,8 +29,11 @@ from hirag_dist.storage.store import Store
 from hirag_dist.types import IntVector
 
 _BoolVector = NDArray[np.bool_]
-HELD = pa.schema([READ_FILES.field("name"), DOCUMENTS.field("document_id")])
-_OF_FILE = pa.schema([field for field in READ_FILES if field.name not in ("n_documents", "copies")])
+HELD = pa.schema(
+    [READ_FILES.field("name"), *(DOCUMENTS.field(name) for name in ("document_id", "record", "source_ids"))]
+)
+_COPIES = ("copies", "copy_records", "copy_source_ids")
+_OF_FILE = pa.schema([field for field in READ_FILES if field.name not in ("n_documents", *_COPIES)])
 
 
 @dataclass(frozen=True)
@@ -37,8 +41,8 @@ class FilesRead:
     """Files, and the documents that were read from each.
 
     Attributes:
-        rows: READ_FILES without `n_documents` and `copies`.
-        held: HELD: names of the files with the ids of their documents.
+        rows: READ_FILES without `n_documents` and what is about copies.
+        held: HELD: places of the documents, copies too, with what the owner calls the document there.
     """
 
     rows: pa.Table
@@ -87,18 +91,22 @@ def files_of(sources: pa.Table, reading: str, whole: _BoolVector, held: pa.Table
     return FilesRead(rows, held.cast(HELD))
 
 
-def files_of_kept(documents: pa.Table) -> FilesRead:
-    """Return files to be read again: those of documents that an index keeps although they could not be read.
+def files_of_kept(held: pa.Table) -> FilesRead:
+    """Return files to be read again: those of documents that an index keeps although they were not read.
 
     Args:
-        documents: DOCUMENTS, or their columns `document_id` and `uri`.
+        held: HELD of these documents.
     """
-    names = pc.unique(documents["uri"])
+    names = pc.unique(held["name"])
     empty = {name: pa.array([""]).take(pa.array(np.zeros(len(names), np.int64))) for name in _OF_FILE.names}
     zeros = np.zeros(len(names), np.int64)
     rows = empty | {"name": names, "size_bytes": pa.array(zeros), "is_whole": pa.array(zeros > 0)}
-    held = pa.table([documents["uri"], documents["document_id"]], schema=HELD)
     return FilesRead(pa.table([rows[name] for name in _OF_FILE.names], schema=_OF_FILE), held)
+
+
+def held_places(base: UpdateBase) -> pa.Table:
+    """Return HELD of all documents of a base: of each its own place, and those of its copies."""
+    return _HeldDocuments(base).places
 
 
 def unchanged_files(base: UpdateBase, sources: pa.Table, reading: str) -> UnchangedFiles:
@@ -137,6 +145,11 @@ def files_beside(base: UpdateBase, now: FilesRead, *, is_whole: bool) -> FilesRe
     return held.files(~is_listed, held.is_complete & ~held.sharing(shared) & is_whole)
 
 
+def places_of(held: pa.Table) -> Iterator[tuple[str, int]]:
+    """Return the (URI, record) of each row of HELD."""
+    return zip(held["name"].to_pylist(), held["record"].to_pylist(), strict=True)
+
+
 def file_table(files: FilesRead, documents: pa.Table) -> pa.Table:
     """Return READ_FILES, sorted by name.
 
@@ -144,7 +157,7 @@ def file_table(files: FilesRead, documents: pa.Table) -> pa.Table:
     of one name are one row, and are read each time.
 
     Args:
-        documents: `document_id` and `uri` of the documents of the index.
+        documents: `document_id`, `uri` and `record` of the documents of the index.
     """
     order = pc.sort_indices(files.rows["name"])
     names = files.rows["name"].take(order)
@@ -156,14 +169,18 @@ def file_table(files: FilesRead, documents: pa.Table) -> pa.Table:
     document = rows_of(files.held["document_id"], documents["document_id"])
     is_left, n_rows = document >= 0, rows.num_rows
     n_held, n_left = (np.bincount(file[part], minlength=n_rows) for part in (slice(None), is_left))
-    pairs = np.unique(file[is_left] * max(documents.num_rows, 1) + document[is_left])
-    file, document = np.divmod(pairs, max(documents.num_rows, 1))
-    is_copy = pc.not_equal(documents["uri"].take(pa.array(document)), rows["name"].take(pa.array(file))).to_numpy()
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(file[is_copy], minlength=n_rows))])
-    copied = documents["document_id"].take(pa.array(document[is_copy])).combine_chunks()
-    copies = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), copied, type=READ_FILES.field("copies").type)
+    held = files.held.filter(pa.array(is_left))
+    file, document = file[is_left], document[is_left]
+    own = documents.take(pa.array(document))
+    is_own = pc.and_(pc.equal(own["uri"], held["name"]), pc.equal(own["record"], held["record"])).to_numpy()
+    copied = np.lexsort((held["record"].to_numpy(), document, file))
+    copied = copied[np.isin(document, document[~is_own])[copied]]
+    offsets = pa.array(np.concatenate([[0], np.cumsum(np.bincount(file[copied], minlength=n_rows))]), pa.int32())
     columns = [*(rows[name] for name in _OF_FILE.names[:-1]), pa.array(is_whole & (n_held == n_left))]
-    columns += [pa.array(np.bincount(file, minlength=n_rows)), copies]
+    columns.append(pa.array(_documents_of_file(file, document, n_rows)))
+    for name, of_copy in zip(_COPIES, HELD.names[1:], strict=True):
+        values = held[of_copy].take(pa.array(copied)).combine_chunks()
+        columns.append(pa.ListArray.from_arrays(offsets, values, type=READ_FILES.field(name).type))
     return pa.table(columns, schema=READ_FILES).filter(pa.array((n_held == 0) | (n_left > 0)))
 
 
@@ -181,23 +198,22 @@ class _HeldDocuments:
 
     Attributes:
         ids: of all documents of the base.
+        places: HELD of them, copies too.
         is_unknown: (n_documents,) whether a document is named after a file which is not known.
         is_complete: (n_files,) whether all of a file was read, and the base has all its documents.
     """
 
     def __init__(self, base: UpdateBase) -> None:
         self.rows = load_read_files(base.snapshot.store, base.snapshot_id)
-        documents = base.table("documents", ["document_id", "uri"])
-        self.ids = documents["document_id"]
-        own = rows_of(documents["uri"], self.rows["name"])
-        self.is_unknown: _BoolVector = own < 0
-        copies = self.rows["copies"].combine_chunks()
-        copied = rows_of(pa.chunked_array([pc.list_flatten(copies)]), self.ids)
-        named = np.flatnonzero(~self.is_unknown)
-        files = np.concatenate([own[named], pc.list_parent_indices(copies).to_numpy().astype(np.int64)])
-        rows = np.concatenate([named, copied])
-        self._files, self._documents = files[rows >= 0], rows[rows >= 0]
-        n_held = np.bincount(self._files, minlength=len(self.rows))
+        own = base.table("documents", ["uri", "document_id", "record", "source_ids"]).rename_columns(HELD.names)
+        self.ids = own["document_id"]
+        self.is_unknown: _BoolVector = rows_of(own["name"], self.rows["name"]) < 0
+        self.places = _with_copies(own.cast(HELD), self.rows)
+        files = rows_of(self.places["name"], self.rows["name"])
+        self._known = np.flatnonzero(files >= 0)
+        self._files = files[self._known]
+        self._documents = rows_of(self.places["document_id"], self.ids)[self._known]
+        n_held = _documents_of_file(self._files, self._documents, len(self.rows))
         is_whole = self.rows["is_whole"].to_numpy()
         self.is_complete: _BoolVector = is_whole & (n_held == self.rows["n_documents"].to_numpy())
 
@@ -224,17 +240,40 @@ class _HeldDocuments:
         if is_kept is not None:
             whole = pa.array(self.rows["is_whole"].to_numpy() & is_kept)
             rows = rows.set_column(len(_OF_FILE) - 1, _OF_FILE.field("is_whole"), whole)
-        pairs = is_file[self._files]
-        names = self.rows["name"].take(pa.array(self._files[pairs]))
-        ids = self.ids.take(pa.array(self._documents[pairs]))
-        return FilesRead(rows.filter(pa.array(is_file)), pa.table([names, ids], schema=HELD))
+        held = self.places.take(pa.array(self._known[is_file[self._files]]))
+        return FilesRead(rows.filter(pa.array(is_file)), held)
+
+
+def _with_copies(own: pa.Table, files: pa.Table) -> pa.Table:
+    """Return HELD of documents, of those with copies all places.
+
+    Args:
+        own: HELD of the documents, each at its own place with all its source ids.
+        files: READ_FILES.
+    """
+    copies, *others = (files[name].combine_chunks() for name in _COPIES)
+    names = files["name"].take(pc.list_parent_indices(copies))
+    held = pa.table([names, *map(pc.list_flatten, (copies, *others))], schema=HELD)
+    held = held.filter(pc.is_in(held["document_id"], value_set=own["document_id"].combine_chunks()))
+    is_copied = pc.is_in(own["document_id"], value_set=held["document_id"].combine_chunks())
+    return pa.concat_tables([own.filter(pc.invert(is_copied)), held])
+
+
+def _documents_of_file(files: IntVector, documents: IntVector, n_files: int) -> IntVector:
+    """Return (n_files,) the number of distinct documents of each file.
+
+    Args:
+        files, documents: (n_places,) their rows.
+    """
+    n_documents = int(documents.max(initial=0)) + 1
+    return np.bincount(np.unique(files * n_documents + documents) // n_documents, minlength=n_files)
 
 
 def _is_same(before: pa.Table, now: pa.Table, places: IntVector) -> _BoolVector:
     """Return whether files are as they were, and were read and are to be read whole.
 
     Args:
-        before, now: READ_FILES, or without `n_documents` and `copies`.
+        before, now: READ_FILES, or without `n_documents` and what is about copies.
         places: (n_before,) row of each file in `now`, −1 where it is not there.
     """
     there = np.flatnonzero(places >= 0)

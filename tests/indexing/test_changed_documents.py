@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -9,6 +8,7 @@ import pytest
 from hirag_dist.core.text.ids import document_id
 from hirag_dist.errors import InputError
 from hirag_dist.indexing.changed_documents import DocumentSelection, kept_beside, selected_documents
+from hirag_dist.indexing.read_files import HELD
 from hirag_dist.schemas import DOCUMENTS
 from tests.table_rows import filled_table
 
@@ -20,6 +20,12 @@ def documents(*rows: tuple[str, str, int, Sequence[str]]) -> pa.Table:
         for text, uri, record, source_ids in rows
     )
     return filled_table(DOCUMENTS, found)
+
+
+def held(*rows: tuple[str, str, int, Sequence[str]]) -> pa.Table:
+    """Return HELD: document id, URI, record, source ids."""
+    columns = ("document_id", "name", "record", "source_ids")
+    return pa.Table.from_pylist([dict(zip(columns, row, strict=True)) for row in rows], HELD)
 
 
 BASE = documents(
@@ -56,6 +62,11 @@ def test_documents_are_selected_by_id_by_source_id_and_by_pattern(
     assert found.schema == DOCUMENTS
 
 
+def test_a_document_is_selected_by_the_path_of_a_copy() -> None:
+    copies = held((document_id("two"), "s3://b/copy.txt", 0, ["copy.txt"]))
+    assert texts(selected_documents(BASE, DocumentSelection(sources=("*/copy.txt",)), copies)) == ["two"]
+
+
 @pytest.mark.parametrize(
     ("selection", "said"),
     [
@@ -69,19 +80,29 @@ def test_names_of_no_document_are_refused(selection: DocumentSelection, said: st
         selected_documents(BASE, selection)
 
 
-B, ROWS = "s3://b/reports/2020/b.txt", "s3://b/rows.jsonl"
-
-
 @pytest.mark.parametrize(
-    ("new", "kept"),
+    ("read", "kept", "renamed"),
     [
-        (("six", B, 0, []), ["one", "three", "four", "five"]),  # the same place
-        (("six", ROWS, 1, []), ["one", "two", "three", "five"]),
-        (("six", ROWS, 2, []), ["one", "two", "three", "four", "five"]),
-        (("six", "s3://b/new.txt", 0, ["wiki/3"]), ["one", "two", "three", "four", "five"]),  # owner's ids: no place
-        (("two", B, 0, ["new"]), ["one", "two", "three", "four", "five"]),  # `unique_documents` makes them one
-        (("two", ROWS, 0, []), ["one", "two", "four", "five"]),  # it moved to the place of another
+        ([("z.txt", 0)], ["alone", "twice", "here"], []),
+        ([("b.txt", 0)], ["twice", "here"], []),
+        ([("rows.jsonl", 1)], ["alone", "here", "twice"], [("twice", "rows.jsonl", 3, ["2", "9"])]),
+        ([("rows.jsonl", 3)], ["alone", "twice", "here"], [("twice", "rows.jsonl", 1, ["1", "9"])]),
+        ([("rows.jsonl", 1), ("rows.jsonl", 3)], ["alone", "here", "twice"], [("twice", "z.jsonl", 7, ["9"])]),
+        ([("rows.jsonl", 1), ("rows.jsonl", 3), ("z.jsonl", 7)], ["alone", "here"], []),
+        ([("rows.jsonl", 4)], ["alone", "twice", "here"], []),  # where its other place is, is not known
     ],
 )
-def test_a_new_document_replaces_that_of_its_place(new: Any, kept: list[str]) -> None:
-    assert texts(BASE.take(kept_beside(BASE, documents(new)))) == kept
+def test_a_document_stays_at_its_places_that_were_not_read_again(
+    read: list[tuple[str, int]], kept: list[str], renamed: list[tuple[str, str, int, list[str]]]
+) -> None:
+    places = held(
+        ("alone", "b.txt", 0, ["b.txt"]),
+        ("twice", "rows.jsonl", 1, ["1"]),
+        ("here", "rows.jsonl", 2, ["x"]),
+        ("twice", "rows.jsonl", 3, ["2"]),
+        ("twice", "z.jsonl", 7, ["9"]),
+        ("lost", "rows.jsonl", 4, ["y", "z"]),
+    )
+    left, named = kept_beside(places, read)
+    assert list(dict.fromkeys(left["document_id"].to_pylist())) == [*kept, "lost"]
+    assert named.equals(held(*renamed))

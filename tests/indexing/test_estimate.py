@@ -307,6 +307,19 @@ def test_an_addition_keeps_the_documents_of_the_index(folder: Path) -> None:
     assert not plan_update(folder, "more", add=True).changes
 
 
+def test_an_addition_keeps_a_text_that_is_at_another_place_too(tmp_path: Path) -> None:
+    for name in ("corpus", "more"):
+        (tmp_path / name).mkdir()
+    for name in "ab":
+        (tmp_path / "corpus" / f"{name}.txt").write_text("The Zarnow Mine was closed by Hedda Krull.")
+    run_build([str(tmp_path / "corpus")], str(tmp_path / "index"), Config.model_validate(SETTINGS))
+    (tmp_path / "more/a.txt").write_text("Greta Foss built the pump of Halden.")
+    made = plan_update(tmp_path, "more", add=True)
+    result = run_add([str(tmp_path / "more")], str(tmp_path / "index"), Config.model_validate(SETTINGS))
+    assert made.changes == result.update.documents == DocumentCounts(added=1)
+    assert made.documents == 2
+
+
 def test_edits_of_most_documents_make_due_what_the_index_has(sample: tuple[Path, IndexResult], tmp_path: Path) -> None:
     folder, snapshot = sample[0], open_snapshot(Store(str(sample[0] / "index")))
     for file in sorted((folder / "corpus").iterdir()):

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from hirag_dist.application.forget_evidence import select_documents
 from hirag_dist.config.model import Config
 from hirag_dist.indexing.changed_documents import DocumentSelection
 from hirag_dist.indexing.estimate import read_planned
@@ -127,7 +128,10 @@ def test_a_history_gives_the_ids_that_reading_every_file_gives(tmp_path: Path) -
     n_unread = 0
     for _ in range(4):
         store, last = benches[1].store, results[1].manifest.snapshot_id
-        store.delete(read_files_path(last))
+        files = load_read_files(store, last)
+        is_whole = pa.array([False] * files.num_rows)
+        files = files.set_column(files.schema.get_field_index("is_whole"), "is_whole", is_whole)
+        store.write_table(read_files_path(last), files)
         work = step(corpus, open_snapshot(store, last), rng)
         outcomes = [outcome(bench, work) for bench in benches]
         assert outcomes[0] == outcomes[1]
@@ -268,6 +272,38 @@ def test_a_record_that_an_addition_did_not_find_again_goes_with_the_next_index(b
     assert "horse tree" not in texts_of(bench, indexed(bench, corpus.folder))
 
 
+COPIES = {
+    "a.jsonl": [("1", "one text"), ("2", "another"), ("3", "one text")],
+    "b.jsonl": [("1", "one text"), ("9", "one text")],
+}
+
+
+@pytest.mark.parametrize(
+    ("added", "left"),
+    [
+        ({"a.jsonl": [("1", "iron bread")]}, [("a.jsonl", 2, ["1", "3", "9"])]),
+        ({"b.jsonl": [("1", "horse"), ("9", "tree")]}, [("a.jsonl", 0, ["1", "3"])]),
+        ({"a.jsonl": [("4", "horse"), ("5", "tree"), ("6", "sea")]}, [("b.jsonl", 0, ["1", "9"])]),
+        ({"a.jsonl": [("4", "bread")] * 3, "b.jsonl": [("5", "bread")] * 2}, []),
+        ({"a.jsonl": [("4", "sea"), ("5", "sea"), ("6", "one text")]}, [("a.jsonl", 2, ["1", "6", "9"])]),
+    ],
+)
+def test_an_addition_leaves_a_text_at_those_of_its_places_that_it_did_not_read(
+    bench: Bench, corpus: Corpus, added: Any, left: Any
+) -> None:
+    """In two additions, of which the second has to know what the first has left."""
+    for number, files in enumerate([COPIES, *({name: content} for name, content in added.items())]):
+        for name, content in files.items():
+            corpus.write(name, "\n".join(json.dumps({"id": own, "text": text}) for own, text in content))
+        if not number:
+            indexed(bench, corpus.folder)
+            continue
+        path = [str(corpus.folder / name.replace(".", "[.]")) for name in files]
+        work_on(bench, lambda build, path=path: build.add(path))
+    found = rows(open_snapshot(bench.store), "documents")
+    assert [(row["uri"], row["record"], row["source_ids"]) for row in found if row["text"] == "one text"] == left
+
+
 def test_files_of_one_name_are_read_each_time(bench: Bench, corpus: Corpus) -> None:
     inputs = [str(corpus.folder / "a"), str(corpus.folder / "b")]
     corpus.write("b/1.txt", "iron bread")
@@ -292,9 +328,19 @@ def test_the_table_names_each_file_and_its_copies(bench: Bench, corpus: Corpus) 
     documents = {row["uri"]: row["document_id"] for row in rows(open_snapshot(bench.store), "documents")}
     found = load_read_files(bench.store, result.manifest.snapshot_id)
     assert found.schema == READ_FILES
-    copies = {"a/1.txt": [], "a/2.txt": [], "b/3.txt": [], "b/copy.txt": [documents["a/1.txt"]]}
+    twice = [documents["a/1.txt"]]
+    copies = {"a/1.txt": twice, "a/2.txt": [], "b/3.txt": [], "b/copy.txt": twice}
     assert {row["name"]: row["copies"] for row in found.to_pylist()} == copies
     assert set(found["n_documents"].to_pylist()) == {1}
+
+
+def test_a_removal_finds_a_text_by_a_copy_and_lists_its_other_places(bench: Bench, corpus: Corpus) -> None:
+    corpus.write("b/copy.txt", "sun moon")
+    indexed(bench, corpus.folder)
+    selection = DocumentSelection(sources=("b/copy.txt",))
+    (found,) = select_documents(bench.store.uri, selection).documents
+    assert (found.uri, found.copies, found.source_ids) == ("a/1.txt", [("b/copy.txt", 0)], ["a/1.txt", "b/copy.txt"])
+    assert "sun moon" not in texts_of(bench, work_on(bench, lambda build: build.remove(selection)))
 
 
 def test_files_are_named_below_their_input_and_refused_ones_are_rows(tmp_path: Path) -> None:
