@@ -199,7 +199,7 @@ class Build:
             vectors,
             embedder=models.embedder_name or models.embedder,
             dim=models.dim,
-            update=reembedded_note(base, models.embedder, models.dim),
+            update=reembedded_note(runner, base, models.embedder, models.dim),
         )
         result = self._go_live(manifest)
         with suppress(StoreError):  # the snapshot is published; what is left goes with the next update
@@ -399,6 +399,7 @@ class Build:
             choice=None if contents.state is None else report_choice(context.config),
         )
         result = self._go_live(manifest)
+        context.runner.bill.is_new = base.is_nothing and not context.runner.retry
         return result if base.is_nothing else replace(result, update=summary)
 
     def _former(self, base: UpdateBase, changed: ChangedDocuments) -> UpdateBase | None:

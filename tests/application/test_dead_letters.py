@@ -17,6 +17,7 @@ from hirag_dist.errors import InputError, RequestRejected, StageFailed
 from hirag_dist.execution.events import StageFinished
 from hirag_dist.execution.stage_results import load_drops
 from hirag_dist.indexing.changed_documents import DocumentSelection
+from hirag_dist.indexing.update_summary import bill_rows, known_bill
 from hirag_dist.storage.layout import DROPS
 from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
@@ -53,6 +54,31 @@ def test_the_letters_of_an_update_are_asked_again_from_its_base(index: RefusingI
     assert "BRUNEL" in " ".join(names).upper()
     assert index.letters() == []
     assert index.names() == {*every}
+
+
+def test_the_bill_of_an_index_counts_each_call_once(index: RefusingIndex) -> None:
+    """Also those that an update reads again from the reply store, and those of a retry that changed nothing."""
+
+    def billed() -> int:
+        rows, is_whole = known_bill(open_snapshot(index.store))
+        assert is_whole
+        return sum(row["calls"] for row in rows)
+
+    index.refused = "Brunel"
+    index.build("engine.txt", "loom.txt", "bridge.txt")
+    n_sent = len(index.asked)
+    assert billed() == n_sent
+    run_remove(DocumentSelection(sources=("*loom.txt",)), index.uri, index.config)
+    index.add("loom.txt", "train.txt")
+    n_sent = len(index.asked)
+    assert billed() == n_sent
+    for refused in ("Brunel", ""):
+        index.refused = refused
+        index.retry()
+        n_sent += len(index.asked)
+        assert index.asked
+        assert billed() == n_sent
+    assert sum(row["calls"] for row in bill_rows(open_snapshot(index.store))) == n_sent, "also in the snapshot alone"
 
 
 def test_a_retry_loses_no_document_of_later_updates(index: RefusingIndex) -> None:
