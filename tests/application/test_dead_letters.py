@@ -108,6 +108,22 @@ def test_dropped_letters_of_an_update_are_not_asked_again(index: RefusingIndex) 
     assert [letter["dropped"]["why"] for letter in index.letters()] == ["not needed"]
 
 
+@pytest.mark.parametrize("updated", [False, True])
+def test_a_dropped_report_is_no_debt(index: RefusingIndex, updated: bool) -> None:
+    """Not in the snapshot that the drop publishes, and a refresh has nothing to do then."""
+    if updated:
+        index.begin("engine.txt", "loom.txt")
+    index.refused = "E1. Newcastle"  # in the request of a report alone
+    built = index.add("train.txt") if updated else index.build("train.txt", "engine.txt", "loom.txt")
+    assert (built.dead_letters, built.debt["reports"]["units"]) == (1, 1)
+    dropped = run_drop(index.uri, LetterSelection()).manifest
+    assert (dropped.update.debt_tokens, dropped.update.debt["reports"].units) == (0, 0)
+    index.asked.clear()
+    again = run_refresh(index.uri, index.config)
+    assert (again.snapshot_id, again.debt["reports"]["units"], index.asked) == (dropped.snapshot_id, 0, [])
+    assert again.dropped == 1
+
+
 def test_a_retry_of_a_removal_repeats_it_on_its_base(index: RefusingIndex) -> None:
     index.begin("engine.txt", "loom.txt")
     index.refused = "Babbage"
