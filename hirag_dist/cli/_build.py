@@ -80,7 +80,8 @@ def show(report: dict[str, Any]) -> None:
     if bare:
         out.print(_without_entities_line(bare, counts["documents"], report["first_without_entities"]), markup=False)
         if report["complete"] and 2 * bare >= counts["documents"]:
-            out.print("No reply was refused. If entities are missed, set another model in llm.roles.extract.")
+            said = "" if report["dropped"] else "No reply was refused. "
+            out.print(f"{said}If entities are missed, set another model in llm.roles.extract.")
     if not report["complete"]:
         out.print(f"[yellow]Incomplete: {count_noun(report['dead_letters'], 'dead letter')}.[/yellow]")
         groups = report["letters_by_reason"]

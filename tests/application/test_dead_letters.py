@@ -11,6 +11,7 @@ import pytest
 from hirag_dist.application.build import run_refresh, run_remove
 from hirag_dist.application.index_result import letter_places
 from hirag_dist.application.retry import DropResult, LetterSelection, drop_letters, run_drop
+from hirag_dist.cli._build import show
 from hirag_dist.composition.build_records import BuildArguments, BuildRecord, last_build
 from hirag_dist.config.model import Config
 from hirag_dist.errors import InputError, RequestRejected, StageFailed
@@ -106,6 +107,18 @@ def test_dropped_letters_of_an_update_are_not_asked_again(index: RefusingIndex) 
     assert (added.complete, added.dropped) == (True, 1)
     assert not [text for text in index.asked if "Brunel" in text and "<text>" in text]
     assert [letter["dropped"]["why"] for letter in index.letters()] == ["not needed"]
+
+
+def test_a_summary_does_not_say_that_no_reply_was_refused_where_one_was_dropped(
+    index: RefusingIndex, capfd: pytest.CaptureFixture[str]
+) -> None:
+    index.refused = "Brunel"
+    index.build("bridge.txt", "loom.txt")
+    run_drop(index.uri, LetterSelection())
+    show(index.build("bridge.txt", "loom.txt").to_dict())
+    said = " ".join(capfd.readouterr().out.split())
+    assert "1 of 2 documents has no entity" in said
+    assert "vectors alone. If entities are missed, set another model in llm.roles.extract." in said
 
 
 @pytest.mark.parametrize("updated", [False, True])
