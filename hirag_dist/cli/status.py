@@ -428,7 +428,7 @@ def letter_line(letter: Mapping[str, Any]) -> str:
         is_first = letter["stage"] == METADATA and is_record_file(where)  # metadata are those of a record
         where = unit_name(f"{where}#0" if is_first else where)
     if place is not None:
-        name = place["uri"] or place["document_id"]
+        name = record_name(place["uri"], place["record"]) if place["uri"] else place["document_id"]
         titled = f" ({place['title']})" if place["title"] and place["title"] not in name else ""
         where = f"{name}{titled}, chunk {place['position'] + 1:,}, characters {place['start']:,} to {place['end']:,}"
     tries = count_noun(letter["attempts"], "try", "tries")

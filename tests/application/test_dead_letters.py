@@ -160,7 +160,7 @@ def test_places_of_chunks_are_found_in_the_work_folder_of_a_build_that_failed(tm
     assert set(places) == set(wanted)
     for chunk in chunks:
         uri = f"{texts.index(chunk['text'])}.txt"
-        expected = {"uri": uri, "position": 0, "start": 0, "end": len(chunk["text"])}
+        expected = {"uri": uri, "record": 0, "position": 0, "start": 0, "end": len(chunk["text"])}
         assert places[chunk["chunk_id"]].items() >= expected.items()
 
 
