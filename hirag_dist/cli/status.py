@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -413,7 +414,8 @@ def _show_letters(report: dict[str, Any], each: bool) -> None:
             out.print(f"dropped by {gone['by']} at {gone['at']}{why}", markup=False)
             out.print(f"  {letter_line(letter)}", markup=False)
     if not each:
-        out.print(f"`hirag-dist status --letters --index {report['index']}` shows the place and the reply of each.")
+        where = shlex.quote(report["index"])
+        out.print(f"`hirag-dist status --letters --index {where}` shows the place and the reply of each.")
 
 
 def letter_line(letter: Mapping[str, Any]) -> str:

@@ -337,7 +337,7 @@ def repeated(record: Mapping[str, Any]) -> Mapping[str, Any]:
 def no_build(store: Store) -> SnapshotNotFound:
     """Return the error for an index without a record of a build."""
     return SnapshotNotFound(
-        f"{store.uri} holds no record of a build to retry; `hirag-dist index INPUT --index {store.uri}` builds one"
+        f"{store.uri} holds no record of a build to retry; `hirag-dist index INPUT --index {store.quoted}` builds one"
     )
 
 

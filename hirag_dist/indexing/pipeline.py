@@ -275,7 +275,7 @@ class Build:
         if base.is_nothing:
             raise SnapshotError(
                 f"{store.uri} cannot be updated: {reason or 'it holds no index'}; use the configuration that it was "
-                f"built with, or run `hirag-dist index INPUT --index {store.uri}` with all of its documents"
+                f"built with, or run `hirag-dist index INPUT --index {store.quoted}` with all of its documents"
             )
         return base
 
@@ -433,7 +433,7 @@ class Build:
             if n_open:
                 raise StageFailed(
                     f"{count_noun(n_open, 'dead letter')}, and --require-complete was given; `hirag-dist status "
-                    f"--letters --index {runner.store.uri}` shows all, `hirag-dist retry` asks them again, and "
+                    f"--letters --index {runner.store.quoted}` shows all, `hirag-dist retry` asks them again, and "
                     "`retry --drop` accepts the loss"
                 )
         runner.release_idle()
