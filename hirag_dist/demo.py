@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -58,7 +59,8 @@ def demo(
             show_answer(answer)
     out.rule("Next steps")
     out.print(f"The whole index as a page: {folder}/index.html")
-    out.print(f'Ask more: .venv/bin/hirag-dist query --index {folder} "…"    (or: serve --index {folder})')
+    where = shlex.quote(str(folder))
+    out.print(f'Ask more: .venv/bin/hirag-dist query --index {where} "…"    (or: serve --index {where})')
     out.print("Your own documents: hirag-dist init, then plan, then index. See README.md.")
     out.print(
         "[dim]The index of the demo is made of recorded replies of a model. Your documents go to the endpoints in "

@@ -13,13 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any, Literal
 
 from hirag_dist.application.index_result import IndexResult, letter_groups
 from hirag_dist.composition.build import make_executor, resolve
 from hirag_dist.composition.build_records import (
     BuildArguments,
     BuildRecord,
+    build_usage,
     last_build,
     note_not_begun,
     recorded_embedder,
@@ -44,11 +45,12 @@ from hirag_dist.execution.tracing import traced_build
 from hirag_dist.indexing.changed_documents import DocumentSelection
 from hirag_dist.indexing.context import BuildContext, ResolvedModels
 from hirag_dist.indexing.pipeline import Build, BuildResult
+from hirag_dist.indexing.update_summary import bill_rows
 from hirag_dist.indexing.window_sizes import fit_to_windows, size_changes
 from hirag_dist.interop.importers import ImportedGraph, read_working_folder
 from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.llm.reply_store import Ledger, compact
-from hirag_dist.llm.usage import UsageMeter, usage_rows
+from hirag_dist.llm.usage import UsageMeter, added, usage_rows
 from hirag_dist.protocols import EventListener
 from hirag_dist.readers import check_inputs, find_inputs
 from hirag_dist.storage.layout import BUILD
@@ -308,6 +310,7 @@ def execute_build(
             check(build)
             if arguments.command in ("index", "add", "remove", "refresh"):
                 build.check_base(reads_input=arguments.command in ("index", "add"))
+            runner.bill.earlier = _paid_before(store)
             record = BuildRecord(
                 store,
                 action,
@@ -318,6 +321,7 @@ def execute_build(
                 fence=lock.fenced,
                 base=base_id,
                 begun=begun,
+                bill=runner.bill,
             )
             runner.listeners = (*listeners, record)
             runner.record_usage("probes", probes)
@@ -327,6 +331,18 @@ def execute_build(
         finally:
             executor.close()
     return _index_result(store, result, runner, time.perf_counter() - started)
+
+
+def _paid_before(store: Store) -> list[dict[str, Any]] | None:
+    """Return rows of USAGE that runs paid since an index was built from nothing; None where that is not known."""
+    record = last_build(store) or {}
+    if record.get("bill") is not None:
+        return list(record["bill"])
+    if current_id(store) is None:
+        return added(build_usage(record)) if record else []
+    with suppress(SnapshotError):  # the build finds another base, or none
+        return bill_rows(open_current(store, warn=False))
+    return None
 
 
 def _repairing(runner: StageRunner, work: Callable[[], BuildResult]) -> BuildResult:

@@ -275,8 +275,8 @@ def forget(
         if _derives(current, removed):
             problems.append(
                 "the current snapshot has summaries or reports that derive from a former text of a document: "
-                f"`hirag-dist refresh --set update.staleness=0 --index {store.uri}` writes them anew; then run this "
-                "command again"
+                f"`hirag-dist refresh --set update.staleness=0 --index {store.quoted}` writes them anew; then run "
+                "this command again"
             )
         pending = replace(pending, verified=result.clean and not problems)
         with lock.fenced():

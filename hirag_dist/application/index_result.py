@@ -28,7 +28,7 @@ from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
 
 _SPANS = ("chunk_id", "document_id", "position", "start", "end")
-_NAMES = ("document_id", "uri", "title")
+_NAMES = ("document_id", "uri", "record", "title")
 READING = (ReadDocuments.name, METADATA)  # stages whose dead letters are about files, not replies
 _CORRECT_FILE = "correct the file, or the option that the reason names, and run the same command again"
 _STAGES = {"chunks": ChunkDocuments.name, "documents": UniqueDocuments.name}  # table → stage that makes it
@@ -75,7 +75,7 @@ def letter_groups(
 def letter_places(
     store: Store, record: Mapping[str, Any] | None, snapshot_id: str | None, unit_ids: Sequence[str]
 ) -> dict[str, dict[str, Any]]:
-    """Return the place of each unit that is a chunk: document_id, uri, title, position of the chunk, start and end.
+    """Return the place of each unit that is a chunk: document_id, uri, record, title, position of chunk, start, end.
 
     Args:
         record: record of the last build; the work folders that it names have the chunks of an unfinished one.
@@ -92,7 +92,10 @@ def letter_places(
         for table in _tables(store, record, snapshot_id, "documents", _NAMES):
             rows = table.filter(pc.is_in(table["document_id"], value_set=documents)).to_pylist()
             names.update((row["document_id"], row) for row in rows)
-    return {unit: names.get(chunk["document_id"], {"uri": "", "title": ""}) | chunk for unit, chunk in chunks.items()}
+    return {
+        unit: names.get(chunk["document_id"], {"uri": "", "record": 0, "title": ""}) | chunk
+        for unit, chunk in chunks.items()
+    }
 
 
 def _tables(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import shlex
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -134,8 +135,8 @@ def configuration_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> 
 def _arguments(given: Mapping[str, Any] | None, store: Store) -> BuildArguments:
     if given is None:
         raise InputError(
-            f"the last build of {store.uri} did not note its INPUT; run `hirag-dist index INPUT --index {store.uri}` "
-            "once more"
+            f"the last build of {store.uri} did not note its INPUT; run `hirag-dist index INPUT --index "
+            f"{store.quoted}` once more"
         )
     lists = {
         "left_out": tuple((unit, reason) for unit, reason in given["left_out"]),
@@ -294,7 +295,7 @@ def _no_match(selected: str, still_open: list[dict[str, Any]], uri: str) -> str:
     stages = ", ".join(sorted({letter["stage"] for letter in still_open})) or "no stage"
     return (
         f"no open dead letter is of {selected}; there are {len(still_open)}, of: {stages}; "
-        f"`hirag-dist status --index {uri} --letters` shows them"
+        f"`hirag-dist status --index {shlex.quote(uri)} --letters` shows them"
     )
 
 

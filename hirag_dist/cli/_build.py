@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -80,7 +81,8 @@ def show(report: dict[str, Any]) -> None:
     if bare:
         out.print(_without_entities_line(bare, counts["documents"], report["first_without_entities"]), markup=False)
         if report["complete"] and 2 * bare >= counts["documents"]:
-            out.print("No reply was refused. If entities are missed, set another model in llm.roles.extract.")
+            said = "" if report["dropped"] else "No reply was refused. "
+            out.print(f"{said}If entities are missed, set another model in llm.roles.extract.")
     if not report["complete"]:
         out.print(f"[yellow]Incomplete: {count_noun(report['dead_letters'], 'dead letter')}.[/yellow]")
         groups = report["letters_by_reason"]
@@ -89,7 +91,7 @@ def show(report: dict[str, Any]) -> None:
         if hidden := groups[_SHOWN_REASONS:]:
             n_letters = sum(group["count"] for group in hidden)
             more = f"and {n_letters:,} more, for {count_noun(len(hidden), 'other reason')}"
-            out.print(f"  {more}; `hirag-dist status --index {where}` lists all.", markup=False)
+            out.print(f"  {more}; `hirag-dist status --index {shlex.quote(where)}` lists all.", markup=False)
         out.print(_letters_hint(where, {stage for group in groups for stage in group["stages"]}))
 
 
@@ -120,7 +122,10 @@ def _letters_hint(index: str, stages: Collection[str]) -> str:
 
     >>> _letters_hint("i", ["read"])
     '`hirag-dist status --letters --index i` shows each; `hirag-dist retry --drop --index i` accepts the loss.'
+    >>> _letters_hint("i 1", ["extract"])[:52]
+    "`hirag-dist status --letters --index 'i 1'` shows ea"
     """
+    index = shlex.quote(index)
     shows = f"`hirag-dist status --letters --index {index}` shows each"
     if set(stages) <= set(READING):
         return f"{shows}; `hirag-dist retry --drop --index {index}` accepts the loss."

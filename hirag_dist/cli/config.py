@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as jsonlib
+import shlex
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
@@ -37,7 +38,7 @@ def init(
         emit({"written": str(target)})
     else:
         out.print(f"Wrote {target}. It works as it is, with the built-in model; set llm.endpoints for a real one.")
-        out.print(f"Next: hirag-dist plan INPUT --config {target}")
+        out.print(f"Next: hirag-dist plan INPUT --config {shlex.quote(str(target))}")
 
 
 def template() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack
@@ -215,8 +216,8 @@ def remove(
         return
     if not (selection.ids or selection.sources or forget):
         raise InputError(
-            f"name the documents: their ids, which `hirag-dist status --documents --index {index}` lists, --source "
-            "GLOB, or --input-file FILE"
+            f"name the documents: their ids, which `hirag-dist status --documents --index {shlex.quote(index)}` lists, "
+            "--source GLOB, or --input-file FILE"
         )
     selected = select_documents(index, selection, allow_absent=forget)
     report: dict[str, Any] = {"dry_run": dry_run, "documents": [asdict(each) for each in selected.documents]}
@@ -333,8 +334,8 @@ def verify(
         being_forgotten = "" if pending is None else f" (those being forgotten: {first_names(pending.documents)})"
         raise InputError(
             f"name the removed documents: their ids{being_forgotten}, which `remove` printed and `hirag-dist status "
-            f"--documents --snapshot ID --index {index}` lists of a snapshot that has them, or files with their text "
-            "(--input FILE)"
+            f"--documents --snapshot ID --index {shlex.quote(index)}` lists of a snapshot that has them, or files with "
+            "their text (--input FILE)"
         )
     given = read_given(config, store, list(input)) if input else None
     is_pending = pending is not None and not set(ids).isdisjoint(pending.documents)
@@ -363,7 +364,7 @@ def verify(
             is_begun = pending is not None and not removed.ids.isdisjoint(pending.documents)
             out.print(_next_step(store, is_begun), markup=False)
         if still_there:
-            removes = f"`hirag-dist remove ID… --index {store.uri}` publishes a snapshot without the documents"
+            removes = f"`hirag-dist remove ID… --index {store.quoted}` publishes a snapshot without the documents"
             out.print(f"Not removed yet: {first_names(result.not_removed)}. Next: {removes}.", markup=False)
     if not result.clean:
         raise typer.Exit(FOUND_CODE)
@@ -387,9 +388,9 @@ def _next_step(store: Store, is_begun: bool) -> str:
     """
     ids = "" if is_begun else "ID… "
     return (
-        f"Next: `hirag-dist remove {ids}--forget --index {store.uri}` removes what is listed, from reply store, work "
-        "folders and records too. Old snapshots follow when they have not been current for a day, by "
-        f"`hirag-dist prune --index {store.uri}`; with --now they go at once."
+        f"Next: `hirag-dist remove {ids}--forget --index {store.quoted}` removes what is listed, from reply store, "
+        "work folders and records too. Old snapshots follow when they have not been current for a day, by "
+        f"`hirag-dist prune --index {store.quoted}`; with --now they go at once."
     )
 
 

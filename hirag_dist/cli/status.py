@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -413,7 +414,8 @@ def _show_letters(report: dict[str, Any], each: bool) -> None:
             out.print(f"dropped by {gone['by']} at {gone['at']}{why}", markup=False)
             out.print(f"  {letter_line(letter)}", markup=False)
     if not each:
-        out.print(f"`hirag-dist status --letters --index {report['index']}` shows the place and the reply of each.")
+        where = shlex.quote(report["index"])
+        out.print(f"`hirag-dist status --letters --index {where}` shows the place and the reply of each.")
 
 
 def letter_line(letter: Mapping[str, Any]) -> str:
@@ -428,7 +430,7 @@ def letter_line(letter: Mapping[str, Any]) -> str:
         is_first = letter["stage"] == METADATA and is_record_file(where)  # metadata are those of a record
         where = unit_name(f"{where}#0" if is_first else where)
     if place is not None:
-        name = place["uri"] or place["document_id"]
+        name = record_name(place["uri"], place["record"]) if place["uri"] else place["document_id"]
         titled = f" ({place['title']})" if place["title"] and place["title"] not in name else ""
         where = f"{name}{titled}, chunk {place['position'] + 1:,}, characters {place['start']:,} to {place['end']:,}"
     tries = count_noun(letter["attempts"], "try", "tries")

@@ -22,6 +22,7 @@ from hirag_dist.execution.events import (
     StageFinished,
     StageStarted,
     TaskFinished,
+    UsageBill,
     UsageRecorded,
 )
 from hirag_dist.execution.stage_results import Drops, letter_rows, split_letters, stage_letters
@@ -107,6 +108,7 @@ class BuildRecord:
         fence: Callable[[], AbstractContextManager[None]] = nullcontext,
         base: str | None = "",
         begun: datetime | None = None,
+        bill: UsageBill | None = None,
     ) -> None:
         """Begin a record; the one of the build before moves to builds/.
 
@@ -118,6 +120,7 @@ class BuildRecord:
             fence: entered around every write; raises where another build has the index.
             base: the snapshot that an update starts from; None for none; empty: the current one.
             begun: when the run began; None: now.
+            bill: of the index, with what earlier runs paid; None: not known.
         """
         self._store = store
         self._fence = fence
@@ -126,6 +129,7 @@ class BuildRecord:
         self._meters: dict[str, UsageMeter] = {}
         self._outside: dict[str, UsageMeter] = {}
         self._sent = UsageMeter()
+        self._bill = bill or UsageBill()
         begun = begun or datetime.now(UTC)
         self._record: dict[str, Any] = {
             "id": begun.strftime("%Y%m%dT%H%M%S.%fZ"),
@@ -241,7 +245,9 @@ class BuildRecord:
         outside = [{"stage": label} | row for label, meter in self._outside.items() for row in meter.rows()]
         with self._fence():
             self._store.write_json(
-                BUILD, self._record | {"stages": stages, "outside": outside, "sent": self._sent.sent_sums()}
+                BUILD,
+                self._record
+                | {"stages": stages, "outside": outside, "sent": self._sent.sent_sums(), "bill": self._bill.paid()},
             )
         self._written = self._clock()
 
@@ -279,8 +285,11 @@ def note_not_begun(
         "limits": dict(limits),
         "sent": sent.sent_sums(),
     }
+    bill = UsageBill()
+    bill.earlier = before.get("bill")
+    bill(UsageRecorded("probes", sent))
     with fence():
-        store.write_json(BUILD, before | {"attempt": attempt | outcome})
+        store.write_json(BUILD, before | {"attempt": attempt | outcome, "bill": bill.paid()})
 
 
 def _ending(error: BaseException) -> tuple[str, dict[str, str]]:
@@ -328,7 +337,7 @@ def repeated(record: Mapping[str, Any]) -> Mapping[str, Any]:
 def no_build(store: Store) -> SnapshotNotFound:
     """Return the error for an index without a record of a build."""
     return SnapshotNotFound(
-        f"{store.uri} holds no record of a build to retry; `hirag-dist index INPUT --index {store.uri}` builds one"
+        f"{store.uri} holds no record of a build to retry; `hirag-dist index INPUT --index {store.quoted}` builds one"
     )
 
 

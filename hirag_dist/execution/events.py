@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from hirag_dist.llm.limits.protocol import CallTotals
-from hirag_dist.llm.usage import UsageMeter
+from hirag_dist.llm.usage import UsageMeter, added
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +113,18 @@ class UsageBill:
 
     Attributes:
         by_stage: label → usage of the replies that the stage's output rests on, whenever they were paid.
-        sent: usage of this run alone.
+        sent: usage of this run alone; by label in `sent_by_stage`.
+        earlier: rows of USAGE that earlier runs paid since the index was built from nothing; None: not known.
+        is_new: whether this run built the index from nothing, so that the bill is what its stages rest on.
     """
 
     def __init__(self) -> None:
         self.by_stage: dict[str, UsageMeter] = {}
         self._finished: set[str] = set()  # labels
         self.sent = UsageMeter()
+        self.sent_by_stage: dict[str, UsageMeter] = {}
+        self.earlier: list[dict[str, Any]] | None = None
+        self.is_new = False
 
     def __call__(self, event: object) -> None:
         """Add the usage of an event."""
@@ -130,6 +136,17 @@ class UsageBill:
             self.by_stage = {label: meter for label, meter in self.by_stage.items() if label not in self._finished}
         if isinstance(event, TaskFinished | UsageRecorded | StageFailedEvent):
             self.sent.add(event.usage)
+            self.sent_by_stage.setdefault(event.label, UsageMeter()).add(event.usage.sent())
+
+    def paid(self) -> list[dict[str, Any]] | None:
+        """Return rows of USAGE since the index was built from nothing; None where what was paid before is not known.
+
+        A reply from the ledger was paid by an earlier run, and is not counted again.
+        """
+        if self.earlier is None and not self.is_new:
+            return None
+        earlier, now = ([], self.by_stage) if self.is_new else (self.earlier or [], self.sent_by_stage)
+        return added([*earlier, *({"stage": label} | row for label, meter in now.items() for row in meter.rows())])
 
     def total(self) -> UsageMeter:
         """Return the usage of all stages together."""

@@ -303,7 +303,7 @@ class StageRun:
             reply += ". Nothing was asked now: an earlier run stored them"
         most_refused = max(usage.uses.items(), key=lambda item: item[1].rejected + item[1].failed, default=None)
         remedy = remedy_of(reason, "NAME" if most_refused is None else most_refused[0][2])  # the endpoint's name
-        uri = self.runner.store.uri
+        uri = self.runner.store.quoted
         raise StageFailed(
             f"{self.label}: refused {n_open:,} of {count_noun(n_units, 'unit')}, more than max_reject_ratio "
             f"{max_ratio:g} allows; the reason of {n_letters:,}: {reason}{reply}. "

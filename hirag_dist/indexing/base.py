@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -280,11 +281,12 @@ def check_embedder(snapshot: Snapshot, decisive: Mapping[str, Any]) -> None:
     if base.embedder == (embedder, dim):
         return
     uri = snapshot.store.uri
+    where = shlex.quote(uri)
     raise ConfigError(
         f"{uri} was built with the embedder {base.embedder[0]} of {base.embedder[1]} dimensions, and {embedder} of "
-        f"{dim} is configured. `hirag-dist index --reembed --index {uri}` makes the vectors anew and keeps everything "
-        f"else, without a chat call; `hirag-dist index INPUT --rebuild --index {uri}` builds from nothing. To keep the "
-        "embedder, configure it in llm.roles.embed"
+        f"{dim} is configured. `hirag-dist index --reembed --index {where}` makes the vectors anew and keeps "
+        f"everything else, without a chat call; `hirag-dist index INPUT --rebuild --index {where}` builds from nothing."
+        " To keep the embedder, configure it in llm.roles.embed"
     )
 
 

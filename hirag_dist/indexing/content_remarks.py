@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hirag_dist.core.access import Flags
+from hirag_dist.core.retrieval.places import record_name
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.core.vectors import Vectors, parts_of
 from hirag_dist.storage.snapshot.manifest import Manifest
@@ -47,7 +48,10 @@ def content_notes(
         "cut_ids": sorted(cut),
         "zero_vectors": sum(_zero_rows(some, known) for some in vectors),
         "without_entities": bare.num_rows,
-        "first_without_entities": bare["uri"].slice(0, _N_NAMED).to_pylist(),
+        "first_without_entities": [
+            record_name(row["uri"], row["record"])
+            for row in bare.select(["uri", "record"]).slice(0, _N_NAMED).to_pylist()
+        ],
     }
 
 
@@ -58,7 +62,7 @@ def is_sparse(manifest: Manifest) -> bool:
 
 
 def first_without_entities(manifest: Manifest) -> list[str]:
-    """Return the URIs of the first documents of a snapshot that have no entity, at most three."""
+    """Return the names of the first documents of a snapshot that have no entity, at most three."""
     return list(manifest.notes.get(NOTE, {}).get("first_without_entities", ()))
 
 

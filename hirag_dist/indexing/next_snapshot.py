@@ -19,6 +19,7 @@ from hirag_dist.core.vectors import taken
 from hirag_dist.errors import InputError
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.execution.events import UsageBill
+from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.task import one_thread
 from hirag_dist.indexing.access_labels import LabelledGraph, collect_label_provenance
 from hirag_dist.indexing.base import UpdateBase
@@ -139,7 +140,7 @@ def next_snapshot(
     state = None
     if layer.mentions is not None and layer.relation_mentions is not None:
         stats = context.datasets.read(graph.detected.stats).to_pylist()[0]
-        note = update_note(base, summary, stats["changed_since_cold"], decisive).model_copy(
+        note = update_note(context.runner, base, summary, stats["changed_since_cold"], decisive).model_copy(
             update={
                 "label_field": context.config.reading.label_field or base.note.label_field,
                 "replaced": _still_used(replaced, hierarchy.state.table, reports.state.table, layer.debt),
@@ -291,7 +292,11 @@ def _averages(
 
 
 def update_note(
-    base: UpdateBase, summary: UpdateSummary, changed_since_detection: int, decisive: Mapping[str, Any]
+    runner: StageRunner,
+    base: UpdateBase,
+    summary: UpdateSummary,
+    changed_since_detection: int,
+    decisive: Mapping[str, Any],
 ) -> UpdateNote:
     """Return the note of the manifest after an update.
 
@@ -299,7 +304,10 @@ def update_note(
         changed_since_detection: entities that changed since communities were last detected without a base.
         decisive: `Build.decisive`, for the next update.
     """
-    earlier_bill = None if base.is_nothing else bill_rows(base.snapshot)
+    bill = runner.bill
+    if bill.earlier is None and not base.is_nothing:
+        bill.earlier = bill_rows(base.snapshot)
+    paid = None if base.is_nothing and not runner.retry else bill.paid()
     return UpdateNote(
         number=summary.number,
         base=summary.base,
@@ -317,7 +325,7 @@ def update_note(
         reply_tokens=base.note.reply_tokens,
         clustered_with=base.note.clustered_with,
         label_field=base.note.label_field,
-        earlier_bill=None if earlier_bill is None else tuple(earlier_bill),
+        bill=None if paid is None else tuple(paid),
     )
 
 

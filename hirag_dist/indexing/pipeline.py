@@ -220,7 +220,7 @@ class Build:
             vectors,
             embedder=models.embedder_name or models.embedder,
             dim=models.dim,
-            update=reembedded_note(base, models.embedder, models.dim),
+            update=reembedded_note(runner, base, models.embedder, models.dim),
         )
         result = self._go_live(manifest)
         with suppress(StoreError):  # the snapshot is published; what is left goes with the next update
@@ -303,7 +303,7 @@ class Build:
                 helps = "use the configuration that it was built with, or "
             raise SnapshotError(
                 f"{store.uri} cannot be updated: {reason or 'it holds no index'}; {helps}run `hirag-dist index INPUT "
-                f"--index {store.uri}` with all of its documents, which builds it from nothing"
+                f"--index {store.quoted}` with all of its documents, which builds it from nothing"
             )
         return base
 
@@ -426,6 +426,7 @@ class Build:
             choice=None if contents.state is None else report_choice(context.config),
         )
         result = self._go_live(manifest)
+        context.runner.bill.is_new = base.is_nothing and not context.runner.retry
         return result if base.is_nothing else replace(result, update=summary)
 
     def _former(self, base: UpdateBase, changed: ChangedDocuments) -> UpdateBase | None:
@@ -459,7 +460,7 @@ class Build:
             if n_open:
                 raise StageFailed(
                     f"{count_noun(n_open, 'dead letter')}, and --require-complete was given; `hirag-dist status "
-                    f"--letters --index {runner.store.uri}` shows all, `hirag-dist retry` asks them again, and "
+                    f"--letters --index {runner.store.quoted}` shows all, `hirag-dist retry` asks them again, and "
                     "`retry --drop` accepts the loss"
                 )
         runner.release_idle()

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from hirag_dist import schemas
 from hirag_dist.core.graph.communities import lineage as communities_continued
 from hirag_dist.core.graph.csr import rows_of
+from hirag_dist.core.prompts.reply_validation import KEPT
 from hirag_dist.core.reports.selection import ReportChoice, missing_reports
 from hirag_dist.core.row_changes import ChangedRows
 from hirag_dist.core.vectors import SlottedVectors, Vectors, stacked, taken
@@ -26,6 +27,7 @@ from hirag_dist.indexing.metadata import NO_METADATA, DocumentMetadata
 from hirag_dist.indexing.stages.access_labels import part_rows
 from hirag_dist.indexing.stages.embed import vector_blocks
 from hirag_dist.indexing.stages.report import WriteReports
+from hirag_dist.indexing.stages.summarise import SummariseClusters
 from hirag_dist.indexing.update_summary import usage_table
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.schemas import REJECTS, SUMMARY_SOURCES
@@ -246,6 +248,12 @@ def publish(
         )
 
 
+_PUT_OFF = (  # kind of text and its table, stage, column of its unit
+    ("summaries", SummariseClusters.name, "cluster_id"),
+    ("reports", WriteReports.name, "community_id"),
+)
+
+
 def republish(store: Store, snapshot_id: str, drops: Drops) -> Manifest:
     """Write a snapshot again with the losses that were accepted since. Its content is the same, dead letters aside.
 
@@ -267,10 +275,28 @@ def republish(store: Store, snapshot_id: str, drops: Drops) -> Manifest:
             embedder=before.manifest.embedder,
             complete=tables["rejects"].num_rows == 0,
             build=before.manifest.build,
-            notes=dict(before.manifest.notes),
+            notes={**before.manifest.notes, **_without_dropped(before, drops)},
             base=before,
         )
     return _with_read_files(before, manifest)
+
+
+def _without_dropped(before: Snapshot, drops: Drops) -> dict[str, Any]:
+    """Return the note about the update of a snapshot; summaries and reports that are dropped now are no debt in it."""
+    note = before.manifest.update
+    if note is None:
+        return {}
+    letters, debt = before.table("rejects", ["stage", "unit_id", "reason"]).to_pylist(), dict(note.debt)
+    for kind, stage, key in _PUT_OFF:
+        own = [row for row in letters if row["stage"] == stage and not row["reason"].startswith(KEPT)]
+        gone = [row["unit_id"] for row in own if (stage, row["unit_id"]) in drops]
+        texts = debt.get(kind)
+        if gone and texts is not None and texts.units:
+            stand_ins = pc.is_in(before.table(kind, [key])[key], value_set=pa.array(gone))
+            left = max(texts.units - pc.sum(stand_ins).as_py(), 0)
+            values = {"units": left, "tokens": texts.tokens * left // texts.units}
+            debt[kind] = texts.model_copy(update=values | {"stand_ins": min(texts.stand_ins, left)})
+    return {UPDATE: note.model_copy(update={"debt": debt}).model_dump()}
 
 
 def publish_vectors(

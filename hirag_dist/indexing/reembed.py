@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from hirag_dist.config.model import Config
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.execution.dataset import Dataset
+from hirag_dist.execution.runner import StageRunner
 from hirag_dist.indexing.access_labels import LabelledGraph, collect_label_provenance
 from hirag_dist.indexing.base import UpdateBase
 from hirag_dist.indexing.changed_documents import DocumentCounts
@@ -79,10 +80,10 @@ def reembedded_summary(base: UpdateBase) -> UpdateSummary:
     return replace(kept, number=base.number + 1, returned=False, other_changes=("vectors",))
 
 
-def reembedded_note(base: UpdateBase, embedder: str, dim: int) -> UpdateNote:
+def reembedded_note(runner: StageRunner, base: UpdateBase, embedder: str, dim: int) -> UpdateNote:
     """Return the note of an index with new vectors, from which the next update starts."""
     decisive = {**base.note.decisive, "embedder": embedder, "dim": dim}
-    note = update_note(base, reembedded_summary(base), base.note.changed_since_detection, decisive)
+    note = update_note(runner, base, reembedded_summary(base), base.note.changed_since_detection, decisive)
     clustered_with = note.clustered_with or base.embedder[0]
     return note.model_copy(
         update={

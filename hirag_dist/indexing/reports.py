@@ -23,7 +23,7 @@ from hirag_dist.indexing.report_material import CommunityMaterial
 from hirag_dist.indexing.stages.packed_calls import PackingOptions
 from hirag_dist.indexing.stages.report import CHILD_REPORTS, WriteReports
 from hirag_dist.indexing.stages.report_text import ClaimLines, EntityLines, RelationLines
-from hirag_dist.indexing.summaries import Staleness, is_stale, staleness
+from hirag_dist.indexing.summaries import Staleness, are_dropped, is_stale, staleness
 from hirag_dist.indexing.update_summary import TextCounts
 from hirag_dist.indexing.written import changed_share, input_lists
 from hirag_dist.schemas import REJECTS, REPORT_INPUTS, REPORTS
@@ -101,12 +101,12 @@ def update_reports(
     sources = _written_sources(material, writer.there | missing, state, at, new)
     share = np.where(fresh | missing, 0.0, np.where(replaced, 1.0, stale.share))
     since = np.where(due & ~fresh, stale.since, 0)
-    left = due & ~fresh & ~found.is_small
+    left = due & ~fresh & ~found.is_small & ~stale.accepted
     if not np.isfinite(budget.left) and left.any():
         tokens[left] = _tokens(context, material, np.flatnonzero(left)) + settings.reply_tokens[1]
     counts = TextCounts(
         int((fresh & ~found.is_small).sum()),
-        int((~due & ~found.is_small & ~missing).sum()),
+        int((~fresh & ~left & ~found.is_small & ~missing).sum()),
         int(left.sum()),
         int((left & (replaced | stale.unwritten)).sum()),
         int(tokens[left].sum()),
@@ -166,7 +166,8 @@ def _find_due(
         return changed_share(material.written.take(at[known]), material.inputs.take(known))
 
     origins = former["origin"].take(pa.array(report_at[at >= 0]))
-    stale = staleness(state, at, origins, share_of, material.sources, settings)
+    accepted = are_dropped(rows["community_id"], WriteReports.name, context.runner.drops)
+    stale = staleness(state, at, accepted, origins, share_of, material.sources, settings)
     is_small = pc.less(rows["n_entities"], MIN_ENTITIES).to_numpy()
     share = stale.share
     due = stale.urgent | stale.unwritten | np.where(is_small, share > 0, is_stale(share, settings.staleness))

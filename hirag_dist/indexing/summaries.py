@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.key_sets import KeySets, key_sets
 from hirag_dist.execution.dataset import Dataset
+from hirag_dist.execution.stage_results import Drops
 from hirag_dist.indexing.base import UpdateBase
 from hirag_dist.indexing.budget import DueTexts, UpdateSettings, affordable
 from hirag_dist.indexing.context import BuildContext
@@ -63,17 +64,27 @@ class Staleness:
     Attributes:
         urgent: (n,) bool, that may not stay.
         unwritten: (n,) bool, without a text of a model.
+        accepted: (n,) bool, whose dead letter was dropped: the text is asked for as before, and is no debt without it.
     """
 
     share: NDArray[np.float32]
     since: IntVector
     urgent: NDArray[np.bool_]
     unwritten: NDArray[np.bool_]
+    accepted: NDArray[np.bool_]
+
+
+def are_dropped(units: pa.ChunkedArray, stage: str, drops: Drops) -> NDArray[np.bool_]:
+    """Return (n,) whether the dead letter of each unit of a stage was dropped."""
+    dropped = pa.array([unit for of_stage, unit in drops if of_stage == stage], pa.string())
+    found: NDArray[np.bool_] = pc.is_in(units, value_set=dropped).to_numpy()
+    return found
 
 
 def staleness(
     state: pa.Table,
     at: IntVector,
+    accepted: NDArray[np.bool_],
     origins: pa.ChunkedArray,
     share_of: Callable[[IntVector], NDArray[np.float32]],
     sources_of: Callable[[IntVector], KeySets],
@@ -84,6 +95,7 @@ def staleness(
     Args:
         state: SUMMARIES or REPORT_INPUTS of the base.
         at: (n,) row of `state` of each text, −1 for none.
+        accepted: (n,) bool, whose dead letter was dropped.
         origins: MODEL or STAND_IN, of those that have a row.
         share_of: texts with a row → the share of the inputs of each that changed.
         sources_of: texts with a row → the texts that each derives from now.
@@ -101,8 +113,8 @@ def staleness(
         unwritten[known] = stand_in
         share[known[stand_in]] = 1.0
         was_due = state["stale_since"].to_numpy()[before]
-        since[known] = np.where(was_due > 0, was_due, settings.number)
-    return Staleness(share, since, urgent, unwritten)
+        since[known] = np.where((was_due > 0) | accepted[known], was_due, settings.number)
+    return Staleness(share, since, urgent, unwritten, accepted)
 
 
 def update_summaries(
@@ -122,7 +134,8 @@ def update_summaries(
     label, n_clusters, budget = f"summarise layer {number}", len(clusters.ids), settings.budget
     state = base.layer_rows("summaries", number)[0].cast(SUMMARIES)
     at = rows_of(pa.chunked_array([clusters.ids]), state["cluster_id"])
-    stale = _staleness(clusters, state, at, sources, settings)
+    accepted = are_dropped(pa.chunked_array([clusters.ids]), SummariseClusters.name, context.runner.drops)
+    stale = _staleness(clusters, state, at, accepted, sources, settings)
     due = stale.urgent | stale.unwritten | is_stale(stale.share, settings.staleness)
     wanted = np.flatnonzero(due)
     chosen, tokens = np.ones(len(wanted), bool), np.zeros(n_clusters)
@@ -146,12 +159,12 @@ def update_summaries(
     stays = np.flatnonzero(~gone & (at >= 0) & ~stale.urgent)
     removed = np.setdiff1d(np.arange(state.num_rows), at[stays])
     rows = base.changed(state, removed, (new, stood), SUMMARIES, ("cluster_id",))
-    left = due & ~done
+    left = due & ~done & ~accepted
     if not np.isfinite(budget.left) and left.any():
         tokens[left] = _tokens(clusters.members(np.flatnonzero(left))) + settings.reply_tokens[0]
     counts = TextCounts(
         new.num_rows,
-        int((~due).sum()),
+        int((~done & ~left).sum()),
         int(left.sum()),
         stood.num_rows + int((left & stale.unwritten & ~gone).sum()),
         int(tokens[left].sum()),
@@ -173,7 +186,12 @@ def is_stale(share: NDArray[np.float32], staleness: float) -> NDArray[np.bool_]:
 
 
 def _staleness(
-    clusters: UpdatedClusters, state: pa.Table, at: IntVector, sources: KeySets, settings: UpdateSettings
+    clusters: UpdatedClusters,
+    state: pa.Table,
+    at: IntVector,
+    accepted: NDArray[np.bool_],
+    sources: KeySets,
+    settings: UpdateSettings,
 ) -> Staleness:
     """Return how stale each cluster's summary is.
 
@@ -183,6 +201,7 @@ def _staleness(
     Args:
         state: SUMMARIES of the base's layer.
         at: row of `state` of each cluster, −1 for none.
+        accepted: whether the dead letter of each cluster was dropped.
     """
 
     def share_of(known: IntVector) -> NDArray[np.float32]:
@@ -199,7 +218,8 @@ def _staleness(
         now = KeySets(clusters.indptr, clusters.rows).take(known)
         return sources.unions(now.owners, now.keys, len(known))
 
-    return staleness(state, at, state["origin"].take(pa.array(at[at >= 0])), share_of, sources_of, settings)
+    origins = state["origin"].take(pa.array(at[at >= 0]))
+    return staleness(state, at, accepted, origins, share_of, sources_of, settings)
 
 
 @dataclass(frozen=True)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import pyarrow as pa
 
+from hirag_dist.errors import StoreError
 from hirag_dist.indexing.changed_documents import DocumentCounts
-from hirag_dist.llm.usage import UsageMeter, usage_rows
+from hirag_dist.llm.usage import added, usage_rows
 from hirag_dist.schemas import USAGE
-from hirag_dist.storage.snapshot.reader import Snapshot
+from hirag_dist.storage.layout import BUILD
+from hirag_dist.storage.snapshot.reader import Snapshot, current_id
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,8 @@ class UpdateSummary:
 def bill_rows(snapshot: Snapshot) -> list[dict[str, Any]] | None:
     """Return rows of USAGE since the index was built from nothing; None where what was paid before is not known."""
     note = snapshot.manifest.update
+    if note is not None and note.bill is not None:
+        return [*map(dict, note.bill)]
     own = usage_rows(snapshot.table("usage"))
     if note is None or not note.number:
         return own
@@ -108,9 +113,14 @@ def bill_rows(snapshot: Snapshot) -> list[dict[str, Any]] | None:
 def known_bill(snapshot: Snapshot) -> tuple[list[dict[str, Any]], bool]:
     """Return rows of USAGE since the index was built from nothing, or of the last update, and whether it is the former.
 
-    An index that an earlier version updated does not know what was paid before.
+    Of the current snapshot, what was paid after it counts too, such as a retry that changed nothing. An index that an
+    earlier version updated does not know what was paid before.
     """
-    rows = bill_rows(snapshot)
+    store, rows = snapshot.store, None
+    with suppress(StoreError):  # a damaged record is none
+        if current_id(store) == snapshot.manifest.snapshot_id and store.exists(BUILD):
+            rows = store.read_json(BUILD).get("bill")
+    rows = bill_rows(snapshot) if rows is None else rows
     return (usage_rows(snapshot.table("usage")), False) if rows is None else (rows, True)
 
 
@@ -118,15 +128,3 @@ def usage_table(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
     """Return the table USAGE of its rows; a cost that is not known, None, is NaN in it."""
     known = [{name: math.nan if row[name] is None else row[name] for name in USAGE.names} for row in rows]
     return pa.Table.from_pylist(known, USAGE)
-
-
-def added(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return rows of USAGE with those of one stage, role, model and endpoint added up."""
-    stages: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
-        stages.setdefault(row["stage"], []).append(dict(row))
-    return [
-        {"stage": stage} | {name: value for name, value in row.items() if not name.startswith("sent_")}
-        for stage, own in stages.items()
-        for row in UsageMeter.from_rows(own).rows()
-    ]

@@ -279,7 +279,9 @@ class EndpointPool:
             except (MalformedReply, RecursionError) as refusal:
                 nested = "the reply is nested too deeply"
                 reason = nested if isinstance(refusal, RecursionError) else str(refusal)
-                self._context.meter.use(request.role, reply.model or model.name, model.endpoint).rejected += 1
+                use = self._context.meter.use(request.role, reply.model or model.name, model.endpoint)
+                use.rejected += 1
+                use.sent_rejected += answer.is_new
                 if answer.is_new:
                     self._note_refused(request, reason)
                     if model.paid:

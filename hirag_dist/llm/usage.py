@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,8 @@ class ModelUsage:
         rate_limited, failed: calls that brought no reply, by 429 and otherwise; they were made again.
         cost_usd: NaN where the price of a reply is not known.
         sent_tokens, sent_cost_usd: of the replies that were just sent for.
+        sent_cached_tokens, sent_output_tokens: tokens among these.
+        sent_rejected: refused ones among the replies that were just sent for.
     """
 
     calls: int = 0
@@ -39,11 +41,27 @@ class ModelUsage:
     failed: int = 0
     sent_cost_usd: float = 0.0
     sent_tokens: int = 0
+    sent_cached_tokens: int = 0
+    sent_output_tokens: int = 0
+    sent_rejected: int = 0
 
     def add(self, other: ModelUsage) -> None:
         """Add another's sums to these."""
         for name, value in asdict(other).items():
             setattr(self, name, getattr(self, name) + value)
+
+    def sent(self) -> ModelUsage:
+        """Return the sums of the calls that were just sent, without replies from the ledger."""
+        return ModelUsage(
+            calls=self.calls - self.ledger_hits,
+            input_tokens=self.sent_tokens - self.sent_output_tokens,
+            cached_tokens=self.sent_cached_tokens,
+            output_tokens=self.sent_output_tokens,
+            cost_usd=self.sent_cost_usd,
+            rejected=self.sent_rejected,
+            rate_limited=self.rate_limited,
+            failed=self.failed,
+        )
 
 
 @dataclass(slots=True)
@@ -69,6 +87,13 @@ class UsageMeter:
         else:
             use.sent_cost_usd += cost_usd
             use.sent_tokens += reply.input_tokens + reply.output_tokens
+            use.sent_cached_tokens += reply.cached_tokens
+            use.sent_output_tokens += reply.output_tokens
+
+    def sent(self) -> UsageMeter:
+        """Return the use by the calls that were just sent, without replies from the ledger."""
+        found = ((key, use.sent()) for key, use in self.uses.items())
+        return UsageMeter({key: use for key, use in found if use.calls or use.rate_limited or use.failed})
 
     def spent(self) -> tuple[int, float]:
         """Return (tokens, US dollars) of the replies that were just sent for."""
@@ -138,6 +163,18 @@ def usage_rows(usage: pa.Table) -> list[dict[str, Any]]:
     """Return rows of the table USAGE; a cost that is not known is None."""
     rows: list[dict[str, Any]] = usage.to_pylist()
     return [row | {"cost_usd": known_cost(row["cost_usd"])} for row in rows]
+
+
+def added(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows of USAGE with those of one stage, role, model and endpoint added up."""
+    stages: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        stages.setdefault(row["stage"], []).append(dict(row))
+    return [
+        {"stage": stage} | {name: value for name, value in row.items() if not name.startswith("sent_")}
+        for stage, own in stages.items()
+        for row in UsageMeter.from_rows(own).rows()
+    ]
 
 
 def dollars(value: float | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
 import tempfile
 import threading
 import time
@@ -284,6 +285,11 @@ class Store:
             return None
         self.write_bytes(path, data, durable=durable)
         return hashlib.sha256(data).hexdigest()
+
+    @property
+    def quoted(self) -> str:
+        """The URI as a word of a shell, for commands in messages."""
+        return shlex.quote(self.uri)
 
     @cached_property
     def _conditional(self) -> S3ConditionalPut | None:

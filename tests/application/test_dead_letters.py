@@ -12,6 +12,7 @@ import pytest
 from hirag_dist.application.build import run_refresh, run_remove
 from hirag_dist.application.index_result import letter_places
 from hirag_dist.application.retry import DropResult, LetterSelection, drop_letters, run_drop
+from hirag_dist.cli._build import show
 from hirag_dist.composition.build_records import BuildArguments, BuildRecord, last_build
 from hirag_dist.config.model import Config
 from hirag_dist.config.sections import MetadataConfig
@@ -19,6 +20,7 @@ from hirag_dist.errors import ConfigError, InputError, RequestRejected, StageFai
 from hirag_dist.execution.events import StageFinished
 from hirag_dist.execution.stage_results import load_drops
 from hirag_dist.indexing.changed_documents import DocumentSelection
+from hirag_dist.indexing.update_summary import bill_rows, known_bill
 from hirag_dist.storage.layout import BUILD, DROPS
 from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
@@ -55,6 +57,31 @@ def test_the_letters_of_an_update_are_asked_again_from_its_base(index: RefusingI
     assert "BRUNEL" in " ".join(names).upper()
     assert index.letters() == []
     assert index.names() == {*every}
+
+
+def test_the_bill_of_an_index_counts_each_call_once(index: RefusingIndex) -> None:
+    """Also those that an update reads again from the reply store, and those of a retry that changed nothing."""
+
+    def billed() -> int:
+        rows, is_whole = known_bill(open_snapshot(index.store))
+        assert is_whole
+        return sum(row["calls"] for row in rows)
+
+    index.refused = "Brunel"
+    index.build("engine.txt", "loom.txt", "bridge.txt")
+    n_sent = len(index.asked)
+    assert billed() == n_sent
+    run_remove(DocumentSelection(sources=("*loom.txt",)), index.uri, index.config)
+    index.add("loom.txt", "train.txt")
+    n_sent = len(index.asked)
+    assert billed() == n_sent
+    for refused in ("Brunel", ""):
+        index.refused = refused
+        index.retry()
+        n_sent += len(index.asked)
+        assert index.asked
+        assert billed() == n_sent
+    assert sum(row["calls"] for row in bill_rows(open_snapshot(index.store))) == n_sent, "also in the snapshot alone"
 
 
 def test_a_retry_loses_no_document_of_later_updates(index: RefusingIndex) -> None:
@@ -100,6 +127,34 @@ def test_dropped_letters_of_an_update_are_not_asked_again(index: RefusingIndex) 
     assert [letter["dropped"]["why"] for letter in index.letters()] == ["not needed"]
 
 
+def test_a_summary_does_not_say_that_no_reply_was_refused_where_one_was_dropped(
+    index: RefusingIndex, capfd: pytest.CaptureFixture[str]
+) -> None:
+    index.refused = "Brunel"
+    index.build("bridge.txt", "loom.txt")
+    run_drop(index.uri, LetterSelection())
+    show(index.build("bridge.txt", "loom.txt").to_dict())
+    said = " ".join(capfd.readouterr().out.split())
+    assert "1 of 2 documents has no entity" in said
+    assert "vectors alone. If entities are missed, set another model in llm.roles.extract." in said
+
+
+@pytest.mark.parametrize("updated", [False, True])
+def test_a_dropped_report_is_no_debt(index: RefusingIndex, updated: bool) -> None:
+    """Not in the snapshot that the drop publishes, and a refresh has nothing to do then."""
+    if updated:
+        index.begin("engine.txt", "loom.txt")
+    index.refused = "E1. Newcastle"  # in the request of a report alone
+    built = index.add("train.txt") if updated else index.build("train.txt", "engine.txt", "loom.txt")
+    assert (built.dead_letters, built.debt["reports"]["units"]) == (1, 1)
+    dropped = run_drop(index.uri, LetterSelection()).manifest
+    assert (dropped.update.debt_tokens, dropped.update.debt["reports"].units) == (0, 0)
+    index.asked.clear()
+    again = run_refresh(index.uri, index.config)
+    assert (again.snapshot_id, again.debt["reports"]["units"], index.asked) == (dropped.snapshot_id, 0, [])
+    assert again.dropped == 1
+
+
 def test_a_retry_of_a_removal_repeats_it_on_its_base(index: RefusingIndex) -> None:
     index.begin("engine.txt", "loom.txt")
     index.refused = "Babbage"
@@ -123,7 +178,7 @@ def test_places_of_chunks_are_found_in_the_work_folder_of_a_build_that_failed(tm
     assert set(places) == set(wanted)
     for chunk in chunks:
         uri = f"{texts.index(chunk['text'])}.txt"
-        expected = {"uri": uri, "position": 0, "start": 0, "end": len(chunk["text"])}
+        expected = {"uri": uri, "record": 0, "position": 0, "start": 0, "end": len(chunk["text"])}
         assert places[chunk["chunk_id"]].items() >= expected.items()
 
 

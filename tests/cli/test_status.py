@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pytest
 
 from hirag_dist.cli._command_line import run
+from hirag_dist.cli.status import letter_line
 from hirag_dist.composition.build_records import BuildArguments, BuildRecord
 from hirag_dist.config.model import Config
 from hirag_dist.execution.events import CallsProgress, StageStarted, UsageRecorded
@@ -127,6 +128,16 @@ def test_a_record_that_cannot_be_read_has_one_number_and_a_whole_file_has_none(
     letters = bench.run("status", "--letters")[1]
     for name in ("rows.csv, record 2", "rows.jsonl, record 1", "list.json"):
         assert f" read: {name}, 1 try" in letters
+
+
+@pytest.mark.parametrize(
+    ("uri", "record", "named"), [("t.csv", 1, "t.csv, record 2"), ("a.txt", 0, "a.txt"), ("", 0, "d1")]
+)
+def test_a_letter_names_its_document_with_the_record(uri: str, record: int, named: str) -> None:
+    span = {"position": 0, "start": 0, "end": 9}
+    place = {"uri": uri, "record": record, "title": "Pumps", "document_id": "d1", **span}
+    line = letter_line({"stage": "extract", "unit_id": "c1", "place": place, "attempts": 1, "reply": ""})
+    assert line == f"extract: {named} (Pumps), chunk 1, characters 0 to 9, c1, 1 try"
 
 
 def test_a_build_says_how_many_dead_letters_it_does_not_list(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

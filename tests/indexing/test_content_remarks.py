@@ -22,7 +22,8 @@ from tests.toy_builds import LAYER_0_ALONE, Bench, between, task_of
 def test_zero_vectors_copies_and_documents_without_entities_are_counted() -> None:
     ids = ["d0", "d1", "d2", "d3", "d4"]
     names = [["a"], ["b", "c", "d"], ["e"], ["f"], ["g"]]
-    documents = pa.table({"document_id": ids, "uri": [f"{each}.txt" for each in ids], "source_ids": names})
+    uris, records = ["a.txt", "b.txt", "r.jsonl", "r.jsonl", "c.txt"], [0, 0, 0, 1, 0]
+    documents = pa.table({"document_id": ids, "uri": uris, "record": records, "source_ids": names})
     chunks = pa.table({"chunk_id": ["c0", "c1", "c1b", "c2", "c3"], "document_id": ["d0", "d1", "d1", "d2", "d3"]})
     entities = pa.table({"chunk_ids": pa.array([["c1b"], []], pa.list_(pa.string()))})
     some = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 0.0]], np.float32)
@@ -33,7 +34,7 @@ def test_zero_vectors_copies_and_documents_without_entities_are_counted() -> Non
         "cut_ids": ["x", "y"],
         "zero_vectors": 5,
         "without_entities": 4,
-        "first_without_entities": ["d0.txt", "d2.txt", "d3.txt"],
+        "first_without_entities": ["a.txt", "r.jsonl, record 1", "r.jsonl, record 2"],
     }
 
 

@@ -91,6 +91,11 @@ def test_a_missing_file_is_said_to_be_missing(store: Store, verb: str) -> None:
         store.read_range("no/t.parquet", 0, 1)
 
 
+@pytest.mark.parametrize(("name", "quoted"), [("index", "{}/index"), ("ix 1", "'{}/ix 1'")])
+def test_an_index_is_a_word_of_a_shell_in_suggested_commands(tmp_path: Path, name: str, quoted: str) -> None:
+    assert Store(str(tmp_path / name)).quoted == quoted.format(tmp_path)
+
+
 def test_a_file_in_the_place_of_the_folder_is_a_store_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x")
     store = Store(str(tmp_path / "file"))

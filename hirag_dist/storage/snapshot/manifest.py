@@ -78,7 +78,9 @@ class UpdateNote(BaseModel):
         reply_tokens: Tokens of the reply of a summary and of a report, on average; a guess where none was written.
         replaced: keys of former texts of documents that a summary or report still derives from, by place.
         clustered_with: embedder of the hierarchy, where the vectors are another's.
-        earlier_bill: rows of USAGE that were paid before; None where that is not known.
+        bill: rows of USAGE that were paid since the index was built from nothing; None where that is not known, and of
+            a build from nothing, whose table `usage` has them.
+        earlier_bill: in snapshots of earlier versions, rows of USAGE that were paid before.
         label_field: `reading.label_field` of the last build that named one; empty without.
     """
 
@@ -100,6 +102,7 @@ class UpdateNote(BaseModel):
     reply_tokens: tuple[float, float] = (350.0, 600.0)
     replaced: Mapping[str, tuple[int, ...]] = {}
     clustered_with: str = ""
+    bill: tuple[Mapping[str, Any], ...] | None = None
     earlier_bill: tuple[Mapping[str, Any], ...] | None = None
     label_field: str = ""
 

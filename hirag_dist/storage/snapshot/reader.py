@@ -326,16 +326,17 @@ def no_index(store: Store) -> SnapshotNotFound:
     """Return the error for a folder without a published snapshot, which says what its first build is doing."""
     if BuildLock(store).is_held():
         state = (
-            f"holds no index yet: a build is under way; `hirag-dist status --index {store.uri}` shows its progress "
+            f"holds no index yet: a build is under way; `hirag-dist status --index {store.quoted}` shows its progress "
             "once its first stage has begun"
         )
     elif store.exists(BUILD) and not store.names(SNAPSHOTS):
         state = (
-            f"holds no index yet: its first build did not finish; `hirag-dist status --index {store.uri}` shows why, "
+            f"holds no index yet: its first build did not finish; `hirag-dist status --index "
+            f"{store.quoted}` shows why, "
             "and the same `hirag-dist index` command continues it"
         )
     else:
-        state = f"holds no index; build one with `hirag-dist index INPUT --index {store.uri}`"
+        state = f"holds no index; build one with `hirag-dist index INPUT --index {store.quoted}`"
     return SnapshotNotFound(f"{store.uri} {state}")
 
 
@@ -361,7 +362,7 @@ def open_snapshot(store: Store, snapshot_id: str | None = None, full_check: bool
     if not store.exists(f"{folder}/{MANIFEST}"):
         state = "was never finished" if store.exists(folder) else "is not there"
         raise SnapshotNotFound(
-            f"snapshot {chosen} of {store.uri} {state}; `hirag-dist status --index {store.uri}` lists those that are"
+            f"snapshot {chosen} of {store.uri} {state}; `hirag-dist status --index {store.quoted}` lists those that are"
         )
     manifest = parse_manifest(store.read_bytes(f"{folder}/{MANIFEST}"), f"{store.uri}/{folder}")
     if manifest.snapshot_id != chosen:

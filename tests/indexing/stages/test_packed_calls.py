@@ -185,8 +185,7 @@ def bench(tmp_path: Path) -> Bench:
 
 def paid(use: ModelUsage) -> dict[str, float]:
     """The part of a use that is the same whether its calls were sent or found."""
-    hidden = ("ledger_hits", "sent_cost_usd", "sent_tokens")
-    found = {name: value for name, value in asdict(use).items() if name not in hidden}
+    found = {name: value for name, value in asdict(use).items() if name != "ledger_hits" and "sent_" not in name}
     return found | {"cost_usd": round(use.cost_usd, 12)}  # its last bits depend on the order in which replies came
 
 
