@@ -85,9 +85,9 @@ def map_files(snapshot: Snapshot, tokenizer: str) -> MappedFiles:
     walk_graph = WalkGraph(
         layers=layers,
         layer_ends=read_only(np.cumsum(np.bincount(layers), dtype=np.int64)),
-        indptr=graph.indptr,
-        indices=graph.indices,
-        relation_rows=graph.relation_rows,
+        indptr=read_only(graph.indptr),
+        indices=read_only(graph.indices),
+        relation_rows=read_only(graph.relation_rows),
         entity_indptr=files.array("entity_chunks_indptr"),
         entity_chunks=files.array("entity_chunks"),
         chunk_indptr=files.array("chunk_entities_indptr"),
