@@ -105,25 +105,33 @@ class Store:
 
     def names(self, folder: str) -> list[str]:
         """Return the names of files and folders in a folder, sorted; none where it does not exist."""
-        with self._errors("list", folder):
-            infos = self._fs.get_file_info(fs.FileSelector(self._full(folder), allow_not_found=True))
-        return sorted(info.base_name for info in infos if _TEMPORARY not in info.base_name)
+        return sorted(info.base_name for info in self._listed(folder) if _TEMPORARY not in info.base_name)
 
     def entries(self, folder: str) -> dict[str, StoreEntry]:
         """Return the files in a folder by name, in one listing; none where it does not exist."""
-        with self._errors("list", folder):
-            infos = self._fs.get_file_info(fs.FileSelector(self._full(folder), allow_not_found=True))
         return {
             info.base_name: StoreEntry(int(info.size), (info.mtime_ns or 0) / 1e9)
-            for info in infos
+            for info in self._listed(folder)
             if info.type == fs.FileType.File and _TEMPORARY not in info.base_name
         }
 
     def walk(self, folder: str) -> list[str]:
         """Return the paths of all files below a folder, sorted, temporary ones too; none where it does not exist."""
-        with self._errors("list", folder):
-            infos = self._fs.get_file_info(fs.FileSelector(self._full(folder), allow_not_found=True, recursive=True))
+        infos = self._listed(folder, recursive=True)
         return sorted(info.path.removeprefix(self.root).lstrip("/") for info in infos if info.type == fs.FileType.File)
+
+    def _listed(self, folder: str, *, recursive: bool = False) -> list[fs.FileInfo]:
+        """Return what is in a folder; nothing where it does not exist.
+
+        Arrow looks whether a folder is there only after it could not list it, and fails where it was made in between.
+        """
+        selector = fs.FileSelector(self._full(folder), allow_not_found=True, recursive=recursive)
+        with self._errors("list", folder):
+            try:
+                found: list[fs.FileInfo] = self._fs.get_file_info(selector)
+            except FileNotFoundError:
+                found = self._fs.get_file_info(selector)
+            return found
 
     def read_bytes(self, path: str) -> bytes:
         """Return a file's bytes."""

@@ -7,8 +7,10 @@ import os
 import pickle
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -327,3 +329,28 @@ def test_files_that_are_synced_together(tmp_path: Path, events: list[str]) -> No
     files, folders = events[:3], events[3:]
     assert sorted(files) == ["sync w/c", "sync w/s/a", "sync w/s/t/b"]
     assert sorted(folders) == ["sync .", "sync w", "sync w/s", "sync w/s/t"]
+
+
+class _MadeMeanwhile:
+    """A file system on which a folder is made while it is listed, as another process may."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner, self._n_listed = inner, 0
+
+    def get_file_info(self, selector: Any) -> Any:
+        self._n_listed += 1
+        if self._n_listed == 1:
+            raise FileNotFoundError("Cannot list directory")
+        return self._inner.get_file_info(selector)
+
+
+@pytest.mark.parametrize("work", [Store.names, Store.entries, Store.walk])
+def test_a_folder_that_is_made_while_it_is_listed_is_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, work: Callable[[Store, str], Any]
+) -> None:
+    store = Store(str(tmp_path))
+    store.write_bytes("ledger/a", b"1")
+    expected = work(store, "ledger")
+    monkeypatch.setattr(store, "_fs", _MadeMeanwhile(store._fs))
+    assert expected
+    assert work(store, "ledger") == expected
