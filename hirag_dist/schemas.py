@@ -102,8 +102,8 @@ READ_FILES = pa.schema(  # files of INPUT that the documents were read from
         _column("is_whole", pa.bool_()),  # whether an update may take its documents from the index
         _column("n_documents", pa.int64()),  # that were read from it, each text once
         _column("copies", _STRINGS),  # ids of documents in it that have several places, one for each place in it
-        _column("copy_records", _list_of(pa.int32())),  # of each copy: its position in the file, else 0
-        _column("copy_source_ids", _list_of(_STRINGS)),  # of each copy: what its owner calls it
+        _column("copy_records", _list_of(pa.int32())),  # position of each copy in the file, else 0
+        _column("copy_source_ids", _list_of(_STRINGS)),  # ids that its owner gives each copy
     ]
 )
 

@@ -102,7 +102,7 @@ class SelectedDocument:
 
     Attributes:
         record: position in a file of many records, else 0.
-        source_ids: what its owner calls it, at all places.
+        source_ids: ids that its owner gives it, at all places.
         copies: (URI, record) of the other places with its text and labels, which are removed with it.
     """
 

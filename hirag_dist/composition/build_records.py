@@ -120,7 +120,7 @@ class BuildRecord:
             fence: entered around every write; raises where another build has the index.
             base: the snapshot that an update starts from; None for none; empty: the current one.
             begun: when the run began; None: now.
-            bill: of the index, with what earlier runs paid; None: not known.
+            bill: Bill of the index, with the rows that earlier runs paid; None: these are not known.
         """
         self._store = store
         self._fence = fence

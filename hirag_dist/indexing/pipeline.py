@@ -317,7 +317,7 @@ class Build:
             return found
         logger.warning(
             "%s could not be read and stays as it was, the first %s: see the dead letters, or `hirag-dist remove` it",
-            count_noun(kept.num_rows, "document"),
+            count_noun(len(pc.unique(kept["document_id"])), "document"),
             unit_name(unit_of(kept["name"][0].as_py(), kept["record"][0].as_py())),
         )
         return self._joined(base, kept, renamed, replace(found, files=found.files + files_of_kept(kept)))

@@ -64,7 +64,7 @@ class Staleness:
     Attributes:
         urgent: (n,) bool, that may not stay.
         unwritten: (n,) bool, without a text of a model.
-        accepted: (n,) bool, whose dead letter was dropped: the text is asked for as before, and is no debt without it.
+        accepted: (n,) bool, whether its dead letter was dropped: it is asked for as before, and is never debt.
     """
 
     share: NDArray[np.float32]
@@ -95,7 +95,7 @@ def staleness(
     Args:
         state: SUMMARIES or REPORT_INPUTS of the base.
         at: (n,) row of `state` of each text, −1 for none.
-        accepted: (n,) bool, whose dead letter was dropped.
+        accepted: (n,) bool, whether the dead letter of each was dropped.
         origins: MODEL or STAND_IN, of those that have a row.
         share_of: texts with a row → the share of the inputs of each that changed.
         sources_of: texts with a row → the texts that each derives from now.

@@ -322,6 +322,17 @@ def test_a_retry_opens_what_the_build_before_opened(bench: Bench, corpus: Corpus
     assert again.manifest.snapshot_id == updated.manifest.snapshot_id
 
 
+def test_a_text_that_can_be_read_at_none_of_its_places_stays_as_one_document(
+    bench: Bench, corpus: Corpus, caplog: pytest.LogCaptureFixture
+) -> None:
+    corpus.write("b/copy.txt", "sun moon")
+    indexed(bench, corpus.folder)
+    for name in ("a/1.txt", "b/copy.txt"):
+        corpus.write(name, b"\x00\x01\x02\xff" * 50)
+    assert "sun moon" in texts_of(bench, indexed(bench, corpus.folder))
+    assert "1 document could not be read and stays as it was, the first a/1.txt" in caplog.text
+
+
 def test_the_table_names_each_file_and_its_copies(bench: Bench, corpus: Corpus) -> None:
     corpus.write("b/copy.txt", "sun moon")
     result = indexed(bench, corpus.folder)

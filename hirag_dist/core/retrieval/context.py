@@ -136,7 +136,7 @@ UNKNOWN_ANSWER = "I do not know"
 MakeText = Callable[[Any, int], str]  # (item of a record, form of its texts) → its text
 RecordTexts = Callable[
     [str, Sequence[Any], MakeText], Iterator[tuple[str, int]]
-]  # of a level, → (text, tokens) of each
+]  # (level, its items, make) → (text, tokens) of each record
 
 
 def render_context(

@@ -286,7 +286,7 @@ def excess(scores: Sequence[float]) -> FloatVector:
     end of the list from mattering. Equal scores have equal weights.
 
     Args:
-        scores: of the best, best first.
+        scores: Scores of the best rows, best first.
 
     >>> excess([0.9, 0.6, 0.5]).round(2)
     array([0.16, 0.01, 0.  ])
