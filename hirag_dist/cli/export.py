@@ -92,6 +92,13 @@ def import_graph(
             f"{count_noun(graph.relations.num_rows, 'relation')}, {count_noun(graph.chunks.num_rows, 'chunk')}, "
             f"{count_noun(graph.claims.num_rows, 'claim')}."
         )
+        if graph.n_merged or graph.n_merged_relations or graph.n_added:
+            err.print(
+                f"{count_noun(graph.n_merged, 'entity', 'entities')} and "
+                f"{count_noun(graph.n_merged_relations, 'relation')} became one with another of the same name or pair; "
+                f"{count_noun(graph.n_added, 'entity', 'entities')} that only a relation names "
+                f"{'was' if graph.n_added == 1 else 'were'} added."
+            )
     with ProgressBars(not options.json) as bars:
         result = run_with(
             {"config": loaded, "progress": bars, **options.limits},  # type: ignore[typeddict-item]

@@ -178,7 +178,13 @@ def make_coordinator(
     Args:
         sharers: processes that divide the limits and have a coordinator each, with at least one call in flight.
         advice: advice of the error when a spending limit is reached.
+
+    Raises:
+        ConfigError: a spending limit is negative or no number.
     """
+    for name, limit in (("max_usd", max_usd), ("max_tokens", max_tokens)):
+        if limit is not None and not limit >= 0:  # NaN, which no sum exceeds, is refused too
+            raise ConfigError(f"{name} must be a number of at least 0, or None for no limit, not {limit!r}")
     endpoints = {
         name: EndpointLimits(
             None if endpoint.rpm is None else endpoint.rpm / sharers,

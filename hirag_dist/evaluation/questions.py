@@ -102,7 +102,8 @@ class Questions:
 
 @dataclass
 class _Seen:
-    by_id: dict[str, str] = field(default_factory=dict)
+    ids: set[str] = field(default_factory=set)
+    records: set[tuple[str, str]] = field(default_factory=set)  # the ids as given, and texts
     copies: int = 0
     renamed: int = 0
 
@@ -185,13 +186,14 @@ def _question(number: int, row: Row, chosen: Mapping[str, str | None], seen: _Se
         return f"no question in field {chosen['question']!r}" if chosen["question"] else f"no question; it has: {there}"
     text = clean_text(text).strip()
     own_id = next(iter(strings(said("id"))), f"#{number}")
-    if own_id in seen.by_id:
-        if seen.by_id[own_id] == text:
-            seen.copies += 1
-            return None
+    if (own_id, text) in seen.records:
+        seen.copies += 1
+        return None
+    seen.records.add((own_id, text))
+    if own_id in seen.ids:
         seen.renamed += 1
         own_id = f"{own_id} #{number}"
-    seen.by_id[own_id] = text
+    seen.ids.add(own_id)
     answerable = said("answerable")
     return Question(
         own_id,

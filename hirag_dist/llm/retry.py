@@ -267,6 +267,8 @@ class RetriedCalls:
             now = self._clock()
             since = max(begun, *(self._breaker(each).answered_at for each in targets))
             if last is not None and now - since > timeout_s:
+                if not call.fails_over:
+                    last.args = (f"{last}; no endpoint answered for {timeout_s:g} s (llm.outage_timeout_s)",)
                 raise last
             target = self.pick(targets)
             if target is not None:
@@ -277,6 +279,7 @@ class RetriedCalls:
                 except (RequestRejected, RateLimited):  # it answers; the call itself will tell why
                     return target
                 except ModelError as failure:
+                    call.context.meter.use("probe", target.name, target.endpoint).failed += 1
                     last = failure
                     self.note_failed(target, now, failure)
                     continue

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from hirag_dist.api.build import build_index
 from hirag_dist.api.index import open_index
 from hirag_dist.application.build import BuildOptions, run_build
 from hirag_dist.composition.models import ask_windows, check_prices, role_windows, warn_of_idle_limit
@@ -142,3 +143,11 @@ def test_a_limit_in_dollars_needs_the_prices_of_what_is_called(tmp_path: Path) -
     Bench(tmp_path).build(["alpha beta gamma"])
     with pytest.raises(ConfigError, match="prices of: big"):
         open_index(tmp_path / "index", config=made, max_usd=0.01)
+
+
+@pytest.mark.parametrize("limit", [{"max_usd": float("nan")}, {"max_usd": -1.0}, {"max_tokens": -1}])
+def test_a_limit_that_is_no_amount_is_refused(limit: dict[str, Any], corpus: str, tmp_path: Path) -> None:
+    (name,) = limit
+    with pytest.raises(ConfigError, match=f"{name} must be a number of at least 0"):
+        build_index(corpus, tmp_path / "index", **limit)
+    assert not (tmp_path / "index" / "current").exists()

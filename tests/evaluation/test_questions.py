@@ -57,6 +57,7 @@ def test_what_is_wrong_is_counted_and_the_rest_is_asked(tmp_path: Path) -> None:
         "{broken",
         {"id": "a", "question": "Who?"},  # a copy
         {"id": "a", "question": "What?"},  # another question under the same id
+        {"id": "a", "question": "What?"},  # a copy of a question whose id was taken
         {"id": "b", "question": "Who?"},  # the same question under another id
         {"id": "c", "question": "  "},
         {"id": "d", "answer": "no question"},
@@ -69,13 +70,13 @@ def test_what_is_wrong_is_counted_and_the_rest_is_asked(tmp_path: Path) -> None:
     ]
     assert [(each.record, each.reason.split(":")[0]) for each in found.unreadable] == [
         (1, "line 2 is not valid JSON"),
-        (5, "no question in field 'question'"),
-        (6, "no question; it has"),
+        (6, "no question in field 'question'"),
+        (7, "no question; it has"),
     ]
     assert found.counts == {
         "questions": 3,
         "unreadable": 3,
-        "copies": 1,
+        "copies": 2,
         "ids_used_twice": 1,
         "texts_used_twice": 1,
         "without_gold": 2,

@@ -130,7 +130,7 @@ async def test_what_cannot_be_waited_out_rises(store: Store, error: Exception) -
     inner = Lengths(fail)
     with pytest.raises(type(error)) as caught:
         await embedder(store, inner, outage_timeout_s=0.0, sleep=at_once).embed(["a", "b"])
-    assert str(caught.value) == str(error), "no text is to blame for it"
+    assert "text" not in str(caught.value), "no text is to blame for it"
     assert len(inner.calls) == 1
 
 

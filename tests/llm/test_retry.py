@@ -133,7 +133,7 @@ async def test_an_outage_is_waited_out_and_then_rises() -> None:
     world = World(lambda endpoint, n: "back" if n > 8 else down(endpoint), RetryPolicy(outage_timeout_s=300))
     assert await world.call() == ("a", "back")
     world = World(lambda endpoint, n: down(endpoint), RetryPolicy(outage_timeout_s=300))
-    with pytest.raises(ModelUnavailable, match="a is out of reach"):
+    with pytest.raises(ModelUnavailable, match=r"a is out of reach; no endpoint answered for 300 s"):
         await world.call()
     assert 300 < world.now < 400
     assert world.meter.use("extract", "model", "a").failed == len(world.asked) > 5
@@ -244,3 +244,4 @@ async def test_an_outage_is_probed_with_one_token_and_the_call_goes_once_it_is_o
     assert (await world.call()) == ("a", "fine")
     assert len(world.asked) == 4
     assert world.pinged == 3
+    assert world.meter.use("probe", "model", "a").failed == 2

@@ -24,6 +24,7 @@ from hirag_dist.core.text.thinking import ThinkingReader, without_thinking
 from hirag_dist.errors import ModelUnavailable
 from hirag_dist.llm.endpoints.openai_client import DONE, EndpointClient, EndpointRefused, EndpointSettings, error_codes
 from hirag_dist.llm.endpoints.openai_replies import (
+    INTERRUPTED,
     Completion,
     StreamedParts,
     UnusableField,
@@ -448,7 +449,13 @@ class OpenAiChat:
         return body
 
     def _reply(self, found: Completion, count_input: Callable[[], int]) -> ChatReply:
-        """Return a reply without its thinking; token counts that the endpoint does not report are counted here."""
+        """Return a reply without its thinking; token counts that the endpoint does not report are counted here.
+
+        Raises:
+            ModelUnavailable: the endpoint gave up before the end of the reply.
+        """
+        if found.finish_reason == INTERRUPTED:
+            raise ModelUnavailable(f"{self._client.who} broke off its reply", was_sent=True)
         usage = found.usage
         self._client.warn_of(usage)
         text = without_thinking(found.text) if _MAY_THINK.search(found.text) else found.text

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.text.normalize import count_noun, encodable, one_line, shorten
-from hirag_dist.llm.reply_store.block_format import token_count
+from hirag_dist.llm.reply_store.block_format import MAX_TOKENS, token_count
 from hirag_dist.types import FloatMatrix
 
 MAX_CHARS_PER_TOKEN = 64  # of any tokenizer, runs of white space aside
@@ -26,6 +26,7 @@ _SLACK_CHARS = 1000
 _SHOWN_CHARS = 30  # of a count that cannot be true
 _NAME_CHARS = 100
 _MAX_INDEX_DIGITS = 9
+INTERRUPTED = "interrupted"  # finish_reason of a reply whose server gave up before its end
 _REASONS = {
     **dict.fromkeys(("length", "max_tokens", "max_output_tokens", "max_completion_tokens", "max_length"), "length"),
     **dict.fromkeys(("model_length", "model_context_window_exceeded", "context_length", "token_limit"), "length"),
@@ -34,6 +35,9 @@ _REASONS = {
         ("content_filter", "safety", "recitation", "blocklist", "prohibited_content", "spii", "content_filtered"),
         "content_filter",
     ),
+    "sensitive": "content_filter",
+    **dict.fromkeys(("error", "network_error", "abort", "aborted", "cancelled", "canceled"), INTERRUPTED),
+    **dict.fromkeys(("insufficient_system_resource", "timeout", "preempted"), INTERRUPTED),
 }
 _THOUGHTS = frozenset({"reasoning", "thinking", "thought", "reasoning_content", "reasoning.text"})  # types of parts
 
@@ -221,8 +225,10 @@ class StreamedParts:
 def finish_reason(value: object) -> str:
     """Return why a reply ended, in one word for what servers call by many; "" where that is not said.
 
-    >>> [finish_reason(each) for each in ("MAX_TOKENS", "model_length", "end_turn", "SAFETY", "tool_calls", None)]
-    ['length', 'length', 'stop', 'content_filter', 'tool_calls', '']
+    `INTERRUPTED` is the word for servers that failed, stopped or were overloaded while they wrote.
+
+    >>> [finish_reason(each) for each in ("MAX_TOKENS", "end_turn", "SAFETY", "abort", "tool_calls", None)]
+    ['length', 'stop', 'content_filter', 'interrupted', 'tool_calls', '']
     """
     reason = name(value)
     return _REASONS.get(reason.lower(), reason)
@@ -231,8 +237,13 @@ def finish_reason(value: object) -> str:
 def parse_usage(value: object, n_input_chars: int, n_output_chars: int) -> ReportedUsage:
     """Return the usage that a reply reports.
 
-    >>> parse_usage({"prompt_tokens": 9, "completion_tokens": -1}, 20, 10)
-    ReportedUsage(input_tokens=9, cached_tokens=0, output_tokens=None, problem='completion_tokens -1')
+    Some servers leave thinking out of `completion_tokens`, and bill it: a `total_tokens` above the sum of both counts,
+    or more `reasoning_tokens` than `completion_tokens`, shows it. Then it is added to the output.
+
+    >>> parse_usage({"prompt_tokens": 9, "completion_tokens": -1}, 20, 10).problem
+    'completion_tokens -1'
+    >>> parse_usage({"prompt_tokens": 9, "completion_tokens": 5, "total_tokens": 34}, 20, 10).output_tokens
+    25
     """
     if value is None:
         return ReportedUsage(None, 0, None)
@@ -254,9 +265,18 @@ def parse_usage(value: object, n_input_chars: int, n_output_chars: int) -> Repor
         n_cached = 0
     details = value.get("completion_tokens_details")
     n_thought = token_count(details.get("reasoning_tokens")) if isinstance(details, dict) else None
-    if n_thought is not None and n_output is not None and n_thought > n_output:
-        n_thought = None
+    if n_output is not None:
+        n_beside = _thought_beside(token_count(value.get("total_tokens")), n_input, n_output, n_thought or 0)
+        n_output = min(n_output + n_beside, MAX_TOKENS)
+        n_thought = n_beside or (None if n_thought is not None and n_thought > n_output else n_thought)
     return ReportedUsage(n_input, n_cached, n_output, problems[0] if problems else "", n_thought)
+
+
+def _thought_beside(n_total: int | None, n_input: int | None, n_output: int, n_thought: int) -> int:
+    """Return the tokens of thinking that a server counts beside the output, not in it."""
+    if n_total is not None and n_input is not None:
+        return max(n_total - n_input - n_output, 0)
+    return n_thought if n_thought > n_output else 0
 
 
 def parse_vectors(data: Mapping[str, Any], n_texts: int) -> FloatMatrix:
@@ -327,7 +347,7 @@ def _reported(holder: Mapping[str, Any], field: str, n_chars: int, problems: lis
     if count == 0 and n_chars:
         return None  # as servers say that do not count
     if count is None or n_chars > count * MAX_CHARS_PER_TOKEN + _SLACK_CHARS:
-        shown = str(value) if isinstance(value, str | int | float) else type(value).__name__
+        shown = repr(value) if isinstance(value, str | int | float) else type(value).__name__
         problems.append(f"{field} {shorten(one_line(encodable(shown)), _SHOWN_CHARS)}")
         return None
     return count

@@ -264,6 +264,16 @@ async def test_the_connection_breaks() -> None:
         await chat.close()
 
 
+@pytest.mark.parametrize("reason", ["error", "abort", "insufficient_system_resource", "network_error"])
+async def test_a_reply_that_its_server_gave_up_is_no_reply(reason: str) -> None:
+    async with chatting(lambda body: completion("half a", reason)) as (chat, _):
+        with pytest.raises(ModelUnavailable, match="broke off its reply") as caught:
+            await chat.complete(REQUEST)
+        assert caught.value.was_sent  # and may be on the bill
+        with pytest.raises(ModelUnavailable, match="broke off its reply"):
+            _ = [piece async for piece in chat.stream(REQUEST)]
+
+
 @pytest.mark.parametrize("key", [KEY, "abc"])
 async def test_the_key_is_never_shown(key: str) -> None:
     async with chatting(lambda body: failure(401, f"Incorrect API key: {key}, Bearer {key}"), api_key=key) as (chat, _):

@@ -129,6 +129,7 @@ def test_what_is_kept_is_healed_or_counts_as_absent(record: dict[str, Any]) -> N
             "cached_tokens 12 of 11",
         ),
         ({"prompt_tokens": 11, "prompt_tokens_details": [8], "prompt_cache_hit_tokens": 8}, (11, 8, None), ""),
+        ({"prompt_tokens": "28", "completion_tokens": 3}, (None, 0, 3), "prompt_tokens '28'"),
     ],
 )
 def test_a_usage_that_cannot_be_true_is_unknown(usage: object, counts: tuple[Any, ...], problem: str) -> None:
@@ -139,6 +140,25 @@ def test_a_usage_that_cannot_be_true_is_unknown(usage: object, counts: tuple[Any
 
 def items(*indices: object) -> list[dict[str, Any]]:
     return [{"index": index, "embedding": [float(place), 1.0]} for place, index in enumerate(indices)]
+
+
+@pytest.mark.parametrize(
+    ("counts", "thought", "output"),
+    [
+        ({"prompt_tokens": 11, "completion_tokens": 5, "total_tokens": 16}, 4, (5, 4)),  # thinking within the output
+        ({"prompt_tokens": 11, "completion_tokens": 5, "total_tokens": 516}, 500, (505, 500)),  # beside it
+        ({"prompt_tokens": 11, "completion_tokens": 5, "total_tokens": 516}, None, (505, 500)),  # and not named
+        ({"prompt_tokens": 11, "completion_tokens": 5}, 500, (505, 500)),  # without a sum
+        ({"prompt_tokens": 11, "completion_tokens": 5, "total_tokens": 16}, 500, (5, None)),  # cannot be true
+        ({"prompt_tokens": 11, "completion_tokens": 5, "total_tokens": 11}, 4, (5, 4)),
+    ],
+)
+def test_thinking_beside_the_output_is_on_the_bill(
+    counts: dict[str, int], thought: int | None, output: tuple[int, int | None]
+) -> None:
+    details = {} if thought is None else {"completion_tokens_details": {"reasoning_tokens": thought}}
+    found = parse_usage(counts | details, 20, 10)
+    assert (found.output_tokens, found.reasoning_tokens) == output
 
 
 @pytest.mark.parametrize("indices", [(2, 0, 1), ("2", "0", "1"), (2.0, 0.0, 1.0), ("2", 0, 1.0)])
