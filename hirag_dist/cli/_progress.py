@@ -129,7 +129,7 @@ class ProgressBars:
         if begun is None or ended is None:
             return ending
         if ending == "done" and not phase.is_new and phase.name != "publish":
-            return "kept from an earlier run"
+            return "kept from an earlier run" if phase.has_ended_stage else "nothing to do"
         in_time = f"{ending} in" if ending == "done" else f"{ending} after"
         return ", ".join([f"{in_time} {duration_text(ended - begun)}", *spent_parts(phase.calls)])
 
@@ -141,14 +141,23 @@ class ProgressBars:
 
 
 def unit_text(phase: PhaseProgress, expected_calls: int | None) -> str:
-    """Return the running stage of a phase, and its units and calls."""
+    """Return the running stage of a phase, its units and its calls.
+
+    Units are done with their task, which may be the whole stage: until the first, the replies alone tell how far it is.
+    """
     if not phase.label:
         return ""
-    parts = [f"{phase.units_done:,} of {count_noun(phase.units, 'unit')}"]
+    parts = []
+    has_calls = expected_calls is not None and (phase.calls.in_flight or phase.calls.answered or phase.calls.found)
+    if not has_calls or phase.units_done:
+        parts.append(f"{phase.units_done:,} of {count_noun(phase.units, 'unit')}")
     if phase.units_kept:
         parts.append(f"{phase.units_kept:,} kept")
-    if expected_calls and phase.calls.in_flight:
-        parts.append(f"about {count_noun(rounded_calls(expected_calls), 'call')} left in this stage")
+    if expected_calls is not None and has_calls:
+        done = phase.calls.answered - phase.calls.refused + phase.calls.found
+        parts.append(f"{done:,} of about {count_noun(rounded_calls(done + expected_calls), 'reply', 'replies')}")
+    if phase.calls.found:
+        parts.append(f"{phase.calls.found:,} of them stored before")
     name = "" if phase.label == phase.name else f"{phase.label}: "
     return name + ", ".join(parts)
 

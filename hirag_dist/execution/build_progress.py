@@ -148,6 +148,7 @@ class PhaseProgress:
         label: the stage that runs, or ran last.
         units, units_done, units_kept: units of that stage; `units_kept` were done by an earlier run.
         is_new: whether a stage of the phase ran; False while all of its results are from an earlier run.
+        has_ended_stage: whether the phase had a stage that ended, in this run or an earlier one.
         calls: of this run in this phase so far.
     """
 
@@ -159,6 +160,7 @@ class PhaseProgress:
     units_done: int = 0
     units_kept: int = 0
     is_new: bool = False
+    has_ended_stage: bool = False
     calls: CallTotals = field(default_factory=CallTotals)
 
 
@@ -259,7 +261,7 @@ class BuildProgress:
         self.current.calls = before.plus(stage)
         self._note_rates()
         if self._left is not None:
-            self._left.on_calls(event.label, stage.answered - stage.refused, stage.in_flight)
+            self._left.on_calls(event.label, stage.answered - stage.refused + stage.found, stage.in_flight)
 
     def _note_rates(self) -> None:
         self._replies.note(self._active_s, self.sent.answered)
@@ -267,6 +269,7 @@ class BuildProgress:
 
     def _on_finished(self, event: StageFinished) -> None:
         phase = self._enter(self._phase_of(event.label))
+        phase.has_ended_stage = True
         if not event.reused:
             phase.units_done = phase.units
             self._take_bill()

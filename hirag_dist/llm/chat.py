@@ -395,6 +395,7 @@ class EndpointPool:
             if reply is not None:
                 payer = group.member(record.get("endpoint"))
                 payer.count(self._context.meter, request.role, reply, payer.cost(reply), from_ledger=True)
+                self._retried.limiter.of(payer.endpoint).on_found()
                 return _Answer(reply, payer, is_new=False)
             self._unusable.add(key)
         return None

@@ -80,7 +80,7 @@ def test_a_terminal_shows_every_phase_and_the_calls_of_the_one_that_runs() -> No
     Console(width=80, file=shown).print(bars)
     assert shown.getvalue().splitlines() == [
         "read         done in 0.0 s",
-        "extract      16 of 64 units, 16 kept, about 37 calls left in this stage, 1 min",
+        "extract      16 of 64 units, 16 kept, 38 of about 75 replies, 1 min",
         "entities",
         "hierarchy",
         "communities",
@@ -89,6 +89,28 @@ def test_a_terminal_shows_every_phase_and_the_calls_of_the_one_that_runs() -> No
         "             40 replies, 2 refused, 1 timed out, 3 × 429, 45.6k tokens, $0.5000",
         "             in all about 57 calls left, about 1 min at the present rate",
     ]
+
+
+def test_a_stage_of_one_task_shows_its_replies_and_a_phase_without_stages_nothing_to_do() -> None:
+    now = [0.0]
+    bars = ProgressBars(True, Console(width=80, force_terminal=True, file=io.StringIO()), lambda: now[0])
+    bars(StageFinished("documents", True, 3, 0, 0.1))
+    bars(CallsExpected({"extract": 12, "reports": 2}))
+    bars(StageStarted("extract", 1, 0, 12))
+    bars(CallsProgress("extract", CallTotals(answered=1, found=10, in_flight=1)))
+
+    def shown() -> list[str]:
+        file = io.StringIO()
+        Console(width=80, file=file).print(bars)
+        return file.getvalue().splitlines()
+
+    assert shown()[:2] == [
+        "read         kept from an earlier run",
+        "extract      11 of about 12 replies, 10 of them stored before, 0.0 s",
+    ]
+    bars(StageFinished("extract", False, 12, 0, 0.1))
+    bars(StageStarted("graph", 1, 0, 1))
+    assert shown()[3] == "hierarchy    nothing to do"
 
 
 @pytest.fixture(scope="module")

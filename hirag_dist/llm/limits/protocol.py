@@ -38,6 +38,7 @@ class WorkerReport:
         used_tokens, used_usd: what they used.
         answered, answered_tokens, latency_s: replies, their tokens, the sum of their seconds.
         refused: replies that their parser refused.
+        found: replies of the ledger, for which no call was made.
         unused_requests: granted calls that were not made, for the rate.
         token_error: tokens used above those granted; below zero if less was used.
         n_limited: 429s.
@@ -57,6 +58,7 @@ class WorkerReport:
     latency_s: float = 0.0
     timeouts: int = 0
     refused: int = 0
+    found: int = 0
     unused_requests: int = 0
     token_error: int = 0
     n_limited: int = 0
@@ -72,9 +74,9 @@ class WorkerReport:
         self.released_usd += max_usd
 
     def totals(self) -> CallTotals:
-        """Return the calls so far."""
-        counts = self.answered, self.used_tokens, self.used_usd, self.n_limited
-        return CallTotals(*counts, timeouts=self.timeouts, refused=self.refused)
+        """Return the calls so far; the tokens are those of replies."""
+        counts = self.answered, self.answered_tokens, self.used_usd, self.n_limited
+        return CallTotals(*counts, timeouts=self.timeouts, refused=self.refused, found=self.found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,7 @@ class CallTotals:
         in_flight: calls at this moment.
         pause_s: seconds for which an endpoint asked to send nothing, the longest of all endpoints.
         refused: replies that their parser refused.
+        found: replies of the ledger, for which no call was made.
     """
 
     answered: int = 0
@@ -118,6 +121,7 @@ class CallTotals:
     pause_s: float = 0.0
     timeouts: int = 0
     refused: int = 0
+    found: int = 0
 
     def plus(self, more: CallTotals) -> CallTotals:
         """Return the sum with later totals, whose `in_flight` and `pause_s` it has."""
@@ -128,7 +132,7 @@ class CallTotals:
         return replace(self, **{name: getattr(self, name) - getattr(before, name) for name in _SUMS})
 
 
-_SUMS = ("answered", "tokens", "usd", "limited", "timeouts", "refused")  # fields of `CallTotals` that add up
+_SUMS = ("answered", "tokens", "usd", "limited", "timeouts", "refused", "found")  # fields of `CallTotals` that add up
 
 
 class QuotaClient(Protocol):

@@ -132,6 +132,11 @@ class EndpointLimiter:
         self._state.refused += 1
         self._report_in(_IDLE_REPORT_S)
 
+    def on_found(self) -> None:
+        """Note a reply of the ledger, for displays of progress."""
+        self._state.found += 1
+        self._report_in(_IDLE_REPORT_S)
+
     def on_limited(self, retry_after_s: float | None, kind: LimitKind) -> None:
         """Note a 429, and report it at once."""
         self._state.n_limited += 1
