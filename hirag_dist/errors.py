@@ -33,7 +33,7 @@ from typing import ClassVar, Literal
 
 
 class HiragError(Exception):
-    """Base of all errors of the package.
+    """Base of all errors of the package. They pickle with their attributes, since each can be made of a message alone.
 
     Attributes:
         request_id: name of the failed call in the log of the service that raised the error; "" for all others.
@@ -88,9 +88,6 @@ class WorkFileDamaged(StoreError):
         super().__init__(message)
         self.path = path
 
-    def __reduce__(self) -> tuple[type[WorkFileDamaged], tuple[str, str]]:
-        return (type(self), (str(self), self.path))
-
 
 class SnapshotError(HiragError):
     """A snapshot cannot be served."""
@@ -138,9 +135,6 @@ class RateLimited(ModelError):
         self.retry_after_s = retry_after_s
         self.kind = kind
 
-    def __reduce__(self) -> tuple[type[RateLimited], tuple[str, float | None, str]]:
-        return (type(self), (str(self), self.retry_after_s, self.kind))
-
 
 class ModelUnavailable(ModelError):
     """No answer, or a 5xx: asking again may help.
@@ -158,9 +152,6 @@ class ModelUnavailable(ModelError):
         self.was_sent = was_sent
         self.status = status
         self.is_alive = False
-
-    def __reduce__(self) -> tuple[type[ModelUnavailable], tuple[str, bool]]:
-        return (type(self), (str(self), self.was_sent))
 
 
 class EndpointUnreachable(ModelUnavailable):
@@ -196,9 +187,6 @@ class RequestRejected(ModelError):
         super().__init__(message)
         self.fatal = fatal
 
-    def __reduce__(self) -> tuple[type[RequestRejected], tuple[str, bool]]:
-        return (type(self), (str(self), self.fatal))
-
 
 class ContextLengthExceeded(RequestRejected):
     """The prompt and its reply do not fit into the model's context window: a shorter prompt may be answered.
@@ -212,9 +200,6 @@ class ContextLengthExceeded(RequestRejected):
         super().__init__(message)
         self.window_tokens = window_tokens
         self.prompt_tokens = prompt_tokens
-
-    def __reduce__(self) -> tuple[type[ContextLengthExceeded], tuple[str, int | None, int | None]]:  # type: ignore[override]
-        return (type(self), (str(self), self.window_tokens, self.prompt_tokens))
 
 
 class StageFailed(HiragError):

@@ -55,9 +55,9 @@ from hirag_dist.protocols import EventListener
 from hirag_dist.readers import check_inputs, find_inputs
 from hirag_dist.storage.layout import BUILD
 from hirag_dist.storage.lock import BuildLock
+from hirag_dist.storage.snapshot.documents import tokens_per_corpus_token
 from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.snapshot.reader import current_id, no_index, open_snapshot
-from hirag_dist.storage.snapshot.token_ratio import tokens_per_corpus_token
 from hirag_dist.storage.spill import spill_file
 from hirag_dist.storage.store import Store
 

@@ -136,7 +136,7 @@ class IndexResult:
         layers: rows of LAYERS, from layer 0 upwards.
         communities_by_level: Leiden level → number of communities.
         usage: rows of USAGE: the cost of the replies that the snapshot rests on, whenever they were paid.
-        tokens_per_corpus_token: see `inspection.token_ratio`.
+        tokens_per_corpus_token: see `storage.snapshot.documents`.
         sent: calls that this run itself sent to models.
         seconds: wall-clock time of the run.
         update: what was done, if the build was an update of the index.

@@ -37,7 +37,7 @@ from hirag_dist.readers.office_files import INSTALL as INSTALL_DOCUMENTS
 from hirag_dist.readers.office_files import PACKAGES as OFFICE_FORMATS
 from hirag_dist.readers.office_files import missing_package
 from hirag_dist.retrieval.vector_index.milvus.connection import INSTALL
-from hirag_dist.storage.serving.mapped_files import map_files
+from hirag_dist.storage.serving.mapped_files import MappedFiles
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
 from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatRequest, Message
@@ -239,7 +239,7 @@ async def _rerank(name: str, config: Config) -> str:
         reranker = make_reranker(name, config)
         name = reranker.name
         try:
-            scores = (await reranker.request(question, texts)).scores
+            scores = (await reranker.request((question, texts))).value
         finally:
             await reranker.close()
     return f"{name}, relevance {scores[0]:.3g} and {scores[1]:.3g} of two texts, the first the relevant one"
@@ -275,5 +275,5 @@ def _index(index: str) -> str:
     if current_id(store) is None:
         return "can be written to; nothing is published"
     snapshot = open_snapshot(store, full_check=True)
-    map_files(snapshot, "")
+    MappedFiles(snapshot, "")  # each file is checked when it is mapped
     return f"can be written to; every file of snapshot {snapshot.manifest.snapshot_id} is whole"

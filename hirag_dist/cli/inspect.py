@@ -28,9 +28,9 @@ from hirag_dist.indexing.update_summary import known_bill, usage_table
 from hirag_dist.inspection.model import Inspection
 from hirag_dist.inspection.page import drift_sections, outline, render_page, resolved_section, update_section
 from hirag_dist.inspection.summary import TABLES, inspect_tables
+from hirag_dist.storage.snapshot.documents import tokens_per_corpus_token
 from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.snapshot.reader import Snapshot
-from hirag_dist.storage.snapshot.token_ratio import tokens_per_corpus_token
 from hirag_dist.storage.store import Store
 from hirag_dist.types import CsrGraph, IntVector
 from hirag_dist.types.index_info import Interval

@@ -44,11 +44,10 @@ from hirag_dist.indexing.update_summary import known_bill
 from hirag_dist.llm.usage import dollars, total_cost, usage_rows
 from hirag_dist.schemas import REJECTS
 from hirag_dist.storage.layout import ALIASES, MANIFEST
-from hirag_dist.storage.snapshot.documents import list_documents
+from hirag_dist.storage.snapshot.documents import list_documents, tokens_per_corpus_token
 from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.snapshot.manifest import parse_manifest
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, no_index
-from hirag_dist.storage.snapshot.token_ratio import tokens_per_corpus_token
 from hirag_dist.storage.store import Store
 
 _SHOWN = 100

@@ -120,11 +120,7 @@ class KeptAnswers:
         self.model_name = pool.model_name
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[str | ChatReply]:
-        """Yield the whole text, and then the reply.
-
-        Raises:
-            RequestRejected: no attempt gave a reply that can be used.
-        """
+        """Yield the whole text, and then the reply. Raises RequestRejected where no attempt gave a usable one."""
         found = await self.ask(request, parse_text)
         if isinstance(found, Rejected):
             raise RequestRejected(found.reason)
@@ -260,11 +256,7 @@ class Session:
         ]
 
     def require_snapshot(self) -> Snapshot:
-        """Return the snapshot of the index.
-
-        Raises:
-            ConfigError: the evaluation has no index.
-        """
+        """Return the snapshot of the index. Raises ConfigError where the evaluation has no index."""
         if self.snapshot is None:
             raise ConfigError("this evaluation asks an index: name it with --index URI")
         return self.snapshot

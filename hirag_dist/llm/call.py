@@ -98,11 +98,7 @@ class SystematicRefusals:
         self._roles[role].decided.set()
 
     def check(self, role: str) -> None:
-        """Return if a request of a role may be sent.
-
-        Raises:
-            NotSent: enough units of the role were refused, and none was accepted.
-        """
+        """Raise NotSent where enough units of a role were refused and none was accepted."""
         outcomes = self._roles[role]
         if outcomes.stopped and not outcomes.accepted:
             raise NotSent(
@@ -239,23 +235,40 @@ async def finish_if_sent(call: Call[P, R], work: Coroutine[Any, Any, CallReply[R
         raise
 
 
-class NamedModel(Protocol):
-    """A model with a name."""
+@dataclass(frozen=True, slots=True)
+class PaidReply(Generic[R]):
+    """The reply to one request of a model that is paid by its input tokens.
+
+    Attributes:
+        input_tokens: those that the endpoint reports; None if it reports none.
+    """
+
+    value: R
+    input_tokens: int | None = None
+    rate_limits: RateLimits | None = None
+
+
+class RequestModel(Protocol):
+    """A model that is paid by its input tokens; a call of `request` is one request, with the payload of a `Call`."""
 
     name: str
 
+    async def request(self, payload: Any, /) -> PaidReply[Any]:
+        """Return the reply. Raises as `ChatModel.complete`."""
 
-M = TypeVar("M", bound=NamedModel)
+
+M = TypeVar("M", bound=RequestModel)
 
 
 @dataclass(frozen=True)
 class PricedByToken(Generic[M]):
-    """A model at an endpoint that is paid by its input tokens. Subclasses implement `CallTarget`.
+    """A model at an endpoint that is paid by its input tokens. Implements `CallTarget`.
 
     Attributes:
         price: US dollars a million tokens; None: not known.
     """
 
+    operation: ClassVar[str]
     endpoint: str
     model: M
     price: float | None = 0.0
@@ -278,11 +291,17 @@ class PricedByToken(Generic[M]):
         """Return the (tokens, US dollars) that the call can use at most."""
         return call.max_input_tokens, self.cost(call.max_input_tokens)
 
-    def counted(self, call: Call[Any, Any], value: R, tokens: int, rate_limits: RateLimits | None) -> CallReply[R]:
-        """Return a reply whose cost is counted: it is paid even if the caller is cancelled."""
-        reply = ChatReply("", input_tokens=tokens)
-        call.context.meter.count(call.role, self.name, self.endpoint, reply, self.billed(tokens), from_ledger=False)
-        return CallReply(value, self.endpoint, tokens, self.cost(tokens), rate_limits)
+    async def send(self, call: Call[Any, Any]) -> CallReply[Any]:
+        """Send one request and count its cost: it is paid even if the caller is cancelled."""
+        reply = await self.model.request(call.payload)
+        tokens = call.tokens if reply.input_tokens is None else reply.input_tokens
+        used, usd = ChatReply("", input_tokens=tokens), self.billed(tokens)
+        call.context.meter.count(call.role, self.name, self.endpoint, used, usd, from_ledger=False)
+        return CallReply(reply.value, self.endpoint, tokens, self.cost(tokens), reply.rate_limits)
+
+    async def ping(self, call: Call[Any, Any]) -> bool:
+        """Return False: the smallest request is as good as any."""
+        return False
 
 
 @runtime_checkable

@@ -17,33 +17,19 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.text.normalize import one_line, shorten
 from hirag_dist.errors import ContextLengthExceeded, RequestRejected
-from hirag_dist.llm.call import Call, CallContext, CallReply, PricedByToken, finish_if_sent
+from hirag_dist.llm.call import Call, CallContext, CallReply, PaidReply, PricedByToken, finish_if_sent
 from hirag_dist.llm.key_locks import KeyLocks
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.reply_store.block_format import token_count
 from hirag_dist.llm.retry import RetriedCalls
 from hirag_dist.protocols import Embedder
-from hirag_dist.types import FloatMatrix, RateLimits
+from hirag_dist.types import FloatMatrix
 
 _SHOWN_CHARS = 80  # of a text that is refused
 _MAX_REFUSED = 8  # texts that are refused one after the other, before the endpoint is at fault
 _MAX_FIRST = 3  # the same where it has given no vector yet
 _MAX_FAILURES = 3  # of a request for several texts, before one of them is looked for that is at fault
 _MAX_FAILURES_ALONE = 5  # of a request for one text, while others are answered
-
-
-@dataclass(frozen=True, slots=True)
-class Embedded:
-    """The reply to one embedding request.
-
-    Attributes:
-        vectors: (n_texts, dim) float32.
-        input_tokens: those that the endpoint reports; None if it reports none.
-    """
-
-    vectors: FloatMatrix
-    input_tokens: int | None = None
-    rate_limits: RateLimits | None = None
 
 
 @runtime_checkable
@@ -64,8 +50,11 @@ class PaidEmbedder(Protocol):
     def fitted(self, text: str) -> tuple[str, int]:
         """Return a text as it is sent, cut where it is too long, and its tokens."""
 
-    async def request(self, texts: Sequence[str]) -> Embedded:
-        """Return the vectors of texts that were fitted, none of them blank. Raises as `protocols.ChatModel` does."""
+    async def request(self, texts: Sequence[str], /) -> PaidReply[FloatMatrix]:
+        """Return (n_texts, dim) float32 vectors of texts that were fitted, none of them blank.
+
+        Raises as `protocols.ChatModel` does.
+        """
 
     async def close(self) -> None:
         """Close connections."""
@@ -82,14 +71,8 @@ class PricedEmbedder(PricedByToken[PaidEmbedder]):
         await self.send(replace(call, payload=["word"], tokens=1))
         return True
 
-    async def send(self, call: EmbeddingCall) -> CallReply[Embedded]:
-        """Send one request and count its cost."""
-        embedded = await self.model.request(call.payload)
-        used = call.tokens if embedded.input_tokens is None else embedded.input_tokens
-        return self.counted(call, embedded, used, embedded.rate_limits)
 
-
-EmbeddingCall = Call[Sequence[str], Embedded]
+EmbeddingCall = Call[Sequence[str], FloatMatrix]
 
 
 def in_requests(tokens: Sequence[int], batch_size: int, batch_tokens: int) -> Iterator[slice]:
@@ -159,7 +142,7 @@ class TextsRefused(RequestRejected):
         self.vectors = vectors
         self.reasons = reasons
 
-    def __reduce__(self) -> tuple[type[TextsRefused], tuple[FloatMatrix, Mapping[int, str]]]:  # type: ignore[override]
+    def __reduce__(self) -> tuple[type[TextsRefused], tuple[FloatMatrix, Mapping[int, str]]]:
         return (type(self), (self.vectors, self.reasons))
 
 
@@ -349,10 +332,12 @@ class LedgerEmbedder:
         work = self._store_vectors(call, part, turns)
         await (work if self._ledger is None else finish_if_sent(call, work))
 
-    async def _store_vectors(self, call: EmbeddingCall, part: _Part, turns: Mapping[str, _Turn]) -> CallReply[Embedded]:
+    async def _store_vectors(
+        self, call: EmbeddingCall, part: _Part, turns: Mapping[str, _Turn]
+    ) -> CallReply[FloatMatrix]:
         answered = await self._retried(call)
         self._observed.ratio = max(self._observed.ratio, answered.tokens / max(call.tokens, 1))
-        vectors = _shared(part, answered.value)
+        vectors = _shared(part, answered)
         if self._ledger is not None:
             records = {key: {"vector": row.tobytes(), "tokens": tokens} for key, (row, tokens) in vectors.items()}
             await self._ledger.put_many(records, self._unusable)
@@ -379,12 +364,11 @@ def with_context(embedder: Embedder, context: CallContext) -> Embedder:
     return embedder.with_context(context) if isinstance(embedder, LedgerEmbedder) else embedder
 
 
-def _shared(part: _Part, found: Embedded) -> dict[str, PaidVector]:
-    """Return the vectors by key; the reported use is split in proportion to the local token counts."""
+def _shared(part: _Part, found: CallReply[FloatMatrix]) -> dict[str, PaidVector]:
+    """Return the vectors by key; the tokens that were used are split in proportion to the local token counts."""
     ends = list(accumulate(part.tokens, initial=0))
-    used = ends[-1] if found.input_tokens is None else found.input_tokens
-    upto = [used * end // max(ends[-1], 1) for end in ends]  # whole numbers that add up to what was used
-    rows = np.ascontiguousarray(found.vectors, "<f4")
+    upto = [found.tokens * end // max(ends[-1], 1) for end in ends]  # whole numbers that add up to what was used
+    rows = np.ascontiguousarray(found.value, "<f4")
     shares = (end - start for start, end in pairwise(upto))
     return {key: PaidVector(row, share) for key, row, share in zip(part.keys, rows, shares, strict=True)}
 

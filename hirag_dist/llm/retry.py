@@ -255,11 +255,7 @@ class RetriedCalls:
         return answers
 
     async def _next_target(self, call: Call[P, R], begun: float, last: ModelError | None) -> CallTarget[P, R]:
-        """Return the endpoint to ask; wait until one is available.
-
-        Raises:
-            ModelError: the last failure, if the outage lasts too long.
-        """
+        """Return the endpoint to ask once one is available. Raises the last failure if the outage lasts too long."""
         targets = call.targets
         timeout_s = self.policy.outage_timeout_s
         timeout_s = min(self.policy.failover_s, timeout_s) if call.fails_over else timeout_s

@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Literal
 
 from hirag_dist.core.metadata.fields import collect_values
 from hirag_dist.core.text.normalize import shorten
 from hirag_dist.readers.encoding import NotText, clean_text, cleaned_offsets, decode_text
 from hirag_dist.readers.model import Document, FileRefused, ReadOptions, TextPlace, Unreadable
 
-TEXT_FIELDS = ("text", "content", "contents", "body", "document", "page_content", "passage")
-TITLE_FIELDS = ("title", "name", "headline")
-LABEL_FIELDS = ("labels", "label", "acl")
-ID_FIELDS = ("id", "_id", "doc_id", "document_id", "passage_id", "chunk_id", "docid", "pid")
+FieldKind = Literal["text", "title", "label", "id"]
+USUAL_FIELDS: Final[Mapping[FieldKind, tuple[str, ...]]] = {
+    "text": ("text", "content", "contents", "body", "document", "page_content", "passage"),
+    "title": ("title", "name", "headline"),
+    "label": ("labels", "label", "acl"),
+    "id": ("id", "_id", "doc_id", "document_id", "passage_id", "chunk_id", "docid", "pid"),
+}
 MAX_TITLE_CHARS = 1000
 FIRST_WORDS_CHARS = 80
 _TITLE_SCAN = 16 * MAX_TITLE_CHARS
@@ -54,6 +57,10 @@ class DocumentBuilder:
     stem: str
     options: ReadOptions
     path: str = ""
+
+    def field(self, kind: FieldKind, names: Iterable[str]) -> str | None:
+        """Return the name of the field of a kind: the one that the options name, or the first usual one."""
+        return find_field(names, getattr(self.options, f"{kind}_field"), USUAL_FIELDS[kind])
 
     def unreadable(self, record: int | None, reason: str) -> Unreadable:
         """Return the absence of a record, None for that of the whole file, with its reason on one line."""
@@ -112,9 +119,9 @@ class DocumentBuilder:
         """
         options = self.options
         present = [name for name, value in fields.items() if value is not None]
-        text_field = find_field(present, options.text_field, TEXT_FIELDS)
+        text_field = self.field("text", present)
         if text_field is None:
-            empty = find_field(fields, options.text_field, TEXT_FIELDS)
+            empty = self.field("text", fields)
             if empty is not None:
                 return self.unreadable(record, f"field {empty!r} is null, so that there is no text")
             return self.unreadable(record, missing_text(list(fields), options.text_field))
@@ -126,13 +133,12 @@ class DocumentBuilder:
                 return self.unreadable(record, str(error))
         if not isinstance(text, str):
             return self.unreadable(record, f"field {text_field!r} is {kind_of(text)}, not a string")
-        title_field = find_field(present, options.title_field, TITLE_FIELDS)
-        id_field = find_field(present, options.id_field, ID_FIELDS)
+        title_field = self.field("title", present)
+        id_field = self.field("id", present)
         if id_field is None and options.id_field is not None:
             why = f"no field {options.id_field!r} with the id; name another in reading.id_field (--id-field)"
             return self.unreadable(record, why)
-        named = options.label_field is not None
-        label_field = find_field(fields if named else present, options.label_field, LABEL_FIELDS)
+        label_field = self.field("label", present if options.label_field is None else fields)
         return self.document(
             text,
             title=None if title_field is None else fields[title_field],
@@ -153,7 +159,7 @@ class DocumentBuilder:
 def missing_text(names: list[str], wanted: str | None) -> str:
     """Return the reason for a record or table without text."""
     shown = ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
-    field = f"no field {wanted!r}" if wanted is not None else f"no field named {', '.join(TEXT_FIELDS)}"
+    field = f"no field {wanted!r}" if wanted is not None else f"no field named {', '.join(USUAL_FIELDS['text'])}"
     return f"{field}; there is: {shown or 'nothing'}; name it in reading.text_field (--text-field)"
 
 

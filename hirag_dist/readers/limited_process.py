@@ -31,11 +31,7 @@ class TemporaryFolderFull(StoreError):
 
 
 def raise_if_full(error: Exception) -> None:
-    """Raise what a reader raised where it is about the temporary folder.
-
-    Raises:
-        TemporaryFolderFull: it is full.
-    """
+    """Raise what a reader raised as TemporaryFolderFull, where it is about a temporary folder that is full."""
     if isinstance(error, TemporaryFolderFull):
         raise error
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:

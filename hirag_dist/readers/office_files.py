@@ -112,11 +112,7 @@ def _document(reply: dict[str, Any], maker: DocumentBuilder) -> Document | Unrea
 
 
 def _ask(form: str, data: bytes, options: ReadOptions) -> dict[str, Any]:
-    """Return the reply about a file.
-
-    Raises:
-        FileRefused: it has no text.
-    """
+    """Return the reply about a file. Raises FileRefused where it has no text."""
     if not data:
         raise FileRefused("the file is empty")
     request = {

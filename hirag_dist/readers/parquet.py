@@ -12,15 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from hirag_dist.config.object_stores import store_uri
-from hirag_dist.readers.document_builder import (
-    ID_FIELDS,
-    LABEL_FIELDS,
-    TEXT_FIELDS,
-    TITLE_FIELDS,
-    DocumentBuilder,
-    find_field,
-    missing_text,
-)
+from hirag_dist.readers.document_builder import USUAL_FIELDS, DocumentBuilder, find_field, missing_text
 from hirag_dist.readers.limited_process import LimitedProcess
 from hirag_dist.readers.model import Document, FileRefused, ReadOptions, SourceFile, Unreadable
 from hirag_dist.readers.open import expands_too_far, open_source
@@ -40,10 +32,7 @@ def read_parquet(source: SourceFile, maker: DocumentBuilder) -> Iterator[Documen
     """
     options = maker.options
     with open_parquet(source, options) as table:
-        text = find_field(table.names, options.text_field, TEXT_FIELDS)
-        title = find_field(table.names, options.title_field, TITLE_FIELDS)
-        labels = find_field(table.names, options.label_field, LABEL_FIELDS)
-        own_id = find_field(table.names, options.id_field, ID_FIELDS)
+        text, title, labels, own_id = (maker.field(kind, table.names) for kind in USUAL_FIELDS)
         if text is None:
             yield maker.unreadable(None, missing_text(table.names, options.text_field))
             return

@@ -11,14 +11,7 @@ from typing import cast
 
 import yaml
 
-from hirag_dist.readers.document_builder import (
-    ID_FIELDS,
-    LABEL_FIELDS,
-    TITLE_FIELDS,
-    UNSAID,
-    DocumentBuilder,
-    find_field,
-)
+from hirag_dist.readers.document_builder import UNSAID, USUAL_FIELDS, DocumentBuilder
 from hirag_dist.readers.encoding import NotText, clean_text, decode_text, text_lines
 from hirag_dist.readers.limited_process import raise_if_full
 from hirag_dist.readers.model import (
@@ -38,7 +31,7 @@ from hirag_dist.readers.text_records import read_delimited, read_json, read_json
 
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?\n)?(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
 _OPENED = re.compile(r"---[ \t]*\n((?:.*\S.*(?:\n|\Z))*)")  # up to an empty line
-_LABELS = re.compile(rf"^[ \t]*[\"']?(?:{'|'.join(LABEL_FIELDS)})[\"']?[ \t]*:", re.MULTILINE | re.IGNORECASE)
+_LABELS = re.compile(rf"^[ \t]*[\"']?(?:{'|'.join(USUAL_FIELDS['label'])})[\"']?[ \t]*:", re.MULTILINE | re.IGNORECASE)
 _FENCE = re.compile(r" {0,3}(```|~~~)")
 _HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+(.+?)(?:[ \t]+#+)?[ \t]*$")
 _HEADING_CHARS = 1000  # the pattern is quadratic in the spaces of a line
@@ -59,13 +52,10 @@ def read_markdown(text: str, maker: DocumentBuilder) -> Document | Unreadable:
     file's stem. Places are the sections below headings.
     """
     text, fields = _split_front_matter(_PICTURE.sub("", clean_text(text)))
-    options = maker.options
     matter = None if fields else _FRONT_MATTER.match(text) or _OPENED.match(text)
     if matter is not None and _LABELS.search(matter[1] or ""):
         return maker.unreadable(None, "its front matter names labels and is not valid YAML between two lines of ---")
-    title_field = find_field(fields, options.title_field, TITLE_FIELDS)
-    label_field = find_field(fields, options.label_field, LABEL_FIELDS)
-    id_field = find_field(fields, options.id_field, ID_FIELDS)
+    title_field, label_field, id_field = (maker.field(kind, fields) for kind in ("title", "label", "id"))
     headings = list(_headings(text))
     first = next((name for _, name, level in headings if level == 1), None)
     return maker.document(

@@ -10,15 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from hirag_dist.readers.document_builder import (
-    LABEL_FIELDS,
-    TEXT_FIELDS,
-    TITLE_FIELDS,
-    DocumentBuilder,
-    find_field,
-    kind_of,
-    missing_text,
-)
+from hirag_dist.readers.document_builder import USUAL_FIELDS, DocumentBuilder, find_field, kind_of, missing_text
 from hirag_dist.readers.encoding import NotText, clean_text, decode_text, text_lines
 from hirag_dist.readers.limited_process import raise_if_full
 from hirag_dist.readers.model import Document, FileReason, FileRefused, ReadOptions, SourceFile, Unreadable
@@ -193,11 +185,11 @@ def read_table(
 def _bad_header(header: list[str], maker: DocumentBuilder) -> str | None:
     """Return the reason why a header cannot be used; None if there is none."""
     options = maker.options
-    if find_field(header, options.text_field, TEXT_FIELDS) is None:
+    if maker.field("text", header) is None:
         reason = missing_text(header, options.text_field)
         filled = [cell for cell in header if cell]
         return f"{reason}; {_NO_HEADER}" if filled and all(map(_DATUM.fullmatch, filled)) else reason
-    if options.label_field is not None and find_field(header, options.label_field, LABEL_FIELDS) is None:
+    if options.label_field is not None and maker.field("label", header) is None:
         return f"no column {options.label_field!r} with the labels"
     return None
 
@@ -219,7 +211,7 @@ _DATUM = re.compile(
 def _delimiter_of(header: str, maker: DocumentBuilder) -> str:
     for delimiter in DELIMITERS:
         names = [name.strip() for name in next(csv.reader([header], delimiter=delimiter))]
-        if find_field(names, maker.options.text_field, TEXT_FIELDS) is not None:
+        if maker.field("text", names) is not None:
             return delimiter
     return max(DELIMITERS, key=header.count)
 
@@ -336,8 +328,7 @@ def read_json(text: str, maker: DocumentBuilder) -> Iterator[Document | Unreadab
 
 
 def _from_object(value: dict[str, object], maker: DocumentBuilder) -> Iterator[Document | Unreadable]:
-    options = maker.options
-    text_field = find_field(value, options.text_field, TEXT_FIELDS)
+    text_field, describing = maker.field("text", value), USUAL_FIELDS["title"] + USUAL_FIELDS["label"]
     lists = [
         key
         for key, items in value.items()
@@ -350,7 +341,7 @@ def _from_object(value: dict[str, object], maker: DocumentBuilder) -> Iterator[D
         yield from _from_list(cast(list[object], value[(named or lists)[0]]), maker)
     elif len(lists) > 1:
         yield maker.unreadable(None, f"several lists ({', '.join(lists[:10])}): which holds the documents is not clear")
-    elif find_field(value, options.title_field, TITLE_FIELDS + LABEL_FIELDS) is None and _is_map(value):
+    elif find_field(value, maker.options.title_field, describing) is None and _is_map(value):
         for record, (key, item) in enumerate(value.items()):
             yield _from_value(item, record, maker, key)
     else:

@@ -28,11 +28,7 @@ def write_checked(store: Store, path: str, value: Mapping[str, Any]) -> None:
 
 
 def read_checked(store: Store, path: str) -> dict[str, Any] | None:
-    """Return a JSON object, None where the file is damaged or not there.
-
-    Raises:
-        StoreError: the file cannot be read.
-    """
+    """Return a JSON object, None where the file is damaged or not there. Raises StoreError."""
     try:
         data = store.read_bytes(path)
     except StoreError:

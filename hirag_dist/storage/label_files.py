@@ -45,7 +45,7 @@ _SET_TEXTS: Final = text_schema(["labels"])
 Pairs = tuple[IntVector, IntVector]  # rows, and label sets of their sources
 
 
-class _KeptKind(NamedTuple):
+class MentionKind(NamedTuple):
     """The mentions of entities, or of relations: their table, its column of numbers, and the names of their files.
 
     Attributes:
@@ -63,7 +63,7 @@ class _KeptKind(NamedTuple):
     texts: pa.Schema
 
 
-_MENTIONS: Final = _KeptKind(
+OF_ENTITIES: Final = MentionKind(
     layout.ENTITY_MENTIONS,
     "described",
     np.bool_,
@@ -73,7 +73,7 @@ _MENTIONS: Final = _KeptKind(
     "entity_mentions.arrow",
     text_schema(["chunk_id", "name", "type", "description"], wide=["description"]),
 )
-_STATEMENTS: Final = _KeptKind(
+OF_RELATIONS: Final = MentionKind(
     layout.STATEMENTS,
     "strength",
     np.float64,
@@ -123,8 +123,8 @@ def write_labels(batches: Batches, create: Create, save: Save, provenance: Label
     stated = _relations_of_statements(batches)
     mentioned = rows_of_column(batches, layout.ENTITY_MENTIONS, "entity_id", provenance.entity_ids)
     if not any(sets):
-        save_kept(_STATEMENTS, stated)
-        save_kept(_MENTIONS, mentioned)
+        save_kept(OF_RELATIONS, stated)
+        save_kept(OF_ENTITIES, mentioned)
         return
     documents = rows_of_column(batches, "chunks", "document_id", ids_of(batches, "documents", "document_id"))
     # Rows of unknown documents get a label set of their own, which is visible to no caller with labels.
@@ -134,12 +134,12 @@ def write_labels(batches: Batches, create: Create, save: Save, provenance: Label
     sets_of = np.append(chunk_sets, unknown)  # at −1 too
     entities = _entities(batches, provenance, sets_of, mentioned)
     _save_patterns(save, "entity", entities)
-    save_kept(_STATEMENTS, stated, sets_of)
+    save_kept(OF_RELATIONS, stated, sets_of)
     relations = _relations(batches, provenance, sets_of, stated)
     _save_patterns(save, "relation", relations)
     levels = numbers(batches, "communities", "level", np.int32)
     _save_patterns(save, "community", _communities(provenance, levels, entities, relations, int(unknown)))
-    save_kept(_MENTIONS, mentioned, sets_of)
+    save_kept(OF_ENTITIES, mentioned, sets_of)
 
 
 def _save_patterns(save: Save, what: str, found: LabelPatterns) -> None:
@@ -265,7 +265,7 @@ def _save_kept(
     create: Create,
     save: Save,
     chunk_ids: pa.Array,
-    kind: _KeptKind,
+    kind: MentionKind,
     owners: NDArray[np.int32],
     sets_of: NDArray[np.int32] | None = None,
     *,
@@ -314,6 +314,18 @@ class Mentions:
     numbers: NDArray[Any]
     texts: TextColumns
 
+    @classmethod
+    def mapped(cls, files: ServingFiles, kind: MentionKind, places: str) -> Mentions:
+        """Return the kept mentions of a kind, with the `sets` or the `chunks` of each as `sets`."""
+        return cls(
+            rows=files.array(f"{kind.owner}_rows"),
+            indptr=files.array(f"{kind.owner}_indptr"),
+            sets=files.array(f"{kind.each}_{places}"),
+            positions=files.array(f"{kind.each}_positions"),
+            numbers=files.array(kind.number),
+            texts=files.texts(kind.file),
+        )
+
     def visible(self, rows: IntVector, in_reach: Flags) -> tuple[IntVector, IntVector]:
         """Return (owners, positions): the first visible mentions of some of the rows, and the row of each."""
         at = np.searchsorted(self.rows, rows)
@@ -334,9 +346,8 @@ class Mentions:
         return [mentions[first:last] for first, last in pairwise(bounds)]
 
 
-@dataclass(frozen=True, slots=True)
 class LabelFiles:
-    """The label files of an index, mapped.
+    """The label files of an index whose documents carry labels, mapped.
 
     Attributes:
         chunk_sets: (n_chunks,) int32 label set.
@@ -347,51 +358,27 @@ class LabelFiles:
         max_tokens: Maximum tokens of a description, in the build.
     """
 
-    chunk_sets: NDArray[np.int32]
-    entities: LabelPatterns
-    relations: LabelPatterns
-    communities: LabelPatterns
-    mentions: Mentions
-    statements: Mentions
-    part_vectors: FloatMatrix
-    part_entities: NDArray[np.int32]
-    part_sets: NDArray[np.int32]
-    max_tokens: int
+    def __init__(self, snapshot: Snapshot) -> None:
+        """Map the files. Raises SnapshotCorrupt where one cannot be read."""
+        files = snapshot.serving
+        self.chunk_sets: NDArray[np.int32] = files.array("chunk_sets")
+        self.entities = _patterns(files, "entity")
+        self.relations = _patterns(files, "relation")
+        self.communities = _patterns(files, "community")
+        self.mentions = Mentions.mapped(files, OF_ENTITIES, "sets")
+        self.statements = Mentions.mapped(files, OF_RELATIONS, "sets")
+        self.part_vectors: FloatMatrix = np.zeros((0, snapshot.manifest.dim), np.float32)
+        self.part_entities = self.part_sets = np.zeros(0, np.int32)
+        if layout.PARTS in snapshot.manifest.content:
+            parts = (snapshot.array(name) for name in layout.PART_ARRAYS)
+            self.part_vectors, self.part_entities, self.part_sets = parts
+        self.max_tokens = description_tokens(snapshot.manifest)
 
 
 def read_label_sets(snapshot: Snapshot) -> list[tuple[str, ...]]:
-    """Return the label sets of a snapshot's documents, by number.
-
-    Raises:
-        SnapshotCorrupt: their file cannot be read.
-    """
+    """Return the label sets of a snapshot's documents, by number. Raises SnapshotCorrupt."""
     texts = snapshot.serving.texts(LABEL_SETS)
     return [tuple(json.loads(text)) for text in texts.values("labels", range(texts.n_rows))]
-
-
-def map_labels(snapshot: Snapshot) -> LabelFiles:
-    """Return the files of an index whose documents carry labels.
-
-    Raises:
-        SnapshotCorrupt: one cannot be read.
-    """
-    files = snapshot.serving
-    vectors: FloatMatrix = np.zeros((0, snapshot.manifest.dim), np.float32)
-    entities = sets = np.zeros(0, np.int32)
-    if layout.PARTS in snapshot.manifest.content:
-        vectors, entities, sets = (snapshot.array(name) for name in layout.PART_ARRAYS)
-    return LabelFiles(
-        chunk_sets=files.array("chunk_sets"),
-        entities=_patterns(files, "entity"),
-        relations=_patterns(files, "relation"),
-        communities=_patterns(files, "community"),
-        mentions=map_mentions(files, "sets"),
-        statements=map_statements(files, "sets"),
-        part_vectors=vectors,
-        part_entities=entities,
-        part_sets=sets,
-        max_tokens=description_tokens(snapshot.manifest),
-    )
 
 
 def description_tokens(manifest: Manifest) -> int:
@@ -406,25 +393,4 @@ def _patterns(files: ServingFiles, what: str) -> LabelPatterns:
         indptr=files.array(f"{what}_pattern_indptr"),
         sets=files.array(f"{what}_pattern_sets"),
         divisible=files.array(f"{what}_pattern_divisible"),
-    )
-
-
-def map_mentions(files: ServingFiles, places: str) -> Mentions:
-    """Return the kept mentions of entities, with the `sets` or the `chunks` of each as `Mentions.sets`."""
-    return _map_kept(files, _MENTIONS, places)
-
-
-def map_statements(files: ServingFiles, places: str) -> Mentions:
-    """Return the kept mentions of relations, as `map_mentions`."""
-    return _map_kept(files, _STATEMENTS, places)
-
-
-def _map_kept(files: ServingFiles, kind: _KeptKind, places: str) -> Mentions:
-    return Mentions(
-        rows=files.array(f"{kind.owner}_rows"),
-        indptr=files.array(f"{kind.owner}_indptr"),
-        sets=files.array(f"{kind.each}_{places}"),
-        positions=files.array(f"{kind.each}_positions"),
-        numbers=files.array(kind.number),
-        texts=files.texts(kind.file),
     )

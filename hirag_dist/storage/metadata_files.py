@@ -7,8 +7,7 @@ behind each summary entity.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, cast, overload
 
 import numpy as np
@@ -22,7 +21,6 @@ from hirag_dist.storage import layout
 from hirag_dist.storage.serving.column_arrays import Batches, Create, Lists, Save, ids_of, numbers, rows_of_column
 from hirag_dist.storage.serving.mmap_files import ServingFiles
 from hirag_dist.storage.serving.text_columns import TextColumns, text_schema, write_texts
-from hirag_dist.storage.snapshot.manifest import Manifest
 from hirag_dist.types import FieldType, IntVector, MetadataField, MetadataValue
 
 FIELDS: Final = "metadata_fields.arrow"
@@ -151,27 +149,34 @@ class _Strings(Sequence[str]):
         return iter(self[:])
 
 
-@dataclass(frozen=True)
 class MetadataFiles:
-    """The metadata of an index, mapped.
+    """The metadata of an index that declares fields, mapped.
 
     Attributes:
         fields: declared ones, in their order.
         as_of_field: the date that `Query.as_of` is compared with; "" for none.
         columns: values by the name of the field.
         documents: the metadata of each document, as JSON.
-        entity_provenance, relation_provenance: (n_rows,) uint8, of `metadata_files_writer`.
+        entity_provenance, relation_provenance: (n_rows,) uint8, of `core.metadata.columns`.
         summary_indptr, summary_members: CSR, see `summary_members`.
     """
 
-    fields: tuple[MetadataField, ...]
-    as_of_field: str
-    columns: Mapping[str, FieldColumn]
-    documents: TextColumns
-    entity_provenance: NDArray[np.uint8]
-    relation_provenance: NDArray[np.uint8]
-    summary_indptr: NDArray[np.int64]
-    summary_members: NDArray[np.int32]
+    def __init__(self, files: ServingFiles) -> None:
+        """Map the files. Raises SnapshotCorrupt where a file cannot be read."""
+        texts = files.texts(FIELDS)
+        rows = [{name: texts.value(name, row) for name in _FIELD_TEXTS.names} for row in range(texts.n_rows)]
+        self.fields = tuple(MetadataField(row["name"], cast(FieldType, row["type"]), bool(row["list"])) for row in rows)
+        self.as_of_field = next((row["name"] for row in rows if row["as_of"]), "")
+        self.columns: dict[str, FieldColumn] = {}
+        for number, field in enumerate(self.fields):
+            strings = _Strings(files.texts(f"metadata_{number}.arrow")) if field.type == "string" else ()
+            indptr, values = (files.array(f"metadata_{number}_{part}") for part in ("indptr", "values"))
+            self.columns[field.name] = FieldColumn(field, indptr, values, strings)
+        self.documents = files.texts(DOCUMENTS)
+        self.entity_provenance: NDArray[np.uint8] = files.array("entity_provenance")
+        self.relation_provenance: NDArray[np.uint8] = files.array("relation_provenance")
+        self.summary_indptr: NDArray[np.int64] = files.array("summary_indptr")
+        self.summary_members: NDArray[np.int32] = files.array("summary_members")
 
     def of_document(self, row: int) -> dict[str, MetadataValue]:
         """Return the metadata of a document by field; none for row −1."""
@@ -179,31 +184,3 @@ class MetadataFiles:
             return {}
         values = json.loads(self.documents.value("metadata", row))
         return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
-
-
-def map_metadata(files: ServingFiles, manifest: Manifest) -> MetadataFiles | None:
-    """Return the metadata of a snapshot, None where it declares no field.
-
-    Raises:
-        SnapshotCorrupt: a file cannot be read.
-    """
-    if not manifest.counts.get(layout.METADATA_FIELDS):
-        return None
-    texts = files.texts(FIELDS)
-    rows = [{name: texts.value(name, row) for name in ("name", "type", "list", "as_of")} for row in range(texts.n_rows)]
-    fields = tuple(MetadataField(row["name"], cast(FieldType, row["type"]), bool(row["list"])) for row in rows)
-    columns = {}
-    for number, field in enumerate(fields):
-        strings = _Strings(files.texts(f"metadata_{number}.arrow")) if field.type == "string" else ()
-        indptr, values = (files.array(f"metadata_{number}_{part}") for part in ("indptr", "values"))
-        columns[field.name] = FieldColumn(field, indptr, values, strings)
-    return MetadataFiles(
-        fields=fields,
-        as_of_field=next((row["name"] for row in rows if row["as_of"]), ""),
-        columns=columns,
-        documents=files.texts(DOCUMENTS),
-        entity_provenance=files.array("entity_provenance"),
-        relation_provenance=files.array("relation_provenance"),
-        summary_indptr=files.array("summary_indptr"),
-        summary_members=files.array("summary_members"),
-    )

@@ -70,11 +70,7 @@ class Store:
     """
 
     def __init__(self, uri: str) -> None:
-        """Open a folder by path or URI. It need not exist yet.
-
-        Raises:
-            StoreError: the URI names no filesystem.
-        """
+        """Open a folder by path or URI. It need not exist yet. Raises StoreError where the URI names no filesystem."""
         self._appending = threading.Lock()  # two appends must not get the same offset
         self._opened = uri
         self.uri = without_credentials(uri)  # for messages

@@ -29,7 +29,7 @@ from hirag_dist.execution.events import CallsProgress, StageFailedEvent, StageFi
 from hirag_dist.llm.limits.protocol import CallTotals
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.storage.layout import BUILD, LOCK
-from hirag_dist.storage.lock_holder import own_process
+from hirag_dist.storage.lock import own_process
 from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatReply
 

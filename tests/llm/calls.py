@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hirag_dist.llm.embedding import Embedded
+from hirag_dist.llm.call import PaidReply
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.rate_limiter import RateLimiter
@@ -97,12 +97,12 @@ class Lengths:
     def fitted(self, text: str) -> tuple[str, int]:
         return text[:200], min(len(text), 200)
 
-    async def request(self, texts: Sequence[str]) -> Embedded:
+    async def request(self, texts: Sequence[str]) -> PaidReply[FloatMatrix]:
         self.calls.append(list(texts))
         waiting = self._act(list(texts))
         if waiting is not None:
             await waiting
-        return Embedded(self._vectors(texts), self._used(texts))
+        return PaidReply(self._vectors(texts), self._used(texts))
 
     async def close(self) -> None:
         pass

@@ -16,7 +16,7 @@ from hirag_dist.core.entities.merging import inter_layer_relation
 from hirag_dist.core.graph.communities import community_table
 from hirag_dist.core.graph.csr import build_graph
 from hirag_dist.storage.digest import table_digest
-from hirag_dist.storage.serving import kept_rows
+from hirag_dist.storage.serving import base_values
 from hirag_dist.storage.snapshot import divided_tables
 from hirag_dist.storage.snapshot.manifest import Manifest
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
@@ -130,5 +130,5 @@ def as_an_earlier_version_wrote_it(store: Store, snapshot_id: str) -> None:
 def keep_all_rows(patch: pytest.MonkeyPatch) -> None:
     """Let rows stay in files of a former snapshot, however small the tables and however many rows changed."""
     for name, value in (("MIN_ROWS", 1), ("MAX_CHANGED", 9.0), ("MAX_UNUSED", 9.0)):
-        patch.setattr(kept_rows, name, value)
+        patch.setattr(base_values, name, value)
     patch.setattr(divided_tables, "MIN_BYTES", 1)

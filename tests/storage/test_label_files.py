@@ -17,7 +17,7 @@ from hirag_dist.retrieval.view.filtered_index import AccessControlledIndex
 from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.storage.label_files import Mentions
 from hirag_dist.storage.layout import UPDATE_TABLES
-from hirag_dist.storage.metadata_files import map_metadata
+from hirag_dist.storage.metadata_files import MetadataFiles
 from hirag_dist.storage.serving.mmap_files import ServingFiles
 from hirag_dist.storage.serving.text_columns import text_schema
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
@@ -177,7 +177,7 @@ def test_what_filters_by_metadata_know_of_rows(store: Store) -> None:
     tables = {name: filled_table(getattr(schemas, name.upper()), each) for name, each in rows.items()}
     snapshots.publish(store, snapshots.tiny_tables() | tables)
     snapshot = open_snapshot(store)
-    found = map_metadata(snapshot.serving, snapshot.manifest)
+    found = MetadataFiles(snapshot.serving)
     assert found.entity_provenance.tolist() == [WHOLE, DIVISIBLE, WHOLE, WHOLE]
     kinds = snapshot.table("relations", ["kind"])["kind"].to_pylist()
     assert found.relation_provenance.tolist() == [WHOLE if kind == "extracted" else DERIVED for kind in kinds]

@@ -19,8 +19,7 @@ from typing import Any
 import pytest
 
 from hirag_dist.errors import IndexBusy, StoreError
-from hirag_dist.storage.lock import BuildLock, LockTiming
-from hirag_dist.storage.lock_holder import HolderProcess, own_process
+from hirag_dist.storage.lock import BuildLock, HolderProcess, LockTiming, own_process
 from hirag_dist.storage.snapshot.reader import current_id, read_current
 from hirag_dist.storage.snapshot.writer import make_current
 from hirag_dist.storage.store import Store
@@ -462,7 +461,7 @@ def race(processes: list[subprocess.Popen[str]], uri: str) -> list[str]:
 class TestHasEnded:
     @pytest.mark.integration
     def test_elsewhere_it_is_not_known(self) -> None:
-        code = "import json, dataclasses as d; from hirag_dist.storage.lock_holder import own_process as o\n"
+        code = "import json, dataclasses as d; from hirag_dist.storage.lock import own_process as o\n"
         code += "print(json.dumps(d.asdict(o())))"
         done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True)
         child = HolderProcess(**json.loads(done.stdout))  # it has ended and was reaped

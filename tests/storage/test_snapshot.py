@@ -9,9 +9,9 @@ from hirag_dist import schemas
 from hirag_dist.errors import SnapshotCorrupt, SnapshotNotFound
 from hirag_dist.storage.layout import BUILD
 from hirag_dist.storage.lock import BuildLock
+from hirag_dist.storage.snapshot.documents import tokens_per_corpus_token
 from hirag_dist.storage.snapshot.manifest import FileEntry
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
-from hirag_dist.storage.snapshot.token_ratio import tokens_per_corpus_token
 from hirag_dist.storage.store import Store
 from tests.storage import snapshots
 from tests.table_rows import filled_table

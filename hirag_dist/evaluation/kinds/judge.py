@@ -142,11 +142,7 @@ class JudgingOptions:
 
 
 def require_llm(kind: str, config: Config) -> None:
-    """Refuse what the built-in model cannot do before anything is asked or paid.
-
-    Raises:
-        ConfigError: the role `judge` is played by the built-in model.
-    """
+    """Raise ConfigError, before anything is asked or paid, where the built-in model plays the role `judge`."""
     for name, _ in shares(config.llm.roles.judge):
         if config.llm.endpoints[name].kind == "extractive":
             raise ConfigError(
@@ -156,11 +152,7 @@ def require_llm(kind: str, config: Config) -> None:
 
 
 def criteria_of(text: str) -> tuple[str, ...]:
-    """Return the criteria named by commas.
-
-    Raises:
-        ConfigError: none, or one that there is not.
-    """
+    """Return the criteria named by commas. Raises ConfigError where there is none, or an unknown one."""
     names = tuple(dict.fromkeys(name.strip().lower() for name in text.split(",") if name.strip()))
     unknown = [name for name in names if name not in CRITERIA]
     if unknown or not names:

@@ -29,11 +29,7 @@ def damaged(path: Path, reason: object) -> InputError:
 
 
 def read_json(path: Path) -> dict[str, dict[str, Any]]:
-    """Return the objects of a kv_store file by their keys.
-
-    Raises:
-        InputError: it is not JSON, or no object of objects.
-    """
+    """Return the objects of a kv_store file by their keys. Raises InputError where it is no JSON object of objects."""
     try:
         with path.open(encoding="utf-8") as stream:
             held = json.load(stream)

@@ -6,16 +6,14 @@ import asyncio
 import threading
 import unicodedata
 import zlib
+from array import array
 from collections.abc import Sequence
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.llm.rule_based.language import ADVERBS, FOREIGN, FUNCTION, GENERIC, HAN_RUN, UNSPACED, WORD, stem
 from hirag_dist.types import FloatMatrix
-
-_Number = TypeVar("_Number", bound=np.generic)
 
 _BATCH = 4096
 _INLINE = 64  # fewer texts are not worth a thread
@@ -36,11 +34,7 @@ class HashingEmbedder:
     """
 
     def __init__(self, dim: int = 384, seed: int = 0) -> None:
-        """Take the length of the vectors and what chooses the hash.
-
-        Raises:
-            ValueError: dim < 8.
-        """
+        """Take the length of the vectors and what chooses the hash. Raises ValueError where dim < 8."""
         if dim < 8:
             raise ValueError(f"dim must be at least 8, got {dim}")
         self.dim = dim
@@ -74,11 +68,11 @@ class _Vocabulary:
 
     def _clear(self) -> None:
         self._ids: dict[str, int] = {}
-        self._starts = np.zeros(1025, dtype=np.int64)
-        self._hashes = np.zeros(1024, dtype=np.uint64)
-        self._damping = np.zeros(1024, dtype=np.int64)
-        self._columns = np.zeros(16384, dtype=np.int32)
-        self._values = np.zeros(16384, dtype=np.int32)
+        self._starts = array("q", [0])  # of each word's features, and their end
+        self._hashes = array("Q")
+        self._damping = array("q")
+        self._columns = array("i")
+        self._values = array("i")
 
     def sums(self, texts: Sequence[str]) -> NDArray[np.float64]:
         """Return (len(texts), dim) sums of features, whole numbers."""
@@ -106,13 +100,15 @@ class _Vocabulary:
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         keys, counts = np.unique(text_of * (len(self._ids) + 1) + words, return_counts=True)
         text, word = np.divmod(keys, len(self._ids) + 1)
-        lengths = self._starts[word + 1] - self._starts[word]
+        starts = np.frombuffer(self._starts, np.int64)
+        columns, values = np.frombuffer(self._columns, np.int32), np.frombuffer(self._values, np.int32)
+        lengths = starts[word + 1] - starts[word]
         ends = np.cumsum(lengths)
-        places = np.arange(ends[-1] if len(ends) else 0) + np.repeat(self._starts[word] - (ends - lengths), lengths)
+        places = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts[word] - (ends - lengths), lengths)
         often = _OFTEN[np.minimum(counts, 256)]
         return (
-            np.repeat(text * self._dim, lengths) + self._columns[places],
-            (self._values[places] * np.repeat(often, lengths)).astype(np.float64),
+            np.repeat(text * self._dim, lengths) + columns[places],
+            (values[places] * np.repeat(often, lengths)).astype(np.float64),
         )
 
     def _pair_features(
@@ -122,31 +118,24 @@ class _Vocabulary:
             return np.zeros(0, dtype=np.int64), np.zeros(0)
         same = text_of[1:] == text_of[:-1]
         first, second = words[:-1][same], words[1:][same]
-        mixed = (self._hashes[first] * np.uint64(3) + self._hashes[second]) * _MIX
+        hashes, damping = np.frombuffer(self._hashes, np.uint64), np.frombuffer(self._damping, np.int64)
+        mixed = (hashes[first] * np.uint64(3) + hashes[second]) * _MIX
         columns = (mixed >> np.uint64(33)).astype(np.int64) % self._dim
         signs = np.where(mixed >> np.uint64(63), 1, -1)
-        weight = _PAIR * np.minimum(self._damping[first], self._damping[second])
+        weight = _PAIR * np.minimum(damping[first], damping[second])
         return text_of[:-1][same] * self._dim + columns, (signs * weight).astype(np.float64)
 
     def _id(self, word: str) -> int:
         known = self._ids.get(word)
         if known is not None:
             return known
-        number = len(self._ids)
         columns, values, damping = self._features(word)
-        end = int(self._starts[number]) + len(columns)
-        while number + 1 > len(self._hashes):
-            self._starts, self._hashes = _double(self._starts), _double(self._hashes)
-            self._damping = _double(self._damping)
-        while end > len(self._columns):
-            self._columns, self._values = _double(self._columns), _double(self._values)
-        self._columns[end - len(columns) : end] = columns
-        self._values[end - len(columns) : end] = values
-        self._starts[number + 1] = end
-        self._hashes[number] = self._hash(stem(word))
-        self._damping[number] = damping
-        self._ids[word] = number
-        return number
+        self._columns.extend(columns)
+        self._values.extend(values)
+        self._starts.append(len(self._columns))
+        self._hashes.append(self._hash(stem(word)))
+        self._damping.append(damping)
+        return self._ids.setdefault(word, len(self._ids))
 
     def _features(self, word: str) -> tuple[list[int], list[int], int]:
         """Return (columns, signed weights, weight of 16) of a word: its stem, and the pieces of its spelling."""
@@ -192,10 +181,6 @@ def _damping(word: str) -> int:
     if word.isdigit():
         return 6
     return 9 if word in GENERIC else 16
-
-
-def _double(array: NDArray[_Number]) -> NDArray[_Number]:
-    return np.concatenate([array, np.zeros_like(array)])
 
 
 def _unit(sums: NDArray[np.float64]) -> FloatMatrix:

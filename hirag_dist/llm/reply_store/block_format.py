@@ -168,11 +168,7 @@ def head_bytes(data: bytes, at: int = 0) -> int:
 
 
 def unpack_head(data: bytes, at: int = 0) -> Head:
-    """Return the head of the block that begins at `at`.
-
-    Raises:
-        DamagedBlock: no block begins there, or its head is cut off.
-    """
+    """Return the head of the block that begins at `at`. Raises DamagedBlock where there is none or it is cut off."""
     size = head_bytes(data, at)
     magic, n_records, raw_bytes, body_bytes, crc, body_crc = PREFIX.unpack_from(data, at)
     entries = data[at + PREFIX.size : at + size]
@@ -194,11 +190,7 @@ class Block:
 
     @classmethod
     def unpack(cls, data: bytes, at: int = 0) -> Block:
-        """Read the block that begins at `at`.
-
-        Raises:
-            DamagedBlock: it is cut off or altered.
-        """
+        """Read the block that begins at `at`. Raises DamagedBlock where it is cut off or altered."""
         head = unpack_head(data, at)
         body = data[at + head.n_bytes - head.body_bytes : at + head.n_bytes]
         if len(body) != head.body_bytes or zlib.crc32(body) != head.body_crc:

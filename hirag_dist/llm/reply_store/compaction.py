@@ -22,7 +22,7 @@ from operator import attrgetter
 from hirag_dist.errors import StoreError
 from hirag_dist.llm.reply_store.block_format import LOG, SEGMENT, Record, keep_first, new_run, path_of, segment_name
 from hirag_dist.llm.reply_store.reader import scan_log
-from hirag_dist.llm.reply_store.segment import BLOCK_BYTES, Segment, SegmentWriter, open_segment, write_segment
+from hirag_dist.llm.reply_store.segment import BLOCK_BYTES, SegmentWriter, open_segment, write_segment
 from hirag_dist.storage.layout import LEDGER, PURGED
 from hirag_dist.storage.store import Store, StoreEntry
 
@@ -312,9 +312,18 @@ def _purge_file(
     check: Callable[[], None],
     done: PurgeResult,
 ) -> list[str]:
-    """Return the names of the files that were written."""
+    """Return the names of the files that were written.
+
+    A log is replaced also where it has no record to remove: its end, cut off by a crash, may hold one that is unread.
+    """
     if SEGMENT.fullmatch(name):
-        return _purge_segment(store, name, open_segment(store, name, entry.size), keep, check, done)
+        segment = open_segment(store, name, entry.size)
+        n_kept = sum(1 for record in segment.scan(store, _READ_BYTES) if keep(record))
+        done.kept += n_kept
+        if n_kept == segment.n_records:
+            return []
+        kept = (record for record in segment.scan(store, _READ_BYTES) if keep(record))
+        return _replace(store, name, kept if n_kept else None, segment.n_records - n_kept, check, done)
     log = LOG.fullmatch(name)
     if log is None:
         return []
@@ -324,45 +333,18 @@ def _purge_file(
             done.held.append(name)
         return []
     try:
-        return _purge_log(store, name, keep, check, done)
+        records: dict[bytes, Record] = {}
+        n_dropped = 0
+        for record in scan_log(store, name):
+            if keep(record):
+                keep_first(records, record)
+            else:
+                n_dropped += 1
+        done.kept += len(records)
+        in_order = (records[key] for key in sorted(records))
+        return _replace(store, name, in_order if records else None, n_dropped, check, done)
     finally:
         hold.release()
-
-
-def _purge_segment(
-    store: Store,
-    name: str,
-    segment: Segment,
-    keep: Callable[[Record], bool],
-    check: Callable[[], None],
-    done: PurgeResult,
-) -> list[str]:
-    n_kept = sum(1 for record in segment.scan(store, _READ_BYTES) if keep(record))
-    done.kept += n_kept
-    if n_kept == segment.n_records:
-        return []
-    kept = (record for record in segment.scan(store, _READ_BYTES) if keep(record)) if n_kept else None
-    return _replace(store, name, kept, segment.n_records - n_kept, check, done)
-
-
-def _purge_log(
-    store: Store,
-    name: str,
-    keep: Callable[[Record], bool],
-    check: Callable[[], None],
-    done: PurgeResult,
-) -> list[str]:
-    """Replace a log, also one without a record to remove: its end, cut off by a crash, may hold one that is unread."""
-    records: dict[bytes, Record] = {}
-    n_dropped = 0
-    for record in scan_log(store, name):
-        if keep(record):
-            keep_first(records, record)
-        else:
-            n_dropped += 1
-    done.kept += len(records)
-    kept = (records[key] for key in sorted(records)) if records else None
-    return _replace(store, name, kept, n_dropped, check, done)
 
 
 def _replace(

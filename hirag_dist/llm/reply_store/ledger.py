@@ -98,11 +98,7 @@ class Ledger:
         return (await self.get_many([key])).get(key)
 
     async def get_many(self, keys: Sequence[str]) -> dict[str, dict[str, Any]]:
-        """Return the records of those keys that there are.
-
-        Raises:
-            StoreError: the ledger cannot be read.
-        """
+        """Return the records of those keys that there are. Raises StoreError where the ledger cannot be read."""
         packed = {key_bytes(key): key for key in keys}
         await self._opened()
         own = [each.records[key] for each in self._own() for key in packed if key in each.records]
@@ -143,11 +139,7 @@ class Ledger:
         await group.done
 
     async def refresh(self) -> None:
-        """See every record that any process had stored when this was called.
-
-        Raises:
-            StoreError: the ledger cannot be read.
-        """
+        """See every record that any process had stored when this was called. Raises StoreError."""
         await asyncio.to_thread(self._view.refresh, self._own_names())
 
     async def close(self) -> None:

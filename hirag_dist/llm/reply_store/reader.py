@@ -113,11 +113,7 @@ class LedgerReader:
         return found
 
     def find(self, keys: Collection[bytes], own: Collection[str] = ()) -> dict[bytes, Record]:
-        """Return the records of those keys that there are.
-
-        Raises:
-            StoreError: a file cannot be read, or is damaged.
-        """
+        """Return the records of those keys that there are. Raises StoreError, of a damaged file too."""
         for _ in range(_TRIES):
             try:
                 return self._find(keys)
@@ -289,11 +285,7 @@ class LogIndex:
 
 
 def scan_log(store: Store, name: str) -> Iterator[Record]:
-    """Yield all records of a log as they come; what is cut off or damaged is passed over.
-
-    Raises:
-        StoreError: it cannot be read.
-    """
+    """Yield all records of a log as they come; what is cut off or damaged is passed over. Raises StoreError."""
     path = path_of(name)
     data = store.read_bytes(path)  # logs are sealed long before they are large
     at: int | None = 0

@@ -100,22 +100,14 @@ class Segment:
         return offset, int(self.ends[number]) - offset
 
     def read_block(self, store: Store, offset: int, length: int) -> Block:
-        """Return a block.
-
-        Raises:
-            StoreError: it cannot be read, or is damaged.
-        """
+        """Return a block. Raises StoreError where it cannot be read, or is damaged."""
         try:
             return Block.unpack(store.read_range(self.path, offset, length))
         except DamagedBlock:
             raise damaged(store, self.path) from None
 
     def scan(self, store: Store, chunk_bytes: int) -> Iterator[Record]:
-        """Yield all records in order, reading about `chunk_bytes` at a time.
-
-        Raises:
-            StoreError: a block cannot be read, or is damaged.
-        """
+        """Yield all records in order, about `chunk_bytes` read at a time. Raises StoreError, of a damaged block too."""
         number = start = 0
         while number < len(self.ends):
             stop = max(number + 1, int(np.searchsorted(self.ends, np.uint64(start + chunk_bytes), "right")))
@@ -136,11 +128,7 @@ def damaged(store: Store, path: str) -> StoreError:
 
 
 def open_segment(store: Store, name: str, size: int) -> Segment:
-    """Read a segment's tail.
-
-    Raises:
-        StoreError: it cannot be read, or is damaged.
-    """
+    """Read a segment's tail. Raises StoreError where it cannot be read, or is damaged."""
     path = f"{LEDGER}/{name}"
     tail = store.read_range(path, max(0, size - _TAIL_GUESS), min(size, _TAIL_GUESS))
     ending = _FOOTER.size + _CRC.size

@@ -104,11 +104,7 @@ def _pieces(archive: zipfile.ZipFile, name: str) -> Iterator[bytes]:
 
 
 def read_part(archive: zipfile.ZipFile, name: str) -> bytes | None:
-    """Return a part of an archive, None where it has no such part.
-
-    Raises:
-        FileRefused: the part is damaged.
-    """
+    """Return a part of an archive, None where it has no such part. Raises FileRefused where the part is damaged."""
     try:
         return archive.read(name)
     except KeyError:

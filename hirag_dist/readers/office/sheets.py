@@ -29,11 +29,7 @@ _TOKEN = re.compile(r'"[^"]*"|\\.|[_*].|\[[^\]]*\]|.')
 
 
 def read_sheets(data: bytes, max_chars: int) -> PlacedText:
-    """Return the text of a workbook.
-
-    Raises:
-        FileRefused: it has more than `MAX_CELLS`.
-    """
+    """Return the text of a workbook. Raises FileRefused where it has more than `MAX_CELLS`."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of extensions that are not read
         workbook = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True, keep_links=False)
@@ -64,11 +60,7 @@ class _CellLimit:
         self._left = MAX_CELLS
 
     def take(self, n_cells: int) -> None:
-        """Count cells.
-
-        Raises:
-            FileRefused: they are too many.
-        """
+        """Count cells. Raises FileRefused where they are too many."""
         self._left -= n_cells
         if self._left < 0:
             raise FileRefused(f"the workbook has more than {MAX_CELLS} cells: split it")

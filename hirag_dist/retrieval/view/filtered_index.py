@@ -39,7 +39,7 @@ from hirag_dist.retrieval.view.visibility import (
     label_visibility,
 )
 from hirag_dist.storage import layout
-from hirag_dist.storage.label_files import LabelFiles, description_tokens, map_labels, read_label_sets
+from hirag_dist.storage.label_files import LabelFiles, description_tokens, read_label_sets
 from hirag_dist.storage.metadata_files import MetadataFiles
 from hirag_dist.storage.snapshot.manifest import MISSING_REPORTS_COUNT
 from hirag_dist.storage.snapshot.reader import Snapshot
@@ -158,7 +158,7 @@ class AccessControlledIndex:
         self._visible_sets = lru_cache(_MAX_CALLERS)(partial(_visible_sets, self._sets, rule))
         self._some_unknown = False
         if any(self._sets):  # otherwise every caller sees everything, or nothing
-            files = map_labels(snapshot)
+            files = LabelFiles(snapshot)
             sets = (files.entities.sets, files.relations.sets, files.communities.sets, files.chunk_sets)
             self._some_unknown = any((each == len(self._sets)).any() for each in sets)  # a set behind the known ones
             self._view = lru_cache(_MAX_VIEWS)(partial(_view, index, files))

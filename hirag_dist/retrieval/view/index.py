@@ -25,7 +25,7 @@ from hirag_dist.core.retrieval.lexical import VisibleChunks, best_chunks, visibl
 from hirag_dist.core.text.normalize import shorten
 from hirag_dist.core.text.terms import terms
 from hirag_dist.core.vectors import parts_of
-from hirag_dist.storage.serving.mapped_files import MappedFiles, map_files
+from hirag_dist.storage.serving.mapped_files import MappedFiles
 from hirag_dist.storage.serving.mmap_files import as_bytes
 from hirag_dist.storage.serving.renderings import unpacked
 from hirag_dist.storage.snapshot.reader import Snapshot
@@ -96,7 +96,7 @@ class MappedIndex:
             SnapshotCorrupt: a file cannot be read.
             StoreError: it came without serving files, and there is no room to make them.
         """
-        return MappedIndex(map_files(snapshot, tokenizer))
+        return MappedIndex(MappedFiles(snapshot, tokenizer))
 
     def pages(self) -> list[NDArray[np.uint8]]:
         """Return the bytes of all that is mapped, what questions read most first."""

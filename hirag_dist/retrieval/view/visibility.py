@@ -30,7 +30,7 @@ from hirag_dist.core.entities.merging import CHARS_PER_TOKEN
 from hirag_dist.core.graph.pagerank import VisibleEdges
 from hirag_dist.core.metadata.columns import LabelStates, Provenance, row_states
 from hirag_dist.retrieval.view.index import MappedIndex
-from hirag_dist.storage.label_files import LabelFiles, Mentions, map_mentions, map_statements
+from hirag_dist.storage.label_files import OF_ENTITIES, OF_RELATIONS, LabelFiles, Mentions
 from hirag_dist.storage.metadata_files import MetadataFiles
 from hirag_dist.storage.serving.text_columns import TextColumns
 from hirag_dist.types import AccessFilter, IntVector
@@ -149,8 +149,8 @@ class FilteredRows:
             SnapshotCorrupt: a file cannot be read.
         """
         files, walk = index.files, index.walk_graph
-        self._mentions = map_mentions(files.serving, "chunks")
-        self._statements = map_statements(files.serving, "chunks")
+        self._mentions = Mentions.mapped(files.serving, OF_ENTITIES, "chunks")
+        self._statements = Mentions.mapped(files.serving, OF_RELATIONS, "chunks")
         self._max_tokens = max_tokens
         self._chunk_documents = index.chunk_documents
         self._without_labels = _without_labels(index.vectors.shape[1])

@@ -172,11 +172,7 @@ def are_rows(slots: NDArray[np.int32], n_rows: int) -> bool:
 
 
 def _mapped(path: Path) -> tuple[list[pa.RecordBatch], pa.Buffer, pa.Schema]:
-    """Return the batches, the bytes and the schema of a file; no text is read.
-
-    Raises:
-        SnapshotCorrupt: it is no file of texts.
-    """
+    """Return the batches, the bytes and the schema of a file; no text is read. Raises SnapshotCorrupt."""
     try:
         small = path.stat().st_size <= MAX_READ_BYTES
         source = pa.BufferReader(path.read_bytes()) if small else pa.memory_map(str(path))

@@ -30,7 +30,8 @@ from hirag_dist.core.retrieval.lexical import LexicalIndex, LexicalIndexBuilder,
 from hirag_dist.storage.label_files import LABEL_SETS, LabelProvenanceTables, write_labels
 from hirag_dist.storage.layout import ALIASES, CHANGED, SLOTS
 from hirag_dist.storage.metadata_files import write_metadata
-from hirag_dist.storage.serving.base_values import BaseValues
+from hirag_dist.storage.serving.base_values import BaseValues, KeptRows
+from hirag_dist.storage.serving.checks import SERVING_ARRAYS
 from hirag_dist.storage.serving.claims import write_claims
 from hirag_dist.storage.serving.column_arrays import (
     Batches,
@@ -43,7 +44,6 @@ from hirag_dist.storage.serving.column_arrays import (
     rows_in_lists,
     rows_of_column,
 )
-from hirag_dist.storage.serving.kept_rows import KeptRows
 from hirag_dist.storage.serving.lexical import FREQUENCIES, LEXICAL_ARRAYS
 from hirag_dist.storage.serving.places import write_places
 from hirag_dist.storage.serving.renderings import (
@@ -73,38 +73,7 @@ _TEXTS: Final = {
     COMMUNITIES: ("communities", text_schema(["community_id"])),
     REPORTS: ("reports", text_schema(["title", "text"], wide=["text"])),
 }
-ARRAYS: Final = (
-    "entity_layers",
-    "entity_renderings",
-    "entity_components",
-    "entity_chunks_indptr",
-    "entity_chunks",
-    "entity_name_keys",
-    "entity_name_rows",
-    "relation_ends",
-    "relation_renderings",
-    "relation_weights",
-    "relation_chunks_indptr",
-    "relation_chunks",
-    "parallel_of",
-    "parallel_indptr",
-    "parallel_rows",
-    "chunk_entities_indptr",
-    "chunk_entities",
-    "chunk_documents",
-    "chunk_spans",
-    "chunk_renderings",
-    "community_levels",
-    "community_ratings",
-    "community_order",
-    "community_reports",
-    "community_renderings",
-    "community_indptr",
-    "community_members",
-    "entity_communities_indptr",
-    "entity_communities",
-)
-FILES: Final = (*(f"{name}.npy" for name in ARRAYS), *_TEXTS, LABEL_SETS)  # of every snapshot
+FILES: Final = (*(f"{name}.npy" for name in SERVING_ARRAYS), *_TEXTS, LABEL_SETS)  # of every snapshot
 
 
 def write_serving(

@@ -180,11 +180,7 @@ class SnapshotCache:
         return self._cache
 
     def _make_room(self, n_bytes: int) -> None:
-        """Make room for a copy, by removing older snapshots from the cache if need be.
-
-        Raises:
-            StoreError: there is no room.
-        """
+        """Make room for a copy, if need be by removing older snapshots from the cache. Raises StoreError."""
         if self._cache_bytes is None:
             return
         root = self._cached().parent if self._cache_dir is None else Path(self._cache_dir)
@@ -224,11 +220,7 @@ class SnapshotCache:
 
 
 def user_cache() -> Path:
-    """Return this user's cache folder, which no other user can write to.
-
-    Raises:
-        StoreError: another user owns the folder or can write to it.
-    """
+    """Return this user's cache folder. Raises StoreError where another user owns it or can write to it."""
     folder = Path(tempfile.gettempdir()) / f"hirag-dist-{os.getuid()}"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)

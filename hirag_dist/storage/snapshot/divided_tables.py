@@ -21,20 +21,8 @@ from hirag_dist.core.access import Flags
 from hirag_dist.core.arrays import compiled, lower_bound, read_only
 from hirag_dist.core.row_changes import one_array, one_piece, same_values
 from hirag_dist.errors import SnapshotCorrupt
-from hirag_dist.storage.layout import (
-    CHANGED,
-    ENTITY_MENTIONS,
-    MENTIONS,
-    PLACES,
-    RELATION_MENTIONS,
-    REPORT_INPUTS,
-    SNAPSHOTS,
-    STATEMENTS,
-    STORED,
-    SUMMARIES,
-    UNUSED,
-)
-from hirag_dist.storage.serving.kept_rows import is_too_much, max_changed
+from hirag_dist.storage import layout
+from hirag_dist.storage.serving.base_values import is_too_much, max_changed
 from hirag_dist.storage.store import Store
 from hirag_dist.types import IntVector
 
@@ -48,13 +36,13 @@ KEYS: Final[Mapping[str, Sequence[str]]] = {  # table → columns that tell its 
     "clusters": ("cluster_id", "entity_id"),
     "communities": ("community_id",),
     "reports": ("community_id",),
-    PLACES: ("document_id", "start"),
-    MENTIONS: ("name_key", "chunk_id", "position"),
-    RELATION_MENTIONS: ("source_key", "target_key", "chunk_id", "position"),
-    SUMMARIES: ("layer", "cluster_id"),
-    REPORT_INPUTS: ("community_id",),
-    ENTITY_MENTIONS: ("entity_id", "chunk_id", "position"),
-    STATEMENTS: ("relation_id", "chunk_id", "position"),
+    layout.PLACES: ("document_id", "start"),
+    layout.MENTIONS: ("name_key", "chunk_id", "position"),
+    layout.RELATION_MENTIONS: ("source_key", "target_key", "chunk_id", "position"),
+    layout.SUMMARIES: ("layer", "cluster_id"),
+    layout.REPORT_INPUTS: ("community_id",),
+    layout.ENTITY_MENTIONS: ("entity_id", "chunk_id", "position"),
+    layout.STATEMENTS: ("relation_id", "chunk_id", "position"),
 }
 ROW: Final = "table_row"
 MIN_BYTES: Final = 1 << 20  # minimum size of the files of a table whose rows are kept
@@ -72,7 +60,7 @@ def may_be_divided(name: str, n_bytes: int) -> bool:
 
 def table_files(name: str) -> tuple[str, str, str]:
     """Return the names of the three files of a table: stored, changed and unused rows."""
-    return f"{STORED}{name}.parquet", f"{CHANGED}{name}.parquet", f"{UNUSED}{name}.parquet"
+    return f"{layout.STORED}{name}.parquet", f"{layout.CHANGED}{name}.parquet", f"{layout.UNUSED}{name}.parquet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +125,8 @@ def _woven(used: pa.RecordBatch, changed: pa.RecordBatch, first: int, is_changed
 def divided_table(path: str) -> tuple[str, str] | None:
     """Return the folder and the name of the divided table that the path of its changed rows stands for, else None."""
     folder, _, file = path.rpartition("/")
-    is_divided = folder.startswith(f"{SNAPSHOTS}/") and file.startswith(CHANGED)
-    return (folder, file.removeprefix(CHANGED).removesuffix(".parquet")) if is_divided else None
+    is_divided = folder.startswith(f"{layout.SNAPSHOTS}/") and file.startswith(layout.CHANGED)
+    return (folder, file.removeprefix(layout.CHANGED).removesuffix(".parquet")) if is_divided else None
 
 
 def read_division(store: Store, folder: str, name: str) -> TableDivision:

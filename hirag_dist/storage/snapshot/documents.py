@@ -1,9 +1,9 @@
-"""Documents of a snapshot, and the chunks, entities, relations and dead letters that come from each."""
+"""Documents of a snapshot, the chunks, entities, relations and dead letters of each, and tokens used for their text."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,3 +107,21 @@ def _count(document_of: NDArray[np.int64], units: NDArray[np.int64], table: pa.T
     """Return how many of the units each document has; units are rows of `document_of`, -1 for none."""
     documents = document_of[units[units >= 0]]
     return np.bincount(documents[documents >= 0], minlength=table.num_rows)
+
+
+def tokens_per_corpus_token(snapshot: Snapshot, usage: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Return the tokens of replies, in and out (USAGE), for each token of a snapshot's chunks; None without any.
+
+    Returns:
+        `total`, and `by_stage`: label → the ratio of one stage. Tokens that overlapping chunks share count in each.
+    """
+    corpus_tokens = pc.sum(snapshot.table("chunks", ["n_tokens"])["n_tokens"]).as_py()
+    if not corpus_tokens:
+        return None
+    stages: dict[str, int] = {}
+    for row in usage:
+        stages[row["stage"]] = stages.get(row["stage"], 0) + row["input_tokens"] + row["output_tokens"]
+    return {
+        "total": sum(stages.values()) / corpus_tokens,
+        "by_stage": {stage: tokens / corpus_tokens for stage, tokens in stages.items()},
+    }

@@ -2,7 +2,7 @@
 
 A Parquet table is a function of its rows, whatever the base: it is written in row groups that depend on its rows only,
 not on how it lies in memory. So a copy is what would be written. Of texts, vectors and the lexical index the
-files depend on the base (`storage.serving.kept_rows`), and what is read from them does not.
+files depend on the base (`storage.serving.base_values`), and what is read from them does not.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ from hirag_dist.core.vectors import SlottedVectors
 from hirag_dist.errors import HiragError, SnapshotCorrupt
 from hirag_dist.storage.digest import HashingFile
 from hirag_dist.storage.layout import CHANGED, CONTENT_TABLES, OPTIONAL_CONTENT, SLOTS, STORED, VECTORS
-from hirag_dist.storage.serving.base_values import ARRAYS, BaseFiles, BaseValues
+from hirag_dist.storage.serving.base_values import ARRAYS, BaseFiles, BaseValues, KeptRows, kept_rows
 from hirag_dist.storage.serving.column_arrays import Batches
-from hirag_dist.storage.serving.kept_rows import KeptRows, kept_rows
 from hirag_dist.storage.serving.lexical import FREQUENCIES, LEXICAL_ARRAYS
 from hirag_dist.storage.serving.writer import SERVING
 from hirag_dist.storage.snapshot.divided_tables import (

@@ -211,11 +211,7 @@ class Snapshot:
         return TableDivision(self.manifest.counts[name], np.zeros(0, np.int64), np.zeros(0, np.int64))
 
     def document_text(self, row: int) -> str:
-        """Return the text of one document.
-
-        Raises:
-            StoreError: the table cannot be read.
-        """
+        """Return the text of one document. Raises StoreError where the table cannot be read."""
         if self._is_divided("documents"):
             rows = rows_of_table(self.store, self.folder, "documents", row, row + 1, ["text"])
         else:

@@ -339,16 +339,12 @@ async def test_a_request_says_what_the_endpoint_counted(usage: dict[str, Any], u
         found = await embedder.request(["a", "b"])
         assert isinstance(embedder, PaidEmbedder), "else it would be asked without ledger and limits"
     assert found.input_tokens == used
-    assert found.vectors.shape == (2, 3)
+    assert found.value.shape == (2, 3)
     assert len(stub.bodies) == 1, "a request is one request, whatever it holds"
 
 
-async def test_takes_the_size_that_it_finds_and_another_size_says_what_to_set() -> None:
-    async with embedding(vectors, 0) as (embedder, _):
-        assert (await embedder.embed(["a", "b"])).shape == (2, 3)
-        assert embedder.dim == 3
+async def test_vectors_of_another_size_say_what_to_set() -> None:
     async with embedding(vectors, 5) as (embedder, _):
-        assert await embedder.probe() == 3
         with pytest.raises(ConfigError, match="size 3, not 5: set its dim to 3"):
             await embedder.embed(["a"])
 

@@ -227,7 +227,7 @@ async def test_base64_that_is_refused_in_other_words_is_done_without() -> None:
 
     async with embedding(answer, 2) as (embedder, stub):
         for _ in range(2):
-            np.testing.assert_allclose((await embedder.request(["a"])).vectors, [[0.6, 0.8]])
+            np.testing.assert_allclose((await embedder.request(["a"])).value, [[0.6, 0.8]])
     assert ["encoding_format" in body for body in stub.bodies] == [True, False, False]
 
 

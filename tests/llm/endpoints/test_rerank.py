@@ -41,8 +41,8 @@ def inference(body: dict[str, Any]) -> web.Response:
 
 async def test_scores_stand_in_the_order_of_the_texts() -> None:
     async with reranking(cohere) as (endpoint, stub):
-        found = await endpoint.request("which?", TEXTS)
-    assert found.scores.tolist() == [0.2, 0.4, 0.1]
+        found = await endpoint.request(("which?", TEXTS))
+    assert found.value.tolist() == [0.2, 0.4, 0.1]
     assert found.input_tokens == 42
     assert stub.bodies == [{"model": "model-1", "query": "which?", "documents": TEXTS, "top_n": 3}]
     assert stub.requests[0].path == "/v1/rerank"
@@ -51,8 +51,8 @@ async def test_scores_stand_in_the_order_of_the_texts() -> None:
 async def test_text_embeddings_inference_is_recognised_once() -> None:
     async with reranking(inference) as (endpoint, stub):
         for _ in range(2):
-            found = await endpoint.request("which?", TEXTS)
-            assert found.scores.tolist() == [0.2, 0.4, 0.1]
+            found = await endpoint.request(("which?", TEXTS))
+            assert found.value.tolist() == [0.2, 0.4, 0.1]
             assert found.input_tokens is None
     assert ["texts" in body for body in stub.bodies] == [False, True, True]
 
@@ -72,7 +72,7 @@ async def test_a_refusal_or_an_unusable_reply_is_an_error(
 ) -> None:
     async with reranking(lambda body: web.json_response(reply, status=status)) as (endpoint, _):
         with pytest.raises(error, match=rf"endpoint mine \(model-1\) answered {said}"):
-            await endpoint.request("which?", TEXTS)
+            await endpoint.request(("which?", TEXTS))
 
 
 async def test_long_lists_are_split_counted_and_billed() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hirag_dist.storage.serving import kept_rows as kept
-from hirag_dist.storage.serving.kept_rows import KeptRows, kept_rows
+from hirag_dist.storage.serving import base_values as kept
+from hirag_dist.storage.serving.base_values import KeptRows, kept_rows
 
 N = 100
 

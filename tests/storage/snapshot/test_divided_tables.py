@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hirag_dist import schemas
 from hirag_dist.errors import SnapshotCorrupt
-from hirag_dist.storage.serving import kept_rows
+from hirag_dist.storage.serving import base_values
 from hirag_dist.storage.snapshot import divided_tables
 from hirag_dist.storage.snapshot.divided_tables import TableDivision, divide, find_origin
 from hirag_dist.storage.store import Store
@@ -26,8 +26,8 @@ ROWS = st.dictionaries(st.tuples(NAMES, NAMES, st.integers(0, 2)), st.sampled_fr
 @pytest.fixture(scope="module", autouse=True)
 def however_many_changed() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kept_rows, "MAX_CHANGED", 9.0)
-        patch.setattr(kept_rows, "MAX_UNUSED", 9.0)
+        patch.setattr(base_values, "MAX_CHANGED", 9.0)
+        patch.setattr(base_values, "MAX_UNUSED", 9.0)
         yield
 
 
@@ -94,7 +94,7 @@ def test_rows_around_long_runs_that_came_or_went_stay(old: Rows, new: Rows, chan
 
 
 def test_a_table_in_another_order_or_with_other_keys_is_written_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_rows, "MAX_CHANGED", 0.1)
+    monkeypatch.setattr(base_values, "MAX_CHANGED", 0.1)
     before = mentions(numbered("m", 500))
     for table in (before.take(pa.array(np.arange(500)[::-1])), mentions(numbered("n", 500)), before.slice(0, 0)):
         assert divided(table, before, whole(before)) is None

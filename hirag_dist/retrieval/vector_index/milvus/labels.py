@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.access import PARTIAL, VISIBLE
 from hirag_dist.retrieval.vector_index.milvus.row_keys import label_set_numbers, pattern_numbers
-from hirag_dist.storage.label_files import map_labels, read_label_sets
+from hirag_dist.storage.label_files import LabelFiles, read_label_sets
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import AccessFilter, FloatMatrix, IntVector
 
@@ -38,7 +38,7 @@ class LabelledRows:
 
     def __init__(self, snapshot: Snapshot, max_listed: int = _MAX_LISTED) -> None:
         """Map the label files of a snapshot with labels. A filter lists at most `max_listed` patterns."""
-        files = map_labels(snapshot)
+        files = LabelFiles(snapshot)
         self._patterns = files.entities
         self.n_entities = len(files.entities.of)
         self.part_vectors: FloatMatrix = files.part_vectors
