@@ -26,7 +26,6 @@ from hirag_dist.types import (
     Projection,
     RateLimits,
     Rejected,
-    StoredReply,
     WarmStart,
 )
 
@@ -92,41 +91,6 @@ class ChatPool(Protocol):
         `accept` raises `core.prompts.reply_parsing.MalformedReply` to refuse a reply; it is stored, counted and asked
         again as the next attempt. After the last attempt the result is a `Rejected`.
         """
-
-
-class UnitReplies(Protocol):
-    """The ledger's replies to units that share calls, each found by the unit's own request.
-
-    Built-in models keep none: `find` returns nothing for their requests, and nothing is stored.
-    """
-
-    async def find(self, requests: Sequence[ChatRequest]) -> list[StoredReply | None]:
-        """Return the ledger's reply for each request, if there is one, in one lookup; nothing is counted.
-
-        A part of a pack's reply comes before a reply to the first attempt of the request alone.
-        """
-
-    def count(self, role: str, parts: Iterable[StoredReply]) -> None:
-        """Count the parts that a caller uses as replies from the ledger: one for each pack."""
-
-    async def store(self, pack: ChatRequest, parts: Sequence[tuple[ChatRequest, str]]) -> None:
-        """Store the parts of a pack's reply; return when they are durable.
-
-        Args:
-            pack: the request whose reply is in the ledger.
-            parts: a unit's own request, and its part of the reply. The tokens of the reply are divided among them.
-        """
-
-    async def store_grouping(self, request: ChatRequest, grouping: str) -> None:
-        """Store how units were grouped into calls, for `find`; return when it is durable."""
-
-
-class PackingPool(ChatPool, Protocol):
-    """Pool whose callers ask about several units in one call."""
-
-    @property
-    def unit_replies(self) -> UnitReplies | None:
-        """The replies to units that share calls; None where no reply is stored."""
 
 
 class AnswerModel(ChatPool, Protocol):

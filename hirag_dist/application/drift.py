@@ -39,6 +39,7 @@ from hirag_dist.core.drift import (
     stale_summaries,
     weighted_jaccard,
 )
+from hirag_dist.core.graph.communities import membership
 from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.graph.hierarchy_metrics import modularity
 from hirag_dist.core.graph.leiden import visiting_keys
@@ -189,7 +190,7 @@ def _scores(shadow: _Shadow, vectors: FloatMatrix) -> FloatMatrix:
 def _community_drift(shadow: _Shadow, snapshot: Snapshot, entities: pa.Table) -> CommunityDrift:
     graph, config = snapshot.graph, shadow.communities
     communities = snapshot.table("communities", ["community_id", "level", "is_leaf", "entity_ids"])
-    bounds, members = snapshot.members(communities, entities)
+    bounds, members = membership(communities, entities["entity_id"])
     groups = np.repeat(np.arange(communities.num_rows), np.diff(bounds))
 
     def labels_of(chosen: NDArray[np.bool_]) -> IntVector:

@@ -31,7 +31,7 @@ from hirag_dist.indexing.mentions import extract_base_layer
 from hirag_dist.indexing.pipeline import Build
 from hirag_dist.indexing.stages.embed import EmbedChunks, entity_texts
 from hirag_dist.llm.call import CallContext
-from hirag_dist.llm.chat import EndpointPool
+from hirag_dist.llm.chat import EndpointPool, PackingPool
 from hirag_dist.llm.embedding import PaidEmbedder, embedder_identity, vector_key
 from hirag_dist.llm.endpoints.factory import make_embedder
 from hirag_dist.llm.limits.adaptive import EndpointLimits
@@ -42,7 +42,7 @@ from hirag_dist.llm.replay import ReadOnlyLedger, RecordingLedger, StoredVectors
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.reply_store.block_format import key_bytes
 from hirag_dist.llm.retry import RetriedCalls
-from hirag_dist.protocols import Embedder, Kernels, PackingPool
+from hirag_dist.protocols import Embedder, Kernels
 from hirag_dist.schemas import CHUNKS
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.storage.store import Store

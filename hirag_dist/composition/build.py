@@ -30,6 +30,7 @@ from hirag_dist.execution.stage import Services
 from hirag_dist.execution.tracing import CallTracing, make_provider
 from hirag_dist.indexing.context import ResolvedModels
 from hirag_dist.llm.call import CallContext
+from hirag_dist.llm.chat import PackingPool
 from hirag_dist.llm.embedding import embedder_identity, with_context
 from hirag_dist.llm.endpoints.factory import make_embedder
 from hirag_dist.llm.key_locks import KeyLockClient, KeyLocks
@@ -38,7 +39,7 @@ from hirag_dist.llm.limits.rate_limiter import RateLimiter
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.retry import RetriedCalls
 from hirag_dist.llm.usage import UsageMeter
-from hirag_dist.protocols import CPU, Closable, Embedder, EventListener, Executor, PackingPool
+from hirag_dist.protocols import CPU, Closable, Embedder, EventListener, Executor
 from hirag_dist.storage.store import Store
 
 logger = logging.getLogger(__name__)

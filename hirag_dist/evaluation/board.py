@@ -104,6 +104,16 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
+def tested(differences: Sequence[ArrayLike]) -> list[dict[str, float | None]]:
+    """Return `z`, `p` and `p_holm` of each test of a family, as `wilcoxon` takes its pairs; None without a pair."""
+    tests = [wilcoxon(each) for each in differences]
+    corrected = iter(holm([test.p for test in tests if test is not None]))
+    return [
+        {"z": None, "p": None, "p_holm": None} if test is None else {**test._asdict(), "p_holm": next(corrected)}
+        for test in tests
+    ]
+
+
 _MAX_TYPES = 20
 _BASELINE = "naive"
 Rows = NDArray[np.bool_]
@@ -184,24 +194,18 @@ class Board:
             return
         cells = [(name, first, second) for name in measures for first, second in pairs]
         gaps = [(self.column(first, name) - self.column(second, name))[rows] for name, first, second in cells]
-        tests = [wilcoxon(gap) for gap in gaps]
-        corrected: dict[int, float] = {}
-        for start in range(0, len(cells), len(pairs)):
-            family = {at: test.p for at in range(start, start + len(pairs)) if (test := tests[at]) is not None}
-            corrected |= dict(zip(family, holm(list(family.values())), strict=True))
-        for at, ((name, first, second), interval) in enumerate(
-            zip(cells, bootstrap_means(_columns(gaps)), strict=True)
+        families = (gaps[start : start + len(pairs)] for start in range(0, len(gaps), len(pairs)))
+        tests = [test for family in families for test in tested(family)]
+        for (name, first, second), gap, interval, test in zip(
+            cells, gaps, bootstrap_means(_columns(gaps)), tests, strict=True
         ):
-            test = tests[at]
             yield {
                 "measure": name,
                 "first": first,
                 "second": second,
-                "questions": int((~np.isnan(gaps[at])).sum()),
+                "questions": int((~np.isnan(gap)).sum()),
                 "difference": interval,
-                "z": None if test is None else test.z,
-                "p": None if test is None else test.p,
-                "p_holm": corrected.get(at),
+                **test,
             }
 
 

@@ -12,7 +12,8 @@ import tiktoken
 
 from hirag_dist.execution.dataset import Schemas, TableSet
 from hirag_dist.llm.call import CallContext
-from hirag_dist.protocols import CPU, Embedder, Kernels, PackingPool, ResidentShards
+from hirag_dist.llm.chat import PackingPool
+from hirag_dist.protocols import CPU, Embedder, Kernels, ResidentShards
 from hirag_dist.types import Rejected
 
 T = TypeVar("T")

@@ -21,8 +21,8 @@ from hirag_dist.errors import SchemaMismatch, StoreError
 from hirag_dist.execution.dataset import read_part_rows
 from hirag_dist.execution.stage import AnyStage, Combines, Services, Tables, TaskStage, input_schemas, output_schemas
 from hirag_dist.llm.call import CallContext
+from hirag_dist.llm.chat import PackingPool
 from hirag_dist.llm.usage import UsageMeter
-from hirag_dist.protocols import PackingPool
 from hirag_dist.storage.checked_json import write_checked
 from hirag_dist.storage.digest import table_digest
 from hirag_dist.storage.spill import read_piece, write_pieces

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Final, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
 from hirag_dist.core.prompts.reply_validation import NOT_SENT
 from hirag_dist.errors import RequestRejected
@@ -33,24 +33,15 @@ class NotSent(RequestRejected):
 
 @dataclass(slots=True)
 class _Outcomes:
-    """Outcomes of the units of a role.
+    """Outcomes of the units of a role."""
 
-    Attributes:
-        accepted: whether a reply was usable.
-        suspect: the first units with a refused reply, at most `MIN_UNITS`.
-        refused: units refused to their last attempt.
-        first_at: time of the first refused reply, in seconds.
-        stopped: whether enough units were refused, before any was accepted.
-        decided: set once a reply was usable, once calls stop, or once a unit is divided.
-    """
-
-    accepted: bool = False
-    suspect: set[str] = field(default_factory=set)
-    refused: int = 0
-    first_at: float | None = None
-    stopped: bool = False
+    accepted: bool = False  # whether a reply was usable
+    suspect: set[str] = field(default_factory=set)  # the first units with a refused reply, at most `MIN_UNITS`
+    refused: int = 0  # units refused to their last attempt
+    first_at: float | None = None  # time of the first refused reply, in seconds
+    stopped: bool = False  # whether enough units were refused, before any was accepted
     reason: str = ""
-    decided: asyncio.Event = field(default_factory=asyncio.Event)
+    decided: asyncio.Event = field(default_factory=asyncio.Event)  # by a usable reply, a stop or a divided unit
 
 
 class SystematicRefusals:
@@ -419,22 +410,17 @@ def request_hash(request: ChatRequest) -> str:
     return hashlib.sha256(json.dumps(seen).encode()).hexdigest()
 
 
-def ledger_key(request: ChatRequest, chosen: PricedModel, attempt: int) -> str:
-    """Return the ledger key of a reply: a hash of request, model, settings and attempt."""
-    return _key(request, chosen, str(attempt))
+PART: Final = "part"
 
 
-def part_key(request: ChatRequest, chosen: PricedModel) -> str:
-    """Return the ledger key of the part of a pack's reply that is about the unit of a request.
+def ledger_key(request: ChatRequest, chosen: PricedModel, attempt: int | Literal["part"]) -> str:
+    """Return the ledger key of a reply: a hash of request, model, settings and attempt.
 
-    It differs from that of a reply to the request alone: the model saw the texts of other units too, which may have
-    other access labels.
+    Args:
+        attempt: its number; `PART` for the part of a pack's reply that is about the unit of the request. The model saw
+            the texts of other units then too, which may have other access labels.
     """
-    return _key(request, chosen, "part")
-
-
-def _key(request: ChatRequest, chosen: PricedModel, kind: str) -> str:
-    parts = f"chat|{chosen.model.name}|{chosen.settings}|{request_hash(request)}|{kind}"
+    parts = f"chat|{chosen.model.name}|{chosen.settings}|{request_hash(request)}|{attempt}"
     return hashlib.sha256(parts.encode()).hexdigest()[:40]
 
 

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from contextlib import aclosing
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 from hirag_dist.core.prompts.reply_validation import (
@@ -26,6 +26,7 @@ from hirag_dist.core.prompts.reply_validation import (
 )
 from hirag_dist.errors import ContextLengthExceeded, ModelError, ModelUnavailable, RateLimited, RequestRejected
 from hirag_dist.llm.call import (
+    PART,
     Call,
     CallContext,
     CallReply,
@@ -38,20 +39,22 @@ from hirag_dist.llm.call import (
     group_models,
     in_order,
     ledger_key,
-    part_key,
 )
 from hirag_dist.llm.key_locks import KeyLocks
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.reply_store.block_format import part_record_of, record_of, reply_from
 from hirag_dist.llm.retry import RetriedCalls
 from hirag_dist.llm.usage import TokenEstimate, TokenEstimates, UsageMeter, prompt_chars
+from hirag_dist.protocols import ChatPool
 from hirag_dist.types import ChatReply, ChatRequest, Rejected, StoredReply
 
 _FIRST = 0  # attempt
 
 
 class UnitReplyStore:
-    """Lookup and storage of units' replies in the ledger. Implements `protocols.UnitReplies`.
+    """The ledger's replies to units that share calls, each found by the unit's own request.
+
+    Built-in models keep none: `find` returns nothing for their requests, and nothing is stored.
 
     A part of a pack's reply is stored under a hash of the unit's own request and of the model that replied. The shares
     of all parts add up to the tokens of the pack, so a stage that finds the parts counts what the pack used.
@@ -63,10 +66,13 @@ class UnitReplyStore:
         self._meter = meter
 
     async def find(self, requests: Sequence[ChatRequest]) -> list[StoredReply | None]:
-        """Return the ledger's reply for each request, as `UnitReplies.find` says. Raises StoreError."""
+        """Return the ledger's reply for each request, if there is one, in one lookup; nothing is counted.
+
+        A part of a pack's reply comes before a reply to the first attempt of the request alone. Raises StoreError.
+        """
         places: list[dict[str, int]] = []
         for request in requests:
-            parts = {part_key(request, model): number for number, model in self._models(request)}
+            parts = {ledger_key(request, model, PART): number for number, model in self._models(request)}
             places.append(parts | self._places(request))
         keys = [key for each in places for key in each]
         if not keys:
@@ -90,7 +96,12 @@ class UnitReplyStore:
             payer.count(self._meter, role, whole, payer.cost(whole) * price, from_ledger=True)
 
     async def store(self, pack: ChatRequest, parts: Sequence[tuple[ChatRequest, str]]) -> None:
-        """Store the parts of a pack's reply, as `UnitReplies.store` says. Raises StoreError."""
+        """Store the parts of a pack's reply; return when they are durable. Raises StoreError.
+
+        Args:
+            pack: the request whose reply is in the ledger.
+            parts: a unit's own request, and its part of the reply. The tokens of the reply are divided among them.
+        """
         places = self._places(pack)
         if not parts or not places:
             return
@@ -103,7 +114,7 @@ class UnitReplyStore:
         texts: dict[str, str] = {}
         sizes: dict[str, int] = {}
         for request, text in parts:
-            own = part_key(request, group.first)
+            own = ledger_key(request, group.first, PART)
             texts.setdefault(own, text)
             sizes[own] = sizes.get(own, 0) + max(1, len(request.messages[-1].content))
         weights = list(sizes.values())
@@ -157,6 +168,14 @@ def _first_stored(
     return None
 
 
+class PackingPool(ChatPool, Protocol):
+    """Pool whose callers ask about several units in one call."""
+
+    @property
+    def unit_replies(self) -> UnitReplyStore | None:
+        """The replies to units that share calls; None where no reply is stored."""
+
+
 T = TypeVar("T")
 _LIMIT = re.compile(r"max_(?:completion_|new_)?tokens|maxOutputTokens", re.IGNORECASE)  # in a refusal
 
@@ -171,7 +190,7 @@ class _Answer:
 
 
 class EndpointPool:
-    """All chat models of a run, by role. Implements `protocols.PackingPool`.
+    """All chat models of a run, by role. Implements `PackingPool`.
 
     A request passes through: attempts until its reply parses → ledger → models of the role → `llm.retry.RetriedCalls`
     → `llm.limits.rate_limiter.RateLimiter.send` → `PricedModel.send`.

@@ -114,15 +114,10 @@ class _Part:
 
 @dataclass(slots=True)
 class _Observed:
-    """What was seen of an endpoint.
+    """What was seen of an endpoint."""
 
-    Attributes:
-        ratio: the largest ratio of its token count to the local one.
-        has_answered: whether it gave any vector.
-    """
-
-    ratio: float = 1.0
-    has_answered: bool = False
+    ratio: float = 1.0  # the largest ratio of its token count to the local one
+    has_answered: bool = False  # whether it gave any vector
 
 
 _Turn = asyncio.Future[PaidVector | str | None]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hirag_dist.config.model import Config
@@ -218,8 +219,7 @@ def _relations(
     An extracted relation has the labels of the documents that state it. The others have none: they are visible where
     both ends are.
     """
-    kinds = [batch.column(0).to_numpy(zero_copy_only=False) for batch in batches("relations", ["kind"])]
-    extracted = np.concatenate([np.zeros(0, np.bool_), *(np.asarray(kind == "extracted") for kind in kinds)])
+    extracted = pc.equal(ids_of(batches, "relations", "kind"), "extracted").to_numpy(zero_copy_only=False)
     pairs = _sets_behind(provenance.stated_in, np.flatnonzero(extracted), sets_of)
     divisible = np.zeros(len(extracted), np.bool_)
     divisible[statements[statements >= 0]] = True

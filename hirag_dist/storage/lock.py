@@ -181,17 +181,11 @@ class LockTiming:
 
 @dataclass(frozen=True, slots=True)
 class _Watch:
-    """The observation of another build's lock, by the observer's monotonic clock.
+    """The observation of another build's lock, by the observer's monotonic clock."""
 
-    Attributes:
-        version: of the lock file.
-        since: when this version was read first.
-        ends_at: the end of the observation that is due even without --wait; minus infinity for none.
-    """
-
-    version: str | None
-    since: float
-    ends_at: float
+    version: str | None  # of the lock file
+    since: float  # when this version was read first
+    ends_at: float  # the end of the observation that is due even without --wait; minus infinity for none
 
 
 class BuildLock:

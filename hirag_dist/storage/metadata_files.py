@@ -12,6 +12,7 @@ from typing import Any, Final, cast, overload
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hirag_dist.core.groupby import spans
@@ -60,8 +61,7 @@ def write_metadata(batches: Batches, create: Create, save: Save, entity_ids: pa.
     save("entity_provenance", _provenance(batches, layout.ENTITY_MENTIONS, "entity_id", entity_ids))
     relation_ids = ids_of(batches, "relations", "relation_id")
     relations = _provenance(batches, layout.STATEMENTS, "relation_id", relation_ids)
-    kinds = [batch.column(0).to_numpy(zero_copy_only=False) for batch in batches("relations", ["kind"])]
-    extracted = np.concatenate([np.zeros(0, np.bool_), *(np.asarray(kind == "extracted") for kind in kinds)])
+    extracted = pc.equal(ids_of(batches, "relations", "kind"), "extracted").to_numpy(zero_copy_only=False)
     relations[~extracted] = DERIVED
     save("relation_provenance", relations)
     indptr, members = summary_members(batches, entity_ids)

@@ -24,7 +24,7 @@ from hirag_dist.core.prompts.templates import CRITERIA
 from hirag_dist.core.text.normalize import count_noun, one_line
 from hirag_dist.errors import ConfigError, InputError
 from hirag_dist.evaluation.answer_collections import AnswerCollections, add_made, add_recorded
-from hirag_dist.evaluation.board import Board, holm, p_text, wilcoxon
+from hirag_dist.evaluation.board import Board, p_text, tested
 from hirag_dist.evaluation.questions import Questions
 from hirag_dist.evaluation.session import Session
 from hirag_dist.evaluation.work_units import Findings, WorkUnit
@@ -363,17 +363,13 @@ def win_rates(rows: Sequence[VerdictRow], pairs: Sequence[Pair], criteria: Seque
     found: dict[str, dict[str, Any]] = {title: {} for title in board.systems}
     for name in criteria:
         # rounded, so that two wins of three and one of three are as far from a draw, and tie in ranks
-        tests = {title: wilcoxon(np.round(2 * board.column(title, name) - 1, 9)) for title in board.systems}
-        family = {title: test.p for title, test in tests.items() if test is not None}
-        corrected = dict(zip(family, holm(list(family.values())), strict=True))
-        for pair, title in zip(pairs, board.systems, strict=True):
-            own, test = cells[pair, name], tests[title]
+        tests = tested([np.round(2 * board.column(title, name) - 1, 9) for title in board.systems])
+        for pair, title, test in zip(pairs, board.systems, tests, strict=True):
+            own = cells[pair, name]
             found[title][name] = {
                 **{sort: sum(row.score == score for row in own) for sort, score in _SORTS.items()},
                 "win_rate": rates[title][name],
-                "z": None if test is None else test.z,
-                "p": None if test is None else test.p,
-                "p_holm": corrected.get(title),
+                **test,
                 "position": position_bias(own),
             }
     return {

@@ -13,7 +13,7 @@ from hirag_dist.core.prompts.reply_validation import MalformedReply
 from hirag_dist.core.prompts.templates import pack_request
 from hirag_dist.execution.stage import Services, gather_calls
 from hirag_dist.llm.call import request_hash
-from hirag_dist.protocols import PackingPool, UnitReplies
+from hirag_dist.llm.chat import PackingPool, UnitReplyStore
 from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected
 
 T = TypeVar("T")
@@ -131,7 +131,7 @@ class _PackedCalls(Generic[T]):
             results.update(zip(group, replies, strict=True))
         return [results[at] for at in everything]
 
-    async def _find(self, store: UnitReplies) -> _Found[T]:
+    async def _find(self, store: UnitReplyStore) -> _Found[T]:
         """Return the units to ask, grouped, and the results of the others, whose use is counted.
 
         A pack whose whole reply is stored is taken as it is: that counts what its parts do not, a reply without a
@@ -175,7 +175,7 @@ class _PackedCalls(Generic[T]):
         is_stored = frozenset(at for at, reply in enumerate(own) if reply is not None and reply.pack)
         return _Found(groups + alone, results, is_stored)
 
-    async def _are_stored(self, store: UnitReplies, groups: Sequence[Sequence[int]]) -> list[bool]:
+    async def _are_stored(self, store: UnitReplyStore, groups: Sequence[Sequence[int]]) -> list[bool]:
         """Return for each group whether the ledger has a reply to its pack."""
         stored = await store.find([self._pack_request(group) for group in groups])
         return [reply is not None and len(group) > 1 for group, reply in zip(groups, stored, strict=True)]

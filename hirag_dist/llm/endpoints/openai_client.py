@@ -405,16 +405,11 @@ class EndpointClient:
 
 @dataclass(slots=True)
 class _Progress:
-    """The progress of one call, by the loop's clock.
-
-    Attributes:
-        n_events: Events of its stream that have come, about one for each token.
-        heard_at: Time of the last one.
-    """
+    """The progress of one call, by the loop's clock."""
 
     sent_at: float
-    n_events: int = 0
-    heard_at: float = -math.inf
+    n_events: int = 0  # events of its stream that have come, about one for each token
+    heard_at: float = -math.inf  # time of the last one
 
 
 class EventLines:

@@ -61,19 +61,12 @@ Phrase = tuple[str, ...]
 
 
 class _Word(NamedTuple):
-    """A word that can be part of a phrase.
+    """A word that can be part of a phrase."""
 
-    Attributes:
-        key: form that it is counted as.
-        shown: form that it is shown in.
-        ends: whether a phrase can end in it.
-        last: whether the phrase ends here.
-    """
-
-    key: str
-    shown: str
-    ends: bool
-    last: bool = False
+    key: str  # form that it is counted as
+    shown: str  # form that it is shown in
+    ends: bool  # whether a phrase can end in it
+    last: bool = False  # whether the phrase ends here
 
 
 def find_phrases(lines: Sequence[Sequence[str]], spelling: Spelling | None) -> list[FoundName]:

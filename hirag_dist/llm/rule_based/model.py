@@ -21,7 +21,6 @@ from hirag_dist.llm.rule_based.language import UNSPACED, content_words, is_alike
 from hirag_dist.llm.rule_based.requests import (
     EntityLine,
     ParsedRequest,
-    RelationLine,
     asked,
     each_unit,
     listed_types,
@@ -147,10 +146,7 @@ def extract(ask: ParsedRequest) -> str:
     if ask.task == "extract-entities":
         return write(entities, None, ask.form)
     number_of = {one.name: number for number, one in enumerate(found, start=1)}
-    relations = [
-        RelationLine(number_of[one.source], number_of[one.target], one.description) for one in related(found, lines)
-    ]
-    return write(entities, relations, ask.form)
+    return write(entities, related(found, lines), ask.form, number_of)
 
 
 def _listed_relations(ask: ParsedRequest, lines: Sequence[str]) -> str:
@@ -158,11 +154,7 @@ def _listed_relations(ask: ParsedRequest, lines: Sequence[str]) -> str:
     rows = [line.split(BAR) for line in ask.between("entities").split("\n") if line.strip()]
     listed = [BAR.join(row[1:-1]).strip() for row in rows]
     number_of = {safe_name(name): at for at, name in reversed(list(enumerate(listed, start=1)))}
-    relations = [
-        RelationLine(number_of[one.source], number_of[one.target], one.description)
-        for one in related(_placed(listed, lines), lines)
-    ]
-    return write(None, relations, ask.form)
+    return write(None, related(_placed(listed, lines), lines), ask.form, number_of)
 
 
 def _placed(names: Sequence[str], lines: Sequence[str]) -> list[FoundName]:

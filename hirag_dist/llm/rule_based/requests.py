@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import NamedTuple
 
+from hirag_dist.core.prompts.records import RelationRecord
 from hirag_dist.core.prompts.templates import BAR, CONTINUE, DONE
 from hirag_dist.core.text.normalize import clean_name, one_line, shorten
 from hirag_dist.types import Message
@@ -81,14 +83,6 @@ class EntityLine(NamedTuple):
     description: str
 
 
-class RelationLine(NamedTuple):
-    """A relation of a reply, between two numbered entities."""
-
-    source: int
-    target: int
-    description: str
-
-
 class SummaryLine(NamedTuple):
     """A summary entity of a reply, and the numbers of the members that it covers."""
 
@@ -146,15 +140,24 @@ def safe_name(text: str) -> str:
     return clean_name(safe(text, 120))
 
 
-def write(entities: Sequence[EntityLine] | None, relations: Iterable[RelationLine] | None, form: str | None) -> str:
+def write(
+    entities: Sequence[EntityLine] | None,
+    relations: Iterable[RelationRecord] | None,
+    form: str | None,
+    number_of: Mapping[str, int] = MappingProxyType({}),
+) -> str:
     """Return a reply that holds the records; None leaves a kind of record out.
 
     Pairs of the same description share a record. A description that an end's entity has already is left out.
+
+    Args:
+        number_of: number of each entity, from 1, by the name that relations have it by.
     """
     descriptions = [entity.description for entity in entities or ()]
     stated: dict[str, list[list[int]]] = {}
     for one in relations or ():
-        ends = sorted((one.source, one.target), key=lambda end: one.description not in descriptions[end - 1 : end])
+        numbers = (number_of[one.source], number_of[one.target])
+        ends = sorted(numbers, key=lambda end: one.description not in descriptions[end - 1 : end])
         known = bool(one.description) and one.description in descriptions[ends[0] - 1 : ends[0]]
         stated.setdefault("" if known else one.description, []).append(ends)
     if form is None:

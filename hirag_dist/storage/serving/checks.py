@@ -19,27 +19,16 @@ _BLOCK = 1 << 22  # values that are compared at a time
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """What an array must be. Names of sizes are those of tables, other arrays and files of texts.
+    """What an array must be. Names of sizes are those of tables, other arrays and files of texts."""
 
-    Attributes:
-        dtype: `numpy.dtype.str` without the byte order.
-        rows: size that it has a row for each of; "" for any number.
-        columns: columns of a matrix; 0 for a vector, −1 for any number.
-        below: size that bounds its values, which are rows; "" for values without bounds.
-        missing: whether −1 is a value too, for a row that is not there.
-        extra: how much larger than `below` values may be.
-        points_to: for an indptr, the array that it divides.
-        sorted: whether its values ascend.
-    """
-
-    dtype: str
-    rows: str = ""
-    columns: int = 0
-    below: str = ""
-    missing: bool = False
-    extra: int = 0
-    points_to: str = ""
-    sorted: bool = False
+    dtype: str  # `numpy.dtype.str` without the byte order
+    rows: str = ""  # size that it has a row for each of; "" for any number
+    columns: int = 0  # of a matrix; 0 for a vector, −1 for any number
+    below: str = ""  # size that bounds its values, which are rows; "" for values without bounds
+    missing: bool = False  # whether −1 is a value too, for a row that is not there
+    extra: int = 0  # how much larger than `below` values may be
+    points_to: str = ""  # for an indptr, the array that it divides
+    sorted: bool = False  # whether its values ascend
 
 
 def _lists(owners: str, indptr: str, values: str, below: str, *, missing: bool = False) -> dict[str, _Rule]:

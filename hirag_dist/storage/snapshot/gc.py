@@ -33,15 +33,12 @@ class CollectionStore(Protocol):
 
     def of(self, snapshot_ids: Sequence[str]) -> list[str]:
         """Return the names of the collections of snapshots, which may be parts of shared ones."""
-        ...
 
     def snapshots(self) -> set[str]:
         """Return the ids of the snapshots that have collections."""
-        ...
 
     def drop(self, names: Sequence[str], kept: Callable[[], Iterable[Snapshot]]) -> None:
         """Remove collections, and of shared ones what the snapshots that stay do not need."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

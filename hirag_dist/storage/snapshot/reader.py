@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hirag_dist import schemas
-from hirag_dist.core.graph.communities import membership
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.core.vectors import SlottedVectors, Vectors
 from hirag_dist.errors import SnapshotCorrupt, SnapshotNotFound, StoreError
@@ -296,10 +295,6 @@ class Snapshot:
         """True if any document carries an access label."""
         lengths = pc.list_value_length(self.table("documents", ["labels"])["labels"])
         return bool((pc.max(lengths).as_py() or 0) > 0)
-
-    def members(self, communities: pa.Table, entities: pa.Table) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Return (indptr, rows) of the communities' members."""
-        return membership(communities, entities["entity_id"])
 
     def info(self) -> IndexInfo:
         """Return the statistics that need none of the large tables."""
