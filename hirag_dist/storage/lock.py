@@ -1,13 +1,13 @@
 """One build at a time on an index: a lock file with a heartbeat, taken over when its holder is dead.
 
 A holder is dead when its process is known to have ended, or when its lease has expired: no heartbeat for
-`LockTiming.dead_after_s`. A host name and a process id identify no process: containers share host names and each has a
-process 1, and a process id is used again. A process is identified by the boot of its kernel, its pid namespace, its id
-there and its start time. Whether it lives can be known only under the same kernel and in the same namespace; elsewhere
-the lease decides.
- No wall clock decides that, so a clock that jumps neither ends a lease nor keeps one for
+`LockTiming.dead_after_s`. No wall clock decides that, so a clock that jumps neither ends a lease nor keeps one for
 ever. Under the holder's kernel the age of a heartbeat is read from the monotonic clock that both share. Elsewhere the
 lock is watched: it has expired when it has not changed for that time by the observer's monotonic clock.
+
+A host name and a process id identify no process: containers share host names and each has a process 1, and a process
+id is used again. A process is identified by the boot of its kernel, its pid namespace, its id there and its start
+time. Whether it lives can be known only under the same kernel and in the same namespace; elsewhere the lease decides.
 
 On S3 every write of the lock is conditional on the version that was read, so of two builds that start at the same
 moment one gets it, and a late write of a build that was taken over is refused. On a folder, a lock of the operating

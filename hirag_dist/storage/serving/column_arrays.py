@@ -50,7 +50,7 @@ def numbers(batches: Batches, table: str, name: str, kind: Any) -> NDArray[Any]:
 
 
 def ids_of(batches: Batches, table: str, name: str) -> pa.Array:
-    """Return one column of short texts of a table, as ids."""
+    """Return one column of a table whose values are ids, or other short texts."""
     return joined([batch.column(0) for batch in batches(table, [name])], pa.string())
 
 
