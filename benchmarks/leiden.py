@@ -31,11 +31,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from hirag_dist.compute.kernels import CpuKernels
-from hirag_dist.core.graph.communities import community_table, lineage
+from hirag_dist.core.graph.communities import community_table, lineage, warm_start
 from hirag_dist.core.graph.csr import build_graph, components, within
 from hirag_dist.core.graph.hierarchy_metrics import modularity
 from hirag_dist.core.graph.leiden import leiden, visiting_keys
-from hirag_dist.core.graph.warm_start import warm_start
 from hirag_dist.core.reports.selection import report_outlines
 from hirag_dist.types import CsrGraph
 

@@ -33,7 +33,6 @@ from hirag_dist.core.drift import (
     PartitionDrift,
     UpdateStaleness,
     compactness,
-    groups_of,
     groups_of_labels,
     stale_reports,
     stale_summaries,
@@ -167,12 +166,12 @@ def _layer_drift(shadow: _Shadow, snapshot: Snapshot, layer: int, entities: pa.T
     members = rows_of(own["entity_id"], ids)
     best = own["best"].combine_chunks().to_numpy(zero_copy_only=False)
     labels = _labels(groups[best], members[best], len(vectors))
-    made_groups = groups_of(made.clusters, made.rows)
+    made_groups = Groups(made.clusters, made.rows)
     return LayerDrift(
         layer=layer,
         entities=len(vectors),
         orphans=int(np.sum(np.bincount(members, minlength=len(vectors)) == 0)),
-        clusters=_partition_drift(groups_of(groups, members), made_groups, shadow.clustering.max_size),
+        clusters=_partition_drift(Groups(groups, members), made_groups, shadow.clustering.max_size),
         compactness=compactness(vectors, labels),
         shadow_compactness=compactness(vectors, made_labels),
     )

@@ -28,7 +28,6 @@ from hirag_dist.cli._options import (
     refuse_idle,
 )
 from hirag_dist.cli._output import conclude_reading, emit, err, out, table, told_when_late
-from hirag_dist.core.entities.claim_text import claim_text
 from hirag_dist.core.text.normalize import count_noun, one_line, shorten
 from hirag_dist.errors import ConfigError, HiragError, InvalidQuery
 from hirag_dist.types import MAP_REDUCE, Answer, Citation, MapWork, Query, Retrieval, ScopeOptions, SourceItem
@@ -75,7 +74,7 @@ def show_retrieval(retrieval: Retrieval, rows: int = 6) -> None:
         title = f"Claims about these entities ({len(retrieval.claims)} found)"
         out.print(f"[bold]{title}[/bold]")
         for claim in retrieval.claims[: max(rows // 2, 1)]:
-            out.print(f"  {shorten(one_line(claim_text(claim)), 110)}", markup=False)
+            out.print(f"  {shorten(one_line(claim.line), 110)}", markup=False)
     if retrieval.sources:
         shown_s = [
             (shorten(item.title, 60), _where(item), shorten(one_line(item.text), 70))

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from hirag_dist.config.model import Config
 from hirag_dist.core.clustering import gaussian_mixture, kmeans, pca, ward
 from hirag_dist.core.graph.bfs import hop_distances
-from hirag_dist.core.graph.communities import nested_labels
+from hirag_dist.core.graph.communities import nested_labels, warm_partition
 from hirag_dist.core.graph.leiden import leiden
-from hirag_dist.core.graph.warm_start import warm_partition
 from hirag_dist.errors import BackendUnavailable, ConfigError
 from hirag_dist.protocols import CPU, Kernels
 from hirag_dist.types import (

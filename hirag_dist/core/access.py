@@ -195,10 +195,6 @@ class LabelPatterns:
         states[(n_visible > 0) & (n_visible < sizes) & self.divisible] = PARTIAL
         return states.astype(np.uint8)
 
-    def rows(self, state: int, states: NDArray[np.uint8]) -> IntVector:
-        """Return the rows in a state, ascending."""
-        return np.flatnonzero(states[self.of] == state)
-
 
 def patterns(rows: IntVector, sets: IntVector, n_rows: int, divisible: Flags | None = None) -> LabelPatterns:
     """Return the patterns of rows.

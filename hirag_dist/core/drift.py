@@ -56,23 +56,21 @@ class Groups:
     Attributes:
         numbers: (n_entries,) group of each membership, from 0 on.
         rows: (n_entries,) member row, once in a group.
-        sizes: (n_groups,) members of each.
     """
 
     numbers: IntVector
     rows: IntVector
-    sizes: IntVector
 
-
-def groups_of(numbers: IntVector, rows: IntVector) -> Groups:
-    """Return groups from their memberships; arguments as the attributes of `Groups`."""
-    return Groups(numbers, rows, np.bincount(numbers))
+    @property
+    def sizes(self) -> IntVector:
+        """(n_groups,) members of each."""
+        return np.bincount(self.numbers)
 
 
 def groups_of_labels(labels: IntVector) -> Groups:
     """Return the groups of a partition; rows labelled −1 are in no group."""
     rows = np.flatnonzero(labels >= 0)
-    return groups_of(labels[rows], rows)
+    return Groups(labels[rows], rows)
 
 
 def best_jaccard(groups: Groups, others: Groups) -> FloatVector:
@@ -85,8 +83,9 @@ def best_jaccard(groups: Groups, others: Groups) -> FloatVector:
         (n_groups,) from 0 to 1; 0 where no other group shares a member.
     """
     own, other, shared = shared_counts(groups.numbers, groups.rows, others.numbers, others.rows)
-    best = np.zeros(len(groups.sizes))
-    np.maximum.at(best, own, shared / (groups.sizes[own] + others.sizes[other] - shared))
+    sizes = groups.sizes
+    best = np.zeros(len(sizes))
+    np.maximum.at(best, own, shared / (sizes[own] + others.sizes[other] - shared))
     return best
 
 

@@ -20,10 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from hirag_dist.core.entities.claim_text import ClaimItem, claim_text
 from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.schemas import CLAIMS, METADATA_FIELDS
-from hirag_dist.types import IntVector
+from hirag_dist.types import ClaimItem, IntVector
 
 
 def linked(heads: IntVector, tails: IntVector, n_heads: int, n_tails: int) -> Any:
@@ -452,9 +451,8 @@ def _claims(claims: pa.Table | None) -> dict[str, str]:
     found: dict[str, list[str]] = {}
     for row in _rows(claims) if claims is not None else ():
         if row["subject_id"] is not None:
-            found.setdefault(row["subject_id"], []).append(
-                claim_text(ClaimItem(**row | {"object_id": row["object_id"] or ""}))
-            )
+            claim = ClaimItem(**row | {"object_id": row["object_id"] or ""})
+            found.setdefault(row["subject_id"], []).append(claim.line)
     return {own: "\n".join(lines) for own, lines in found.items()}
 
 

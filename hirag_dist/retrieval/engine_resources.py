@@ -14,13 +14,14 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from hirag_dist.core.access import AccessRule
-from hirag_dist.core.graph.pagerank import personalised_pagerank
+from hirag_dist.core.arrays import all_at_once
+from hirag_dist.core.graph.pagerank import pagerank_steps
 from hirag_dist.core.graph.shortest_paths import PathFinder
 from hirag_dist.core.metadata.columns import facets
 from hirag_dist.core.metadata.fields import And, Expression
 from hirag_dist.core.metadata.parsing import FilterError, as_of_filter, parse_filter
 from hirag_dist.core.prompts.templates import Prompts
-from hirag_dist.core.retrieval.bridge import bridge_relations, key_entities, nearest_chunks, question_scores
+from hirag_dist.core.retrieval.bridge import bridge_relations, key_entity_steps, nearest_chunks, question_scores
 from hirag_dist.core.retrieval.context import UNKNOWN_FORM, MakeText
 from hirag_dist.errors import InvalidQuery
 from hirag_dist.protocols import AnswerModel, Closable, Embedder, Reranker, VectorIndex
@@ -37,17 +38,17 @@ Rendering = Callable[[str, int], tuple[int, int]]  # (level, row) → tokens of 
 
 
 class RecordTextCache:
-    """Texts of records and their tokens, up to a number of characters; the oldest are removed first."""
+    """Texts of records and their tokens, up to a number of characters; the oldest are removed first.
+
+    Attributes:
+        stored: the cache of the records that are the same in all views; by default this one.
+    """
 
     def __init__(
         self, count: Callable[[str], int], max_chars: int = 16 << 20, stored: RecordTextCache | None = None
     ) -> None:
-        """Begin empty.
-
-        Args:
-            stored: has the records that are the same in all views; None: this cache.
-        """
-        self._stored = stored
+        """Begin empty."""
+        self.stored = stored or self
         self._count = count
         self._max_chars = max_chars
         self._chars = 0
@@ -58,15 +59,10 @@ class RecordTextCache:
         text = make(item, UNKNOWN_FORM)
         return text, self._count(text)
 
-    def rebuilt(self, level: str, row: int, item: Any, make: MakeText) -> tuple[str, int]:
-        """Return the text and tokens of a record of which the view has a part; the arguments are those of `get`."""
-        return self._record(level, row, item, make, None)
-
-    def get(self, level: str, row: int, item: Any, make: MakeText, rendering: Rendering) -> tuple[str, int]:
-        """Return the text and tokens of a record that is the same in all views."""
-        return (self._stored or self)._record(level, row, item, make, rendering)
-
-    def _record(self, level: str, row: int, item: Any, make: MakeText, rendering: Rendering | None) -> tuple[str, int]:
+    def get(
+        self, level: str, row: int, item: Any, make: MakeText, rendering: Rendering | None = None
+    ) -> tuple[str, int]:
+        """Return the text and tokens of a record; `rendering` is there for those that are the same in all views."""
         key = (level, row)
         record = self._records.get(key)
         if record is None:
@@ -244,18 +240,12 @@ class EngineResources:
                 continue
             self.vectors.prepare(view.access)
             self.paths.chain([], view.access, view.connect())
-            key_entities(
-                view.communities,
-                range(min(len(view.communities.levels), 1)),
-                view.vectors,
-                query,
-                1,
-                view.access,
-            )
+            first = range(min(len(view.communities.levels), 1))
+            all_at_once(key_entity_steps(view.communities, first, view.vectors, query, 1, view.access))
             stated = nearest_chunks(view.provenance, view.chunk_vectors, none, query, view.visible_chunks)
             question_scores(view.ends[none], none, view.similarities(none, query), stated)
             view.nearest_chunks(query, 1)
             view.chunks_with_words("", 1)
             # The result is discarded, so the seed may be a hidden row. Without a seed only half would be compiled.
-            first = np.zeros(min(len(view.walk_graph.layers), 1), np.int64)
-            personalised_pagerank(view.walk_graph, first, np.ones(len(first)), view.access, view.visible_chunks)
+            seed, walk_graph = np.zeros(min(len(view.walk_graph.layers), 1), np.int64), view.walk_graph
+            all_at_once(pagerank_steps(walk_graph, seed, np.ones(len(seed)), view.access, view.visible_chunks))

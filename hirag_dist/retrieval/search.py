@@ -235,9 +235,9 @@ def _record_texts(
         if row in unreported:
             yield texts.uncached(item, make)
         elif is_rebuilt:
-            yield texts.rebuilt(level, row, item, make)
+            yield texts.get(level, row, item, make)
         else:
-            yield texts.get(level, row, item, make, view.rendering)
+            yield texts.stored.get(level, row, item, make, view.rendering)
 
 
 @dataclass(frozen=True)

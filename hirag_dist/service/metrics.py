@@ -10,6 +10,7 @@ import math
 from collections import Counter as Counts
 from collections.abc import Mapping
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -42,62 +43,45 @@ class Metrics:
 
     def __init__(self, registry: CollectorRegistry | None) -> None:
         self.registry = registry
-        self._requests = Counter(
+        counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
+        histogram = partial(Histogram, registry=registry)
+        self._requests = counter(
             "hirag_service_requests",
             "Finished requests, by method, status and kind of authentication.",
             ("method", "code", "caller"),
-            registry=registry,
         )
-        self._seconds = Histogram(
+        self._seconds = histogram(
             "hirag_service_request_seconds",
             "Time from a request's arrival to its end.",
             ("method",),
             buckets=_REQUEST_S,
-            registry=registry,
         )
-        self._queued = Histogram(
-            "hirag_service_queue_seconds",
-            "Time that retrievals waited in the queue.",
-            buckets=_PART_S,
-            registry=registry,
+        self._queued = histogram(
+            "hirag_service_queue_seconds", "Time that retrievals waited in the queue.", buckets=_PART_S
         )
-        self._refused = Counter(
+        self._refused = counter(
             "hirag_service_refused",
             "Rejected requests: queue, deadline, full and answers by load shedding; rate, quota and concurrent by the "
             "caller's quotas; *_token and *_certificate by authentication; slow_reader for dropped streams.",
             ("reason",),
-            registry=registry,
         )
-        self._parts = Histogram(
-            "hirag_retrieval_part_seconds",
-            "Time of the parts of retrievals, and in total.",
-            ("part",),
-            buckets=_PART_S,
-            registry=registry,
+        self._parts = histogram(
+            "hirag_retrieval_part_seconds", "Time of the parts of retrievals, and in total.", ("part",), buckets=_PART_S
         )
-        self._partial = Counter(
-            "hirag_retrieval_partial", "Levels that a deadline cut off.", ("level",), registry=registry
-        )
-        self._tokens = Counter(
-            "hirag_answer_tokens", "Input and output tokens of answers.", ("kind",), registry=registry
-        )
-        self._first_text = Histogram(
+        self._partial = counter("hirag_retrieval_partial", "Levels that a deadline cut off.", ("level",))
+        self._tokens = counter("hirag_answer_tokens", "Input and output tokens of answers.", ("kind",))
+        self._first_text = histogram(
             "hirag_answer_first_text_seconds",
             "Time from an Answer's arrival to the first piece of text.",
             buckets=_REQUEST_S,
-            registry=registry,
         )
-        self._swaps = Counter(
+        self._swaps = counter(
             "hirag_snapshot_swaps",
             "Hot swaps to a new snapshot, and failures to swap or to determine the current one.",
             ("outcome",),
-            registry=registry,
         )
-        self._cache = Counter(
-            "hirag_question_cache",
-            "Questions whose vector was in the cache (hit) or not (miss).",
-            ("result",),
-            registry=registry,
+        self._cache = counter(
+            "hirag_question_cache", "Questions whose vector was in the cache (hit) or not (miss).", ("result",)
         )
         # Prometheus sees no increase in a first sample, so counters on which an alert is set begin with a zero
         for outcome in ("ok", "failed"):
@@ -105,27 +89,24 @@ class Metrics:
         for reason in ("queue", "deadline", "full", "answers"):
             self._refused.labels(reason).inc(0)
         self._snapshot = ""
-        self._snapshot_info = Gauge(
+        self._snapshot_info = gauge(
             "hirag_snapshot_info",
             "Processes that serve a snapshot; several ids during a swap, 0 for a former one.",
             ("snapshot",),
-            registry=registry,
             multiprocess_mode="livesum",
         )
         self._facts: dict[str, Gauge] = {}
         self._sampled_engine: QueryEngine | None = None
         self._cached = (0, 0)
-        self._present = Gauge(
+        self._present = gauge(
             "hirag_service_requests_in_flight",
             "Requests in progress: waiting, retrieving, answering or sending.",
             ("state",),
-            registry=registry,
             multiprocess_mode="livesum",
         )
-        self._expected = Gauge(
+        self._expected = gauge(
             "hirag_service_expected_wait_seconds",
             "Expected wait of a new retrieval, in the process where it is longest.",
-            registry=registry,
             multiprocess_mode="livemax",
         )
 
@@ -264,31 +245,25 @@ class CatalogueMetrics:
         self._catalogue = catalogue
         self._labelled: set[str] = set()
         self._sampled: Counts[str] = Counts()
-        self._requests = Counter(
-            "hirag_catalogue_requests", "Finished requests, by index and status.", ("index", "code"), registry=registry
+        counter = partial(Counter, registry=registry)
+        gauge = partial(Gauge, registry=registry, multiprocess_mode="livemax")
+        self._requests = counter(
+            "hirag_catalogue_requests", "Finished requests, by index and status.", ("index", "code")
         )
-        self._seconds = Counter(
-            "hirag_catalogue_request_seconds", "Time of finished requests, by index.", ("index",), registry=registry
-        )
-        self._events = Counter(
+        self._seconds = counter("hirag_catalogue_request_seconds", "Time of finished requests, by index.", ("index",))
+        self._events = counter(
             "hirag_catalogue_events",
             "Indexes opened, not opened (failed), and closed: closed_limit, closed_idle, closed_removed and "
             "closed_changed.",
             ("event",),
-            registry=registry,
         )
-        self._indexes = Gauge(
+        self._indexes = gauge(
             "hirag_catalogue_indexes",
             "Indexes of the catalogue (listed) and open ones, in the process with the most.",
             ("state",),
-            registry=registry,
-            multiprocess_mode="livemax",
         )
-        self._listing_failed = Gauge(
-            "hirag_catalogue_listing_failed",
-            "1 while the indexes cannot be listed: those listed before are served.",
-            registry=registry,
-            multiprocess_mode="livemax",
+        self._listing_failed = gauge(
+            "hirag_catalogue_listing_failed", "1 while the indexes cannot be listed: those listed before are served."
         )
 
     def count_request(self, record: RequestRecord) -> None:

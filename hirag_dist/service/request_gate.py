@@ -180,7 +180,6 @@ class LoadShedder:
 
 SERVICE = query_pb2.DESCRIPTOR.services_by_name["QueryService"]
 SERVICE_NAME: str = SERVICE.full_name
-_REQUESTS: dict[str, Any] = {method.name: GetMessageClass(method.input_type) for method in SERVICE.methods}
 
 
 def service_handler(servicer: Any) -> grpc.GenericRpcHandler:
@@ -208,7 +207,7 @@ def read_request(method: str, raw: bytes) -> Any:
         InvalidQuery: the bytes are none.
     """
     try:
-        return _REQUESTS[method].FromString(raw)
+        return GetMessageClass(SERVICE.methods_by_name[method].input_type).FromString(raw)
     except DecodeError:
         raise InvalidQuery(f"the bytes are no {method}Request; make one with code generated from query.proto") from None
 
@@ -311,15 +310,6 @@ _REJECTION_DELAY_S = 0.1
 _MAX_DELAYED = 1000  # rejections at a time that are delayed
 
 
-@dataclass(slots=True)
-class AdmittedRequest:
-    """A request that passed the gate."""
-
-    message: Any
-    caller: Caller
-    record: RequestRecord
-
-
 class RequestGate:
     """Admits requests, converts the errors of their work to a status, and calls the observers.
 
@@ -347,8 +337,8 @@ class RequestGate:
     @asynccontextmanager
     async def admitted(
         self, method: str, request: bytes, context: Context, *, retrieves: bool = True, answer: bool = False
-    ) -> AsyncIterator[AdmittedRequest]:
-        """Admit a request for as long as the block lasts.
+    ) -> AsyncIterator[tuple[Any, Caller, RequestRecord]]:
+        """Admit a request for as long as the block lasts. Yield its message, its caller and its record.
 
         Args:
             request: its message, not parsed yet.
@@ -366,7 +356,7 @@ class RequestGate:
                 self._check_ready()
                 with self._quotas.admitted(caller):
                     context.set_trailing_metadata(((REQUEST_ID_KEY, record.request_id),))
-                    yield AdmittedRequest(message, caller, record)
+                    yield message, caller, record
         except asyncio.CancelledError:
             record.code = _cancellation_code(context)
             self._finish(record)

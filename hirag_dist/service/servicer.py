@@ -316,8 +316,8 @@ class QueryServicer:
         self, request: bytes, context: Context
     ) -> bytes:
         """Return a page of the indexes that the caller may ask."""
-        async with self._gate.admitted("ListIndexes", request, context, retrieves=False) as admitted:
-            page = index_page(self._indexes.entries(admitted.caller), admitted.message)
+        async with self._gate.admitted("ListIndexes", request, context, retrieves=False) as (message, caller, _):
+            page = index_page(self._indexes.entries(caller), message)
             return bytes(page.SerializeToString())
 
     @asynccontextmanager
@@ -325,8 +325,8 @@ class QueryServicer:
         self, method: str, request: bytes, context: Context, *, retrieves: bool = True, answer: bool = False
     ) -> AsyncIterator[_Call]:
         """Admit a request and lease it an engine of its index, for as long as the block lasts."""
-        async with self._gate.admitted(method, request, context, retrieves=retrieves, answer=answer) as admitted:
-            message, caller, record = admitted.message, admitted.caller, admitted.record
+        admitted = self._gate.admitted(method, request, context, retrieves=retrieves, answer=answer)
+        async with admitted as (message, caller, record):
             index = self._indexes.find(message.index, caller)
             record.index = index.name
             async with index.lease(context.time_remaining) as engine:

@@ -134,7 +134,7 @@ class TripleItem:
 
 @dataclass(frozen=True, slots=True)
 class ClaimItem:
-    """A claim of a text (GraphRAG paper §3.1.2).
+    """A claim of a text (GraphRAG paper §3.1.2); GraphRAG's tables call them covariates.
 
     Attributes:
         subject, object: as the claim names them; `object` is empty where there is none.
@@ -157,6 +157,19 @@ class ClaimItem:
     description: str
     source_text: str
     chunk_id: str
+
+    @property
+    def line(self) -> str:
+        """The claim on one line, as prompts and contexts show it.
+
+        >>> ClaimItem("c", "Ann", "Bob", "", "", "debt", "suspected", "2020-01-01", "", "Ann owes Bob.", "", "").line
+        'Ann → Bob, debt (suspected, from 2020-01-01): Ann owes Bob.'
+        """
+        head = " → ".join(filter(None, (self.subject, self.object)))
+        dates = [f"{word} {day}" for word, day in (("from", self.start_date), ("to", self.end_date)) if day]
+        details = ", ".join(filter(None, (self.status, " ".join(dates))))
+        what = ", ".join(filter(None, (head, self.type))) + (f" ({details})" if details else "")
+        return f"{what}: {self.description}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,18 +56,9 @@ def query_from_proto(message: pb.Query, dim: int) -> Query:
     vector = np.array(message.vector, dtype=np.float32) if message.vector else None
     if vector is not None and not np.isfinite(vector).all():
         raise InvalidQuery(_NOT_FINITE)
+    given = {name: getattr(message, name) for name in (*_COUNTS, "community_level") if message.HasField(name)}
     query = Query(
-        question=message.question,
-        mode=mode,
-        top_n=message.top_n if message.HasField("top_n") else None,
-        top_m=message.top_m if message.HasField("top_m") else None,
-        top_c=message.top_c if message.HasField("top_c") else None,
-        community_level=message.community_level if message.HasField("community_level") else None,
-        context_tokens=message.context_tokens if message.HasField("context_tokens") else None,
-        vector=vector,
-        labels=scope.labels,
-        filter=scope.filter,
-        as_of=scope.as_of,
+        message.question, mode, vector=vector, labels=scope.labels, filter=scope.filter, as_of=scope.as_of, **given
     )
     _check(query)
     return query
@@ -104,19 +95,8 @@ def query_to_proto(query: Query) -> pb.Query:
     _check(query)
     vector = None if query.vector is None else _numbers(query.vector)
     try:
-        return pb.Query(
-            question=query.question,
-            mode=pb.MODE_UNSPECIFIED if query.mode is None else MODES[query.mode],
-            top_n=query.top_n,
-            top_m=query.top_m,
-            top_c=query.top_c,
-            community_level=query.community_level,
-            context_tokens=query.context_tokens,
-            vector=vector,
-            labels=query.labels,
-            filter=query.filter,
-            as_of=query.as_of,
-        )
+        mode = pb.MODE_UNSPECIFIED if query.mode is None else MODES[query.mode]
+        return pb.Query(**message_fields(query, pb.Query, without="mode") | {"mode": mode, "vector": vector})
     except UnicodeEncodeError as error:
         raise InvalidQuery("texts of a query must be valid Unicode without lone surrogates") from error
 

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import networkx as nx
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hirag_dist.core.arrays import read_only
+from hirag_dist.core.arrays import all_at_once, read_only
 from hirag_dist.core.graph.csr import build_graph
 from hirag_dist.core.graph.leiden import visiting_keys
-from hirag_dist.core.graph.pagerank import WalkGraph
+from hirag_dist.core.graph.pagerank import WalkGraph, pagerank_steps
 from hirag_dist.core.retrieval.levels import CommunityIndex, invert
 from hirag_dist.schemas import RELATIONS
-from hirag_dist.types import CsrGraph, IntVector
+from hirag_dist.types import CsrGraph, FloatVector, IntVector
 from tests.table_rows import filled_table
 
 Edges = Sequence[tuple[int, int, float]]
@@ -90,3 +91,8 @@ def best_path(graph: nx.Graph, source: int, target: int) -> list[int]:
 def order_keys(n_nodes: int, seed: int) -> NDArray[np.uint64]:
     """Return the keys of nodes whose ids are their numbers."""
     return visiting_keys(pa.chunked_array([pa.array(range(n_nodes), pa.int64())]), seed)
+
+
+def walk_shares(*arguments: Any, **options: Any) -> tuple[IntVector, FloatVector]:
+    """Return the chunks that a walk reaches, and its share at each."""
+    return all_at_once(pagerank_steps(*arguments, **options))

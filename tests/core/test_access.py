@@ -26,7 +26,7 @@ from hirag_dist.core.access import (
 )
 from hirag_dist.core.arrays import all_at_once
 from hirag_dist.core.graph.shortest_paths import PathFinder
-from hirag_dist.core.retrieval.bridge import key_entities
+from hirag_dist.core.retrieval.bridge import key_entity_steps
 from hirag_dist.core.retrieval.levels import exact_scores, nearest, nearest_of_all
 from tests.core.graphs import community_index
 from tests.core.labelled_graphs import N_SETS, Labelled, labelled_graph, unit
@@ -94,7 +94,7 @@ def test_key_entities_are_members_that_may_be_seen(seed: int, reached: int) -> N
     half = labelled.n // 2
     index = community_index(labelled.n, [0, 0], [range(half), range(half, labelled.n)])
     query = unit(np.random.default_rng(seed))
-    found = key_entities(index, [1, 0], labelled.vectors, query, 3, labelled.access({reached}))
+    found = all_at_once(key_entity_steps(index, [1, 0], labelled.vectors, query, 3, labelled.access({reached})))
     seen, vectors = labelled.seen({reached}), labelled.left_vectors(reached)
     wanted = []
     for first, last in ((half, labelled.n), (0, half)):
@@ -186,7 +186,7 @@ def test_states_are_those_of_each_row_by_itself(
         assert found.sets[found.indptr[pattern] : found.indptr[pattern + 1]].tolist() == sorted(own)
     assert len(found.divisible) == len({(frozenset(own), divisible) for own, divisible in made_of})
     for state in (HIDDEN, PARTIAL, VISIBLE):
-        assert found.rows(state, states).tolist() == [row for row, own in enumerate(expected) if own == state]
+        assert np.flatnonzero(states[found.of] == state).tolist() == [row for row, own in enumerate(expected) if own == state]
 
 
 @given(_ROWS, st.lists(st.tuples(st.integers(0, 4), st.integers(0, 19)), max_size=15))

@@ -13,6 +13,7 @@ from hirag_dist.core import drift as module
 from hirag_dist.core.drift import (
     CommunityDrift,
     DriftReport,
+    Groups,
     GroupSizes,
     LayerDrift,
     PartitionDrift,
@@ -20,7 +21,6 @@ from hirag_dist.core.drift import (
     UpdateStaleness,
     best_jaccard,
     compactness,
-    groups_of,
     groups_of_labels,
     stale_reports,
     stale_summaries,
@@ -50,8 +50,8 @@ def test_the_mean_cosine_to_the_centroid(block_rows: int, monkeypatch: pytest.Mo
 
 def test_best_jaccard_of_overlapping_groups() -> None:
     # {0, 1, 2}, {2, 3} against {0, 1}, {2, 3, 4}: 2/3 and 2/3; the first also shares one of five with the second
-    groups = groups_of(np.array([0, 0, 0, 1, 1]), np.array([0, 1, 2, 2, 3]))
-    others = groups_of(np.array([0, 0, 1, 1, 1]), np.array([0, 1, 2, 3, 4]))
+    groups = Groups(np.array([0, 0, 0, 1, 1]), np.array([0, 1, 2, 2, 3]))
+    others = Groups(np.array([0, 0, 1, 1, 1]), np.array([0, 1, 2, 3, 4]))
     assert best_jaccard(groups, others).tolist() == [2 / 3, 2 / 3]
     assert best_jaccard(others, groups).tolist() == [2 / 3, 2 / 3]
 

@@ -32,10 +32,10 @@ def test_records_are_made_and_counted_once_and_the_oldest_are_forgotten() -> Non
 
 def test_views_share_what_is_stored_and_keep_what_is_rebuilt() -> None:
     def get(view: RecordTextCache, text: str) -> tuple[str, int]:
-        return view.get("local", 1, text, lambda item, form: item, lambda *_: (0, 0))
+        return view.stored.get("local", 1, text, lambda item, form: item, lambda *_: (0, 0))
 
     def rebuilt(view: RecordTextCache, text: str) -> tuple[str, int]:
-        return view.rebuilt("local", 1, text, lambda item, form: item)
+        return view.get("local", 1, text, lambda item, form: item)
 
     stored = RecordTextCache(len)
     one, other = (RecordTextCache(len, stored=stored) for _ in range(2))

@@ -63,18 +63,10 @@ class ClusterSettings:
 
 @dataclass(frozen=True, slots=True)
 class PartitionNode:
-    """One coarse mixture of the tree. A child is a node, or the number of a cell."""
+    """One coarse mixture of the tree; it pickles. A child is a node, or the number of a cell."""
 
     mixture: Mixture
     children: tuple[PartitionNode | int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionTree:
-    """Tree of coarse mixtures that partitions a layer; it pickles. Without a root the layer is one cell."""
-
-    root: PartitionNode | None
-    n_cells: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +95,10 @@ def fit_cells(
     sample: FloatMatrix,
     n_rows: int,
     settings: ClusterSettings,
-) -> PartitionTree:
+) -> PartitionNode | None:
     """Return the coarse mixtures that cut a layer into cells of `max_cell_rows` rows at home at most, about.
+
+    None: the layer is one cell.
 
     The root starts from the sample and is fitted to all rows; nodes below it are fitted to the sample alone.
 
@@ -113,27 +107,27 @@ def fit_cells(
         sample: rows at `sample_numbers(n_rows, sample_size(n_rows, settings), settings.seed)`, finite.
     """
     if n_rows <= settings.max_cell_rows:
-        return PartitionTree(None, 1)
+        return None
     rows_each = n_rows / len(sample)
     start = coarse_mixture(kernels, sample, _n_cells(n_rows, settings), settings)
     means, sums = lloyd(sums_of, start.means, _ROOT_ROUNDS)
     fitted = _mixture(means, sums.counts, sums.spread, start.min_variance)
-    numbers = count()
-    root = _grow(kernels, fitted, sample, rows_each, settings, numbers)
-    return PartitionTree(root, next(numbers)) if isinstance(root, PartitionNode) else PartitionTree(None, 1)
+    root = _grow(kernels, fitted, sample, rows_each, settings, count())
+    return root if isinstance(root, PartitionNode) else None
 
 
-def assign_cells(kernels: Kernels, rows: FloatMatrix, cells: PartitionTree) -> CellMemberships:
+def assign_cells(kernels: Kernels, rows: FloatMatrix, root: PartitionNode | None) -> CellMemberships:
     """Return the cells that see each row: its home, and every other where its share passes a threshold.
 
     Args:
         rows: (n, d) float32, finite: one shard, since blocks are counted from its first row.
+        root: of the tree; None for a layer that is one cell.
     """
     n_rows = len(rows)
     everyone, whole = np.arange(n_rows), np.ones(n_rows, np.float32)
-    if cells.root is None:
+    if root is None:
         return CellMemberships(everyone, np.zeros(n_rows, np.int64), np.ones(n_rows, bool))
-    found = list(_descend(kernels, rows, everyone, whole, cells.root))
+    found = list(_descend(kernels, rows, everyone, whole, root))
     numbers, at, shares = (np.concatenate(parts) for parts in zip(*found, strict=True))
     order = np.lexsort((at, numbers))
     numbers, at, shares = numbers[order], at[order], shares[order]

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.access import HIDDEN
-from hirag_dist.core.arrays import Steps, all_at_once, compiled, compiled_inside, lower_bound, read_only
+from hirag_dist.core.arrays import Steps, compiled, compiled_inside, lower_bound, read_only
 from hirag_dist.core.graph.bfs import has_bit, set_bit
 from hirag_dist.types import AccessFilter, FloatVector, IntVector
 
@@ -128,19 +128,6 @@ class WalkBuffers:
         """Keep the buffers of a walk that has ended for others."""
         if len(self._free) < _MAX_FREE:
             self._free.append(work)
-
-
-def personalised_pagerank(
-    graph: WalkGraph,
-    nodes: IntVector,
-    shares: FloatVector,
-    access: AccessFilter | None = None,
-    seen: NDArray[np.bool_] | None = None,
-    tolerance: float = TOLERANCE,
-    visible: VisibleEdges | None = None,
-) -> tuple[IntVector, FloatVector]:
-    """Return the nodes reached and their scores; runs `pagerank_steps` to its end."""
-    return all_at_once(pagerank_steps(graph, nodes, shares, access, seen, tolerance, visible=visible))
 
 
 def pagerank_steps(

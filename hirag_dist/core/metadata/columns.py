@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from hirag_dist.core.access import HIDDEN, PARTIAL, VISIBLE
 from hirag_dist.core.arrays import compiled_apart, compiled_inside
 from hirag_dist.core.metadata.fields import (
-    AllOf,
     And,
     Expression,
     FieldComparison,
@@ -257,11 +256,6 @@ def matching_documents(expression: Expression, columns: Mapping[str, FieldColumn
         case OneOf(field, values):
             column = columns[field]
             return column.documents(_equal_to_any(column, values))
-        case AllOf(field, values):
-            column = columns[field]
-            return cast(
-                Flags, np.logical_and.reduce([column.documents(_equal_to_any(column, (value,))) for value in values])
-            )
         case Prefix(field, text):
             column = columns[field]
             first = bisect_left(column.strings, text)

@@ -324,14 +324,6 @@ class OneOf:
 
 
 @dataclass(frozen=True, slots=True)
-class AllOf:
-    """The values of a list include all of these."""
-
-    field: str
-    values: tuple[Operand, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Prefix:
     """One of the field's strings starts with this one."""
 
@@ -367,4 +359,4 @@ class Or:
     terms: tuple[Expression, ...]
 
 
-Expression = FieldComparison | OneOf | AllOf | Prefix | IsMissing | Not | And | Or
+Expression = FieldComparison | OneOf | Prefix | IsMissing | Not | And | Or

@@ -24,7 +24,6 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, cast
 
 from hirag_dist.core.metadata.fields import (
-    AllOf,
     And,
     Expression,
     FieldComparison,
@@ -252,7 +251,7 @@ class _Parser:
         if self._takes("any"):
             return OneOf(field.name, self._values(field))
         if self._takes("all"):
-            return AllOf(field.name, self._values(field))
+            return And(tuple(OneOf(field.name, (value,)) for value in self._values(field)))
         return OneOf(field.name, (self._value(field),))
 
     def _values(self, field: MetadataField) -> tuple[Operand, ...]:

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from hirag_dist.core.prompts.templates import BAR, DONE, FIELD, FORMATS
 from hirag_dist.core.text.normalize import encodable
@@ -228,37 +228,23 @@ _REFERENCE = re.compile(r"[A-Z]\d{1,6}")
 FORM_LINES = frozenset(line for form in FORMATS.values() for line in form.splitlines() if BAR in line and line != DONE)
 
 
-class NumberedEntity(NamedTuple):
-    """An entity as it was written, and the number that pairs name it by."""
+def graph_records(lines: list[str]) -> tuple[list[tuple[int, str, str, str]], list[tuple[list[Pair], str]]]:
+    """Return (number, name, type, description) of each entity of an extraction, and (pairs, text) of its relations.
 
-    number: int
-    name: str
-    type: str
-    description: str
-
-
-class StatedPairs(NamedTuple):
-    """Pairs of numbers, and the one text that relates each of them; empty where an entity's description does."""
-
-    pairs: list[Pair]
-    description: str
-
-
-def graph_records(lines: list[str]) -> tuple[list[NumberedEntity], list[StatedPairs]]:
-    """Return the entities and relations of an extraction, in order.
+    Pairs name entities by their numbers; the text is empty where the description of one of them relates the two.
 
     >>> graph_records(["1|Ada|person|A poet's daughter.", "1-2 1-3|Ada knew both.", "So much for 1|2."])[1]
-    [StatedPairs(pairs=[(1, 2), (1, 3)], description='Ada knew both.')]
+    [([(1, 2), (1, 3)], 'Ada knew both.')]
     """
-    entities: list[NumberedEntity] = []
-    relations: list[StatedPairs] = []
+    entities: list[tuple[int, str, str, str]] = []
+    relations: list[tuple[list[Pair], str]] = []
     for line in _candidates(lines):
         if match := _ENTITY.match(line):
             fields = match[2].split(BAR, 2)
             if len(fields) > 1:
-                entities.append(NumberedEntity(int(match[1]), fields[0], fields[1], fields[2] if fields[2:] else ""))
+                entities.append((int(match[1]), fields[0], fields[1], fields[2] if fields[2:] else ""))
         elif match := _PAIRS.match(line):
-            relations.append(StatedPairs(pairs_of(match[1]), match[2] or ""))
+            relations.append((pairs_of(match[1]), match[2] or ""))
     return entities, relations
 
 

@@ -329,7 +329,7 @@ def _delimited(text: str, member_numbers: bool = False, known: Sequence[EntityRe
                 relations.append(RelationRecord(source, target, one_line(values[2]), strength))
     if not member_numbers:
         numbered, stated = graph_records(lines)
-        own = _without_numbers([(each.number, _entity(*each[1:])) for each in numbered])
+        own = _without_numbers([(number, _entity(*written)) for number, *written in numbered])
         entities += [entity for _, entity in own if entity is not None]
         related, n_dropped = _related(stated, own, known)
         relations += related

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.arrays import Steps, all_at_once, compiled, compiled_inside, lower_bound
+from hirag_dist.core.arrays import Steps, compiled, compiled_inside, lower_bound
 from hirag_dist.core.graph.shortest_paths import entry_of
 from hirag_dist.core.groupby import spans
 from hirag_dist.core.retrieval.levels import CommunityIndex, filtered_product, keep_best, product
@@ -38,18 +38,6 @@ class Parallel:
     of: NDArray[np.int32]
     indptr: IntVector
     rows: NDArray[np.int32]
-
-
-def key_entities(
-    index: CommunityIndex,
-    communities: Sequence[int],
-    vectors: Vectors,
-    query: NDArray[np.float32],
-    limit: int,
-    access: AccessFilter | None = None,
-) -> list[tuple[int, float]]:
-    """Return the result of `key_entity_steps`, computed in one go (Eq. 14)."""
-    return all_at_once(key_entity_steps(index, communities, vectors, query, limit, access))
 
 
 def key_entity_steps(

@@ -17,7 +17,6 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any, Final
 
-from hirag_dist.core.entities.claim_text import claim_text
 from hirag_dist.core.retrieval.citations import UNSEEN, defused, defused_beginning
 from hirag_dist.core.text.normalize import one_line, shorten
 from hirag_dist.types import Citation, ClaimItem, CommunityItem, EntityItem, Retrieval, SourceItem, TripleItem
@@ -290,7 +289,7 @@ def _relation(item: TripleItem, form: int) -> str:
 
 
 def _claim(item: ClaimItem, form: int) -> str:
-    return f" {_safe(claim_text(item))}"
+    return f" {_safe(item.line)}"
 
 
 def _community(item: CommunityItem, form: int) -> str:

@@ -377,15 +377,6 @@ def _spellings(word: str) -> set[str]:
     return found - {word, ""}
 
 
-def longest_names(phrases: Iterable[NamePhrase]) -> list[int]:
-    """Return the rows of the longest phrases, in the order of the question, each once.
-
-    >>> longest_names([NamePhrase(0, 1, 5), NamePhrase(0, 2, 7), NamePhrase(0, 2, 9), NamePhrase(3, 4, 5)])
-    [7, 9, 5]
-    """
-    return rows_of(longest_phrases(phrases))
-
-
 def rows_of(phrases: Iterable[NamePhrase]) -> list[int]:
     """Return the rows of some phrases in their order, each once."""
     return list(dict.fromkeys(phrase.row for phrase in phrases))
@@ -395,6 +386,9 @@ def longest_phrases(phrases: Iterable[NamePhrase]) -> list[NamePhrase]:
     """Return the longest phrases, in the order of the question; a word is part of one name.
 
     Of phrases that overlap the longest counts, of equally long ones the first. Entities of one name all count.
+
+    >>> rows_of(longest_phrases([NamePhrase(0, 1, 5), NamePhrase(0, 2, 7), NamePhrase(0, 2, 9), NamePhrase(3, 4, 5)]))
+    [7, 9, 5]
     """
     taken: set[int] = set()
     kept: dict[tuple[int, int], list[NamePhrase]] = {}

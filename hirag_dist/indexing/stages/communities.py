@@ -11,10 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from hirag_dist.core.graph.communities import community_table, renamed_reports, with_summaries
+from hirag_dist.core.graph.communities import community_table, renamed_reports, warm_start, with_summaries
 from hirag_dist.core.graph.hierarchy_metrics import modularity
 from hirag_dist.core.graph.leiden import visiting_keys
-from hirag_dist.core.graph.warm_start import warm_start
 from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.stage import Services, Split, Tables, Whole
 from hirag_dist.schemas import COMMUNITIES, ENTITIES, RELATIONS, REPORTS

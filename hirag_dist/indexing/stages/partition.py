@@ -14,7 +14,6 @@ from hirag_dist.core.clustering.kmeans import total_sums
 from hirag_dist.core.clustering.partition_tree import (
     ClusterSettings,
     PartitionNode,
-    PartitionTree,
     assign_cells,
     fit_cells,
     sample_size,
@@ -44,7 +43,7 @@ CELL_NODES = pa.schema(  # a row a node, the root first, parents before their ch
 )
 
 
-def node_table(cells: PartitionTree) -> pa.Table:
+def node_table(root: PartitionNode | None) -> pa.Table:
     """Return CELL_NODES."""
     rows: list[dict[str, Any]] = []
 
@@ -66,16 +65,16 @@ def node_table(cells: PartitionTree) -> pa.Table:
             if isinstance(child, PartitionNode):
                 add(child, own, number)
 
-    if cells.root is not None:
-        add(cells.root, -1, 0)
+    if root is not None:
+        add(root, -1, 0)
     return pa.Table.from_pylist(rows, CELL_NODES)
 
 
-def cells_of(table: pa.Table) -> PartitionTree:
+def cells_of(table: pa.Table) -> PartitionNode | None:
     """Return the input of `node_table`, without likelihoods, which are not stored."""
     rows = table.to_pylist()
     if not rows:
-        return PartitionTree(None, 1)
+        return None
     children: list[list[Any]] = [list(row["cells"]) for row in rows]
     for own in range(len(rows) - 1, -1, -1):  # children come after their parents: here they are done first
         row, k = rows[own], len(children[own])
@@ -85,7 +84,7 @@ def cells_of(table: pa.Table) -> PartitionTree:
         node = PartitionNode(mixture, tuple(children[own]))
         if row["parent"] >= 0:
             children[row["parent"]][row["place"]] = node
-    return PartitionTree(node, 1 + max(cell for row in rows for cell in row["cells"]))
+    return node
 
 
 CELL_ROWS = pa.schema(  # a row of the layer, once for each cell that sees it

@@ -7,13 +7,13 @@ from typing import Annotated, ClassVar
 
 import pyarrow as pa
 
-from hirag_dist.core.entities.claim_text import ClaimItem, claim_text
 from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.reports.selection import ENTITY_PLACES, RELATION_PLACES
 from hirag_dist.core.text.normalize import one_line, shorten
 from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.stage import ByKey, Services, Split, Tables
 from hirag_dist.schemas import CLAIMS, ENTITIES, RELATIONS
+from hirag_dist.types import ClaimItem
 
 ENTITY_TEXTS = pa.schema([ENTITIES.field(name) for name in ("entity_id", "name", "type", "description")])
 RELATION_TEXTS = pa.schema(
@@ -106,9 +106,7 @@ class ClaimLines:
             own = row["subject_id"]
             if row["chunk_id"] in chunks.get(own, ()):
                 item = ClaimItem(**row | {"object_id": row["object_id"] or ""})
-                of_entity.setdefault(own, []).append(
-                    (item.claim_id, shorten(one_line(claim_text(item)), self.text_chars))
-                )
+                of_entity.setdefault(own, []).append((item.claim_id, shorten(one_line(item.line), self.text_chars)))
         lines = [
             {"tree": place["tree"], "entity_id": place["entity_id"], "claim_id": own, "text": text}
             for place in tables["places"].sort_by([("tree", "ascending"), ("entity_id", "ascending")]).to_pylist()

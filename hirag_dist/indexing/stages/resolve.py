@@ -12,10 +12,9 @@ from typing import Annotated, Any, ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hirag_dist.core.entities.resolution.clusters import group_pairs
 from hirag_dist.core.entities.resolution.name_forms import name_form
 from hirag_dist.core.entities.resolution.names import Name, Names
-from hirag_dist.core.entities.resolution.scores import LLM, MERGED_FROM, USER, ScoredPair, scored_pairs
+from hirag_dist.core.entities.resolution.scores import LLM, MERGED_FROM, USER, ScoredPair, group_pairs, scored_pairs
 from hirag_dist.core.prompts.reply_parsing import SameEntityReply, parse_same
 from hirag_dist.core.prompts.templates import PACKED, Prompts, same_entity_request
 from hirag_dist.core.text.ids import entity_id

@@ -8,7 +8,14 @@ from functools import partial
 import numpy as np
 
 from hirag_dist.core.access import Flags, visible_rows
-from hirag_dist.core.retrieval.entity_linking import found_names, longest_names, similar_names, spelled_words, words
+from hirag_dist.core.retrieval.entity_linking import (
+    found_names,
+    longest_phrases,
+    rows_of,
+    similar_names,
+    spelled_words,
+    words,
+)
 from hirag_dist.core.text.ids import entity_id
 from hirag_dist.core.text.normalize import name_key, one_line
 from hirag_dist.errors import NotFound
@@ -80,7 +87,7 @@ def closest_names(view: MappedIndex, wanted: str) -> list[str]:
     phrases = found_names(names, read, admits)
     shown = view.named({phrase.row for phrase in phrases})[1]
     parts = [phrase for phrase in phrases if words(shown[phrase.row]) == read[phrase.start : phrase.end]]
-    return found + [shown[row] for row in longest_names(parts)]
+    return found + [shown[row] for row in rows_of(longest_phrases(parts))]
 
 
 def is_visible(view: MappedIndex, row: int) -> bool:

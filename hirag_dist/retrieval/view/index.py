@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.access import visible_rows
-from hirag_dist.core.entities.claim_text import ClaimItem
 from hirag_dist.core.graph.pagerank import VisibleEdges
 from hirag_dist.core.reports.material import main_members
 from hirag_dist.core.retrieval.entity_linking import NamePhrase, found_names, longest_phrases, rows_of, words
@@ -31,6 +30,7 @@ from hirag_dist.storage.serving.renderings import unpacked
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import (
     AccessFilter,
+    ClaimItem,
     CommunityItem,
     EntityItem,
     IntVector,

@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 from hirag_dist.core.access import HIDDEN, PARTIAL, VISIBLE, Flags, description_of
 from hirag_dist.core.access import read_only as read_only_filter
 from hirag_dist.core.arrays import read_only
-from hirag_dist.core.entities.mention_texts import (
+from hirag_dist.core.entities.merging import (
+    CHARS_PER_TOKEN,
     EntityMention,
     RelationMention,
     entity_texts,
     relation_description,
 )
-from hirag_dist.core.entities.merging import CHARS_PER_TOKEN
 from hirag_dist.core.graph.pagerank import VisibleEdges
 from hirag_dist.core.metadata.columns import LabelStates, Provenance, row_states
 from hirag_dist.retrieval.view.index import MappedIndex

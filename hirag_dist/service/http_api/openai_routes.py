@@ -27,12 +27,10 @@ from hirag_dist.service.http_api.openai_requests import (
 )
 from hirag_dist.service.http_api.rpc_routes import (
     INTERNAL,
-    TIMEOUT_HEADER,
     ApiRequests,
     BodyTooLarge,
     dump,
     request_ids,
-    timeout_s,
 )
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire.records import MODE_NAMES
@@ -61,7 +59,7 @@ class OpenAiRoutes:
         router.add_route("*", PREFIX + "{path:.*}", _explained(_unknown))
 
     async def _models(self, request: web.Request) -> web.StreamResponse:
-        call = self._call(request)
+        call = self._requests.call(request)
         with self._requests.admitted() as gateway:
             entries = await _indexes(gateway, call)
         return _json_response(model_list(entries, self._created), call)
@@ -69,7 +67,7 @@ class OpenAiRoutes:
     async def _model(self, request: web.Request) -> web.StreamResponse:
         name = request.match_info["model"]
         index, mode = resolve_model(name)
-        call = self._call(request)
+        call = self._requests.call(request)
         with self._requests.admitted() as gateway:
             try:
                 await gateway.unary("DescribeIndex", pb.DescribeIndexRequest(index=index).SerializeToString(), call)
@@ -81,13 +79,13 @@ class OpenAiRoutes:
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         asked = chat_request(await self._json(request))
-        call = self._call(request)
+        call = self._requests.call(request)
         reply = CompletionReply(asked.model, call.request_id, asked.request, with_sources=asked.source_list)
         return await self._answer(request, asked, call, reply)
 
     async def _responses(self, request: web.Request) -> web.StreamResponse:
         asked = responses_request(await self._json(request))
-        call = self._call(request)
+        call = self._requests.call(request)
         reply = ResponsesReply(asked.model, call.request_id, asked.request)
         return await self._answer(request, asked, call, reply)
 
@@ -109,9 +107,6 @@ class OpenAiRoutes:
         if not isinstance(body, dict):
             raise BadRequest("the request must be a JSON object")
         return body
-
-    def _call(self, request: web.Request) -> GatewayCall:
-        return self._requests.call(request, timeout_s(request.headers.get(TIMEOUT_HEADER)))
 
 
 async def _indexes(gateway: Gateway, call: GatewayCall) -> list[pb.IndexEntry]:

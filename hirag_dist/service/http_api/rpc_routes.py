@@ -13,14 +13,14 @@ import re
 import uuid
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import grpc
 from aiohttp import web
 from google.protobuf import json_format
 from google.protobuf.any_pb2 import Any as AnyMessage
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from hirag_dist.core.text.normalize import count_noun
@@ -78,16 +78,17 @@ class ApiRequests:
             raise error_of(DeadlinePassed(f"the request did not arrive within {self._options.body_s:g} s")) from error
         return bytes(parts)
 
-    def call(self, request: web.Request, timeout_s: float | None = None) -> GatewayCall:
+    def call(self, request: web.Request) -> GatewayCall:
         """Return deadline and metadata of the call for a request.
 
         Without an Authorization header an invalid one is sent where the service has callers, so that the service
         refuses the call instead of taking this server's own certificate for that of the caller.
 
-        Args:
-            timeout_s: seconds that the client allows, None if it does not say.
+        Raises:
+            StatusError: the header of the deadline is wrong, or the deadline has passed.
         """
-        limit = self._options.timeout_s if timeout_s is None else min(timeout_s, _MAX_TIMEOUT_S)
+        allowed = _timeout_s(request.headers.get(_TIMEOUT_HEADER))
+        limit = self._options.timeout_s if allowed is None else min(allowed, _MAX_TIMEOUT_S)
         given = request.headers.get(REQUEST_ID_HEADER, "")
         name = given if _REQUEST_ID.fullmatch(given) else f"http-{uuid.uuid4().hex}"
         authorization = request.headers.get("Authorization")
@@ -155,28 +156,10 @@ def _is_plain(value: str) -> bool:
 
 
 PREFIX = f"/{SERVICE_NAME}/"
-TIMEOUT_HEADER = "Connect-Timeout-Ms"
+_TIMEOUT_HEADER = "Connect-Timeout-Ms"
 _MAX_TIMEOUT_DIGITS = 10
 _JSON = "application/json"
 INTERNAL = "internal error; the log of the service has details"
-
-
-@dataclass(frozen=True, slots=True)
-class _Method:
-    """An RPC of the service, with the classes of its messages."""
-
-    name: str
-    request: type[Message]
-    response: type[Message]
-    streams: bool
-
-
-_METHODS: Mapping[str, _Method] = {
-    each.name: _Method(
-        each.name, GetMessageClass(each.input_type), GetMessageClass(each.output_type), each.server_streaming
-    )
-    for each in SERVICE.methods
-}
 
 
 class RpcRoutes:
@@ -203,7 +186,7 @@ class RpcRoutes:
             return error_response(StatusError(grpc.StatusCode.INTERNAL, INTERNAL))
 
     async def _reply(self, request: web.Request) -> web.StreamResponse:
-        method = _METHODS.get(request.match_info["method"])
+        method = SERVICE.methods_by_name.get(request.match_info["method"])
         if method is None:
             why = f"there is no RPC {request.match_info['method'][:80]!r}"
             return error_response(StatusError(grpc.StatusCode.UNIMPLEMENTED, why), 404)
@@ -214,9 +197,9 @@ class RpcRoutes:
             error = StatusError(grpc.StatusCode.INVALID_ARGUMENT, f"the content type must be {_JSON}")
             return error_response(error, 415, {"Accept-Post": _JSON})
         message = _request_bytes(method, await self._requests.body(request))
-        call = self._requests.call(request, timeout_s(request.headers.get(TIMEOUT_HEADER)))
+        call = self._requests.call(request)
         with self._requests.admitted() as gateway:
-            if method.streams:
+            if method.server_streaming:
                 events = _events(method, gateway.stream(method.name, message, call))
                 return await self._requests.stream(request, call, events)
             response = await gateway.unary(method.name, message, call)
@@ -224,7 +207,7 @@ class RpcRoutes:
         return web.Response(body=body, content_type=_JSON, headers=request_ids(call))
 
 
-async def _events(method: _Method, responses: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+async def _events(method: MethodDescriptor, responses: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
     """Yield an event for each response. An error after the first one becomes the last; an earlier one is raised."""
     begun = False
     async with aclosing(responses):
@@ -239,19 +222,19 @@ async def _events(method: _Method, responses: AsyncGenerator[bytes, None]) -> As
             yield b"event: error\ndata: " + dump(_error_object(error)) + b"\n\n"
 
 
-def timeout_s(header: str | None) -> float | None:
+def _timeout_s(header: str | None) -> float | None:
     """Return the seconds in the header of a deadline, None without one.
 
     Raises:
         StatusError: it is no whole number of at most 10 digits, or 0.
 
-    >>> timeout_s("1500")
+    >>> _timeout_s("1500")
     1.5
     """
     if header is None:
         return None
     if not (header.isascii() and header.isdigit() and len(header) <= _MAX_TIMEOUT_DIGITS):
-        raise error_of(InvalidQuery(f"{TIMEOUT_HEADER} is a whole number of at most {_MAX_TIMEOUT_DIGITS} digits"))
+        raise error_of(InvalidQuery(f"{_TIMEOUT_HEADER} is a whole number of at most {_MAX_TIMEOUT_DIGITS} digits"))
     if not int(header):
         raise error_of(DeadlinePassed("the deadline had passed when the request began"))
     return int(header) / 1000
@@ -290,7 +273,7 @@ def _detail_object(detail: AnyMessage) -> dict[str, Any]:
     return {"type": detail.TypeName(), "value": value, "debug": shown}
 
 
-def _request_bytes(method: _Method, body: bytes) -> bytes:
+def _request_bytes(method: MethodDescriptor, body: bytes) -> bytes:
     """Return the request in the form of gRPC.
 
     Raises:
@@ -300,20 +283,20 @@ def _request_bytes(method: _Method, body: bytes) -> bytes:
         text = body.decode("utf-8")
         if not text.lstrip().startswith("{"):
             raise json_format.ParseError("it is not a JSON object")
-        return json_format.Parse(text, method.request()).SerializeToString()
+        return json_format.Parse(text, GetMessageClass(method.input_type)()).SerializeToString()
     except (ValueError, RecursionError, json_format.ParseError) as error:
         why = "it is not UTF-8" if isinstance(error, UnicodeError) else json_fault(error)
-        raise error_of(InvalidQuery(f"Invalid {method.request.DESCRIPTOR.name}: {why}")) from None
+        raise error_of(InvalidQuery(f"Invalid {method.input_type.name}: {why}")) from None
 
 
-def _response_json(method: _Method, response: bytes) -> bytes:
+def _response_json(method: MethodDescriptor, response: bytes) -> bytes:
     """Return a response as JSON. The fields without presence are always there.
 
     Raises:
         StatusError: the bytes are no response of this method.
     """
     try:
-        message = method.response.FromString(response)
+        message = GetMessageClass(method.output_type).FromString(response)
     except DecodeError:
         raise StatusError(grpc.StatusCode.INTERNAL, "the service sent a response of another version") from None
     return dump(json_format.MessageToDict(message, always_print_fields_with_no_presence=True))

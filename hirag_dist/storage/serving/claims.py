@@ -12,13 +12,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hirag_dist.core.access import visible_rows
-from hirag_dist.core.entities.claim_text import ClaimItem
 from hirag_dist.schemas import CLAIMS
 from hirag_dist.storage import layout
 from hirag_dist.storage.serving.column_arrays import Batches, Create, Save, rows_of_column
 from hirag_dist.storage.serving.mmap_files import ServingFiles
 from hirag_dist.storage.serving.text_columns import text_schema, write_texts
-from hirag_dist.types import AccessFilter
+from hirag_dist.types import AccessFilter, ClaimItem
 
 TEXTS: Final = "claims.arrow"
 _SCHEMA: Final = text_schema(CLAIMS.names, wide=["description", "source_text"])

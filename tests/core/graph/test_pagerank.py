@@ -13,10 +13,9 @@ from hirag_dist.core.graph.pagerank import (
     VisibleEdges,
     WalkGraph,
     pagerank_steps,
-    personalised_pagerank,
 )
 from hirag_dist.types import CsrGraph
-from tests.core.graphs import Lists, ways_of
+from tests.core.graphs import Lists, walk_shares, ways_of
 from tests.core.labelled_graphs import N_SETS, labelled_graph
 
 
@@ -67,14 +66,12 @@ def test_shares_are_those_of_the_matrix(seed: int) -> None:
     start = np.zeros(len(steps))
     np.add.at(start, nodes, shares)
     wanted = slow(steps, start)
-    rows, mass = personalised_pagerank(ways, nodes, shares, tolerance=1e-12)
+    rows, mass = walk_shares(ways, nodes, shares, tolerance=1e-12)
     n = len(ways.layers)
     assert (np.diff(rows) > 0).all()
     assert set(rows.tolist()) == set(np.flatnonzero(wanted[n:]).tolist())
     assert mass == pytest.approx(wanted[n:][rows], abs=1e-8)
-    near_rows, near = personalised_pagerank(
-        ways, nodes, shares
-    )  # what still waits is at most the tolerance for each way
+    near_rows, near = walk_shares(ways, nodes, shares)  # what still waits is at most the tolerance for each way
     ways_of_all = int((steps > 0).sum())
     assert near == pytest.approx(wanted[n:][near_rows], abs=TOLERANCE * (ways_of_all + len(steps)))
 
@@ -112,8 +109,8 @@ def test_a_callers_walk_is_that_over_what_is_left_to_the_bit(seed: int) -> None:
     visible = VisibleEdges.unknown(ways)
     for _ in range(4):  # later walks meet nodes whose visible edges are found already, and others
         nodes = rng.choice(np.array(places, np.int64), 3)
-        wanted = [part.tolist() for part in personalised_pagerank(hidden_mentions, nodes, shares)]
+        wanted = [part.tolist() for part in walk_shares(hidden_mentions, nodes, shares)]
         for known in (None, visible):
-            found = personalised_pagerank(ways, nodes, shares, whole.access(reached), seen, visible=known)
+            found = walk_shares(ways, nodes, shares, whole.access(reached), seen, visible=known)
             assert [part.tolist() for part in found] == wanted
     assert visible.degrees.any()

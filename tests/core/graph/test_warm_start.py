@@ -10,11 +10,10 @@ import pyarrow as pa
 import pytest
 
 from hirag_dist.compute.kernels import CpuKernels
-from hirag_dist.core.graph.communities import community_table, level_labels
+from hirag_dist.core.graph.communities import community_table, level_labels, warm_start
 from hirag_dist.core.graph.csr import by_lowest_node
 from hirag_dist.core.graph.hierarchy_metrics import modularity
 from hirag_dist.core.graph.leiden import visiting_keys
-from hirag_dist.core.graph.warm_start import warm_start
 from hirag_dist.core.text.ids import content_id
 from hirag_dist.types import CsrGraph, WarmStart
 from tests.core.graphs import csr

@@ -15,12 +15,12 @@ from hirag_dist.core.retrieval.entity_linking import (
     NamePhrase,
     asks_for_paths,
     found_names,
-    longest_names,
     longest_phrases,
     name_keys,
     named_endpoints,
     named_entities,
     named_first,
+    rows_of,
     similar_names,
     sorted_names,
     words,
@@ -101,7 +101,7 @@ def test_names_in_a_script_without_capitals_are_named_in_their_order() -> None:
 
 
 def named(question: str, names: list[str]) -> list[str]:
-    return [names[row] for row in longest_names(found_names(names_of(names), words(question)))]
+    return [names[row] for row in rows_of(longest_phrases(found_names(names_of(names), words(question))))]
 
 
 @pytest.mark.parametrize(

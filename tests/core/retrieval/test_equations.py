@@ -15,9 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from hirag_dist.core.arrays import all_at_once
 from hirag_dist.core.graph.csr import build_graph, components
 from hirag_dist.core.graph.shortest_paths import PathFinder
-from hirag_dist.core.retrieval.bridge import Parallel, bridge_relations, key_entities
+from hirag_dist.core.retrieval.bridge import Parallel, bridge_relations, key_entity_steps
 from hirag_dist.core.retrieval.entity_linking import joined_in_order
 from hirag_dist.core.retrieval.levels import nearest_of_all, ranked_communities
 from hirag_dist.storage.serving.writer import parallel_relations
@@ -97,7 +98,7 @@ def fast(world: World) -> Found:
     ranked = ranked_communities(index, rows, scores, world.level, world.n_communities)
     chosen = [one.community for one in ranked]
     named = [(row, world.similarity(row)) for row in world.named]
-    own = key_entities(index, chosen, world.vectors, world.query, world.n_keys)
+    own = all_at_once(key_entity_steps(index, chosen, world.vectors, world.query, world.n_keys))
     keys = [row for row, _ in joined_in_order(named, own)]
     paths = PathFinder(graph, components(graph)).chain(keys)
     nodes = np.array(sorted({*keys, *(row for path in paths for row in path)}), np.int64)

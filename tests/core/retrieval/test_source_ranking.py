@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from hirag_dist.core.arrays import all_at_once
-from hirag_dist.core.graph.pagerank import RESTART, WalkGraph, personalised_pagerank
+from hirag_dist.core.graph.pagerank import RESTART, WalkGraph
 from hirag_dist.core.retrieval.source_ranking import (
     CANDIDATES,
     CLOSENESS,
@@ -25,7 +25,7 @@ from hirag_dist.core.retrieval.source_ranking import (
     tolerance_of,
 )
 from hirag_dist.types import AccessFilter
-from tests.core.graphs import flat, ways_of
+from tests.core.graphs import flat, walk_shares, ways_of
 from tests.core.labelled_graphs import DIM, Labelled
 
 MENTIONED_IN = [[0], [0, 1, 2, 3], [4], []]  # of entities; chunks 5 and 6 mention nothing
@@ -44,7 +44,7 @@ def starts(seen: NDArray[np.bool_] | None = None) -> SeedSet:
 def walked(seeds: dict[int, float], ways: WalkGraph = WAYS) -> dict[int, float]:
     """Return chunk → mass of a walk from nodes with these shares."""
     nodes, shares = np.array(list(seeds), np.int64), np.array(list(seeds.values()))
-    rows, mass = personalised_pagerank(ways, nodes, shares, tolerance=tolerance_of(10))
+    rows, mass = walk_shares(ways, nodes, shares, tolerance=tolerance_of(10))
     return dict(zip(rows.tolist(), mass.tolist(), strict=True))
 
 
@@ -120,7 +120,7 @@ def test_the_sources_returned_are_those_of_the_exact_walk(limit: int, agreed: fl
         entities, chunks = (rng.choice(n, NEAREST, replace=False).tolist() for n in (n_entities, n_chunks))
         own.of_entities([(row, 1.0 - 0.1 * rank) for rank, row in enumerate(entities)])
         own.of_chunks([(row, 0.9 - 0.05 * rank) for rank, row in enumerate(chunks)])
-        rows, mass = personalised_pagerank(ways, *own._seeds(), tolerance=1e-9)
+        rows, mass = walk_shares(ways, *own._seeds(), tolerance=1e-9)
         exact = set(rows[np.lexsort((rows, -mass))[:limit]].tolist())
         shares.append(len(exact & set(ranked(own, limit))) / limit)
     assert np.mean(shares) >= agreed

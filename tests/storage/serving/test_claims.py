@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 
 from hirag_dist import schemas
-from hirag_dist.core.entities.claim_text import claim_text
 from hirag_dist.retrieval.view.filtered_index import AccessControlledIndex
 from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
@@ -56,7 +55,7 @@ def test_claims_are_found_by_whom_they_are_about(snapshot: Snapshot) -> None:
         assert cut == ["c1", "c3", "c2"][:limit], "each once, in the order asked for"
     (first, *_) = index.claims_about([1], 100)
     assert first.subject_id == "e2"
-    assert claim_text(first) == "Somebody → somebody else, debt (true, from 1843-12-24): What c1 says."
+    assert first.line == "Somebody → somebody else, debt (true, from 1843-12-24): What c1 says."
     assert snapshot.info().counts["claims"] == 4
 
 

@@ -4,6 +4,8 @@ A rule joins names that have something in common and gives each pair a weight in
 neighbours, chunks, types) adds to the weight, and rivals share it. The sum is a probability, from which pairs are
 merged or asked about. It depends on the two names, on how many names have the same in common, and on the candidates of
 the one that the other explains.
+
+Pairs make groups: names are one entity where each two of them can be, so that no chain joins what differs.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +23,7 @@ from numpy.typing import NDArray
 from hirag_dist.core.entities.resolution.name_forms import (
     PERSON,
     UNKNOWN,
+    NameForm,
     compatible,
     is_close,
     known_different,
@@ -37,6 +40,7 @@ ASKED_FROM = 0.4
 _SPELLED = 3.5  # log odds of one spelling
 _LEAST = math.log(ASKED_FROM / (1.0 - ASKED_FROM)) - 3.0  # log odds of a rival that counts
 _MAX_BLOCK = 64  # names that something brings together: what more names have tells nothing
+_MAX_COMPARED = 200  # pairs of names of two groups: nothing has so many names
 _YEAR = re.compile(r"\b[12]\d{3}\b")
 _Keys = Callable[[Name], Iterable[str]]
 
@@ -235,3 +239,50 @@ def _described_by(short: Name, long: Name) -> float:
     if text.startswith(name) and not text.removeprefix(name).startswith(("'", "’")):  # "John Adams's son" is another
         return 2.5
     return -1.0 if name in text and short.form.family == PERSON else 0.0
+
+
+class Alias(NamedTuple):
+    """A row that is another row's entity, because of a pair with that row or another of its group."""
+
+    row: int
+    canonical: int
+    pair: ScoredPair
+
+
+def group_pairs(
+    forms: Sequence[NameForm], n_mentions: Sequence[int], pairs: Sequence[ScoredPair], apart: Set[tuple[int, int]]
+) -> Iterator[Alias]:
+    """Yield each row that is merged into another, by row.
+
+    The surest pairs are joined first. A join is refused where a name of one side and one of the other cannot be one
+    entity's, unless that pair was found itself, or a user joins the names. The canonical row of a group is its most
+    mentioned one, the first among equals.
+
+    Args:
+        forms: Forms of each row, in an order that does not depend on which names are there.
+        apart: (left, right) of pairs that somebody held apart.
+    """
+    direct = {(pair.left, pair.right) for pair in pairs}
+    groups = {row: [row] for ends in direct for row in ends}
+    joined: dict[int, list[ScoredPair]] = defaultdict(list)  # by row: the pairs that hold its group together
+    for pair in sorted(pairs, key=lambda pair: (pair.tier != USER, -pair.score, pair.left, pair.right)):
+        one, other = groups[pair.left], groups[pair.right]
+        if one is other:
+            continue
+        crossed = {(min(left, right), max(left, right)) for left in one for right in other}
+        if not crossed.isdisjoint(apart):
+            continue
+        if pair.tier != USER and (
+            len(crossed) > _MAX_COMPARED
+            or not all(compatible(forms[left], forms[right]) for left, right in crossed - direct)
+        ):
+            continue
+        one += other
+        groups |= dict.fromkeys(other, one)
+        joined[pair.left].append(pair)
+        joined[pair.right].append(pair)
+    for row, group in sorted(groups.items()):
+        canonical = min(group, key=lambda row: (-n_mentions[row], row))
+        if row != canonical:
+            pair = min(joined[row], key=lambda pair: canonical not in (pair.left, pair.right))
+            yield Alias(row, canonical, pair)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-from hirag_dist.core.entities.resolution.clusters import Alias, group_pairs
 from hirag_dist.core.entities.resolution.name_forms import name_form
-from hirag_dist.core.entities.resolution.scores import ScoredPair
+from hirag_dist.core.entities.resolution.scores import Alias, ScoredPair, group_pairs
 
 PERSON = "person"
 
