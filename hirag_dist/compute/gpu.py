@@ -209,11 +209,7 @@ class GpuKernels(CupyKernels):
     name = "gpu"
 
     def __init__(self, min_elements: int = MIN_ELEMENTS) -> None:
-        """Take the GPU.
-
-        Raises:
-            BackendUnavailable: none is visible, or cuGraph is not installed.
-        """
+        """Take the GPU. Raises BackendUnavailable where none is visible, or cuGraph is not installed."""
         super().__init__(min_elements)
         if not has_cugraph():
             raise BackendUnavailable(

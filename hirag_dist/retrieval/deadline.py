@@ -79,11 +79,7 @@ class CooperativeDeadline:
 
 
 async def lookup_in_time(work: Awaitable[T]) -> T:
-    """Return the result of a look-up.
-
-    Raises:
-        TimeoutError: the deadline passed before it was there.
-    """
+    """Return the result of a look-up. Raises TimeoutError where the deadline passed before it was there."""
     try:
         return await work
     except DeadlineExceeded:
@@ -92,11 +88,7 @@ async def lookup_in_time(work: Awaitable[T]) -> T:
 
 @asynccontextmanager
 async def in_time(left_s: float | None) -> AsyncIterator[None]:
-    """Cancel the block when the time is up.
-
-    Raises:
-        TimeoutError: the time was up.
-    """
+    """Cancel the block when the time is up; it then raises TimeoutError."""
     try:
         async with asyncio.timeout(left_s) as limit:
             yield

@@ -239,7 +239,7 @@ class EngineResources:
             if view is None:
                 continue
             self.vectors.prepare(view.access)
-            self.paths.chain([], view.access, view.connect())
+            all_at_once(self.paths.chain_steps([], view.access, view.connect()))
             first = range(min(len(view.communities.levels), 1))
             all_at_once(key_entity_steps(view.communities, first, view.vectors, query, 1, view.access))
             stated = nearest_chunks(view.provenance, view.chunk_vectors, none, query, view.visible_chunks)

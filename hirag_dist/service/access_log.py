@@ -25,9 +25,6 @@ class Tracing:
 
     A request of an authenticated caller with a `traceparent` header (W3C) continues that trace. Of the parts only the
     durations are known; their spans follow each other from the end of the wait in the queue.
-
-    Args:
-        provider: Tracer provider of OpenTelemetry.
     """
 
     def __init__(self, provider: Any) -> None:
@@ -132,7 +129,6 @@ class RequestRecord:
         timings_ms: of the retrieval's parts.
         first_text_s: seconds from the start of the call to the first piece of an answer.
         input_tokens, output_tokens, model: of an answer.
-        question: of the query.
         trace: its headers of the W3C trace context.
         trace_id: 32 hexadecimal digits of the trace that it belongs to; empty for none.
         started: by `time.perf_counter`.
@@ -191,7 +187,6 @@ class AccessLog:
 
     Args:
         questions: whether the line has the question; otherwise it has nothing of the query's content.
-        clock: seconds.
     """
 
     def __init__(self, *, questions: bool = False, clock: Callable[[], float] = time.monotonic) -> None:

@@ -35,7 +35,6 @@ class Authenticator:
         callers: content of the callers file; None accepts every call as `anonymous`.
         anonymous: the caller of all calls if there is no callers file.
         certificates: whether clients present certificates, which then identify callers without a token.
-        now: current time, with its zone.
     """
 
     def __init__(
@@ -44,12 +43,10 @@ class Authenticator:
         anonymous: Caller,
         *,
         certificates: bool = False,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._callers = callers
         self._anonymous = anonymous
         self._certificates = certificates
-        self._now = now
 
     def caller(self, context: Context) -> tuple[Caller, Kind]:
         """Return the caller and the kind of authentication. A token takes precedence over a certificate.
@@ -65,7 +62,7 @@ class Authenticator:
             scheme, _, token = (given if isinstance(given, str) else "").partition(" ")
             if scheme.lower() != "bearer" or not token.strip():  # the HTTP server sends an empty one on
                 raise Unauthenticated(_REFUSAL, "no_token")
-            caller, good = callers.of_token(token.strip(), self._now())
+            caller, good = callers.of_token(token.strip(), datetime.now(UTC))
             if caller is not None and good:
                 return caller, "token"
             name = "" if caller is None else caller.name

@@ -69,7 +69,6 @@ class IndexCatalogue:
         definitions: lists the indexes by name; runs in a thread; raises HiragError where they cannot be listed.
         make_swapper: returns the owner of the engines of an index, which it runs with the given runner.
         default: name of the index for requests without one; None: that which the caller may ask, if it is only one.
-        clock: seconds.
         close_models: closes what the engines share, after the last of them.
         open_once: opens an index and closes it again, so that the kernels of questions are compiled before the first.
 
@@ -144,11 +143,7 @@ class IndexCatalogue:
         await self.runner.close()
 
     def check_ready(self) -> None:
-        """Check that the indexes have been listed.
-
-        Raises:
-            NotReady: they have not.
-        """
+        """Check that the indexes have been listed. Raises NotReady where they are not."""
         if not self._listed:
             raise NotReady("the service is up but has not listed its indexes; ask again in a moment")
 

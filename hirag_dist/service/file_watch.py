@@ -61,7 +61,6 @@ class ReloadingValue(Generic[T]):
     Args:
         load: reads them; raises ConfigError if they are wrong.
         lapse: what happens if the files are gone; None keeps the value.
-        clock: seconds.
 
     Raises:
         ConfigError: the first version is wrong.

@@ -145,11 +145,7 @@ class SnapshotSwapper:
 
     @contextmanager
     def lease(self) -> Iterator[QueryEngine]:
-        """Keep the current engine open for one request.
-
-        Raises:
-            NotReady: no snapshot is loaded.
-        """
+        """Keep the current engine open for one request. Raises NotReady where no snapshot is loaded."""
         shared = self._shared
         if shared is None:
             raise NotReady("the service is up but has no snapshot loaded; ask again in a moment")
@@ -306,11 +302,7 @@ class SingleIndex:
         self._swapper = swapper
 
     async def start(self) -> None:
-        """Open the first engine.
-
-        Raises:
-            HiragError: there is nothing to serve.
-        """
+        """Open the first engine. Raises HiragError where there is nothing to serve."""
         await self._swapper.start()
 
     async def close(self) -> None:
@@ -324,11 +316,7 @@ class SingleIndex:
             pass
 
     def find(self, name: str, caller: Caller) -> SingleIndex:
-        """Return the index if the name is empty.
-
-        Raises:
-            IndexNotFound: there is a name.
-        """
+        """Return the index. Raises IndexNotFound where there is a name."""
         if name:
             raise index_not_found(name)
         return self

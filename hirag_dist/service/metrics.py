@@ -235,10 +235,6 @@ class CatalogueMetrics:
 
     Names of indexes are labels: of the first `MAX_LABELLED` that are asked, the others are counted as `other`. A name
     that is no index, or that its caller may not ask, is counted as `none`.
-
-    Args:
-        catalogue: whose counts are sampled.
-        registry: None for processes that count in files.
     """
 
     def __init__(self, catalogue: IndexCatalogue, registry: CollectorRegistry | None) -> None:

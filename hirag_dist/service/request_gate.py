@@ -53,7 +53,6 @@ class LoadShedder:
         max_answers: requests at a time that wait for a model to answer; they hold no slot meanwhile.
         short_queue: length of a queue that is accepted whatever its expected wait: the expectation is an estimate, and
             the first retrievals of a snapshot are slow.
-        clock: seconds.
     """
 
     def __init__(
@@ -201,11 +200,7 @@ def service_handler(servicer: Any) -> grpc.GenericRpcHandler:
 
 
 def read_request(method: str, raw: bytes) -> Any:
-    """Return the message of a method's request.
-
-    Raises:
-        InvalidQuery: the bytes are none.
-    """
+    """Return the message of a method's request. Raises InvalidQuery where the bytes are none."""
     try:
         return GetMessageClass(SERVICE.methods_by_name[method].input_type).FromString(raw)
     except DecodeError:

@@ -157,11 +157,7 @@ class QueryServer:
         self._watchers: list[asyncio.Task[None]] = []
 
     async def start(self) -> str:
-        """Listen. Return HOST:PORT with the real port.
-
-        Raises:
-            BackendUnavailable: the address cannot be listened on.
-        """
+        """Listen, or raise BackendUnavailable. Return HOST:PORT with the real port."""
         options = self._options
         host, port = split_address(options.listen)
         probe(host, port, reuse_port=options.reuse_port)

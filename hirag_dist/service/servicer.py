@@ -293,11 +293,7 @@ class QueryServicer:
     GetEntity, FindPath, GetCommunity, GetDocument = map(_lookup_method, _LOOKUPS)
 
     async def look_up(self, method: str, request: bytes, context: Context) -> bytes:
-        """Return the reply of a look-up.
-
-        Raises:
-            InvalidQuery: the id or name is blank or too long.
-        """
+        """Return the reply of a look-up. Raises InvalidQuery where the id or name is blank or too long."""
         lookup = _LOOKUPS[method]
         async with self._call(method, request, context) as call:
             keys = [key_from_proto(call.request, name) for name in lookup.keys]

@@ -148,6 +148,8 @@ class Memberships:
 class GroupSums:
     """Sums of rows by their nearest mean; those of two sets of rows add up.
 
+    The order in which they do decides the last bits.
+
     Attributes:
         counts: (k,) int64 rows.
         sums: (k, d) float64 of the rows.
@@ -195,6 +197,8 @@ class Assignment:
 @dataclass(frozen=True, slots=True)
 class Moments:
     """Sums over rows, from which their covariance follows; those of two sets of rows add up.
+
+    The order in which they do decides the last bits.
 
     Attributes:
         n_rows: rows summed.

@@ -6,9 +6,7 @@ maximisation, but a round takes a product and a maximum in place of exponentials
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import reduce
-from operator import add
+from collections.abc import Callable
 
 import numpy as np
 
@@ -57,15 +55,6 @@ def labelled_sums(rows: FloatMatrix, labels: IntVector, n_groups: int) -> GroupS
     sums = np.zeros((n_groups, rows.shape[1]))
     sums[some] = np.add.reduceat(rows[order].astype(np.float64), firsts, axis=0)
     return GroupSums(counts, sums, float(np.einsum("ij,ij->", rows, rows, dtype=np.float64)))
-
-
-def total_sums(parts: Iterable[GroupSums]) -> GroupSums:
-    """Return the sums of shards, from first to last: the order decides the last bits.
-
-    Raises:
-        TypeError: there are none.
-    """
-    return reduce(add, parts)
 
 
 def lloyd(

@@ -6,9 +6,6 @@ workers. Functions take the array module `xp` (numpy or CuPy) and give numpy bac
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import reduce
-from operator import add
 from typing import Any
 
 import numpy as np
@@ -34,15 +31,6 @@ def moments(xp: Any, rows: Any) -> Moments:
         wide = block.astype(np.float64)  # float32 products differ between kinds of processors
         products += wide.T @ wide
     return Moments(len(rows), to_numpy(xp, sums), to_numpy(xp, products))
-
-
-def total_moments(parts: Iterable[Moments]) -> Moments:
-    """Return the sum, from first to last: the order decides the last bits.
-
-    Raises:
-        TypeError: there are none.
-    """
-    return reduce(add, parts)
 
 
 def principal_axes(found: Moments, n_components: int) -> Projection:

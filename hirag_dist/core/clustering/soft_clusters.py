@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.clustering.gaussian_mixture import sample_numbers
-from hirag_dist.core.clustering.kmeans import total_sums
 from hirag_dist.core.clustering.partition_tree import (
     ClusterSettings,
     assign_cells,
@@ -92,7 +93,7 @@ def _cells_of(rows: FloatMatrix, settings: ClusterSettings, kernels: Kernels) ->
     shards = [slice(first, first + settings.shard_rows) for first in range(0, n_rows, settings.shard_rows)]
 
     def sums_of(means: FloatMatrix) -> GroupSums:
-        return total_sums(kernels.nearest_sums(rows[shard], means) for shard in shards)
+        return reduce(add, (kernels.nearest_sums(rows[shard], means) for shard in shards))
 
     numbers = sample_numbers(n_rows, sample_size(n_rows, settings), settings.seed)
     tree = fit_cells(kernels, sums_of, rows[numbers], n_rows, settings)

@@ -38,6 +38,7 @@ def cluster_sparsity(sizes: IntVector, n_entities: int) -> float:
 
 StopRule = Literal["compression", "paper"]
 PAPER_LAYERS = 50  # maximum of summary layers of Algorithm 1 in the code of its authors
+_MIN_SHRINK = 0.2  # a step that shrinks its layer by less is the last
 
 
 def change_rate(before: float, now: float) -> float:
@@ -59,14 +60,12 @@ class StopLimits:
         min_change_rate: ε of Algorithm 1.
         target_cluster_size: a layer no larger than this is not grouped again.
         max_layers: summary layers at most.
-        min_shrink: the least share by which a step must shrink its layer for another to follow.
     """
 
     rule: StopRule = "compression"
     min_change_rate: float = 0.05
     target_cluster_size: int = 20
     max_layers: int = 8
-    min_shrink: float = 0.2
 
 
 def stop_before_clustering(layer: int, n_entities: int, n_below: int | None, limits: StopLimits) -> str | None:
@@ -84,8 +83,8 @@ def stop_before_clustering(layer: int, n_entities: int, n_below: int | None, lim
     if limits.rule == "compression":
         if n_entities <= limits.target_cluster_size:
             return "the layer fits one cluster"
-        if n_below is not None and n_entities > (1 - limits.min_shrink) * n_below:
-            return f"the last step shrank the layer by less than {limits.min_shrink:.0%}"
+        if n_below is not None and n_entities > (1 - _MIN_SHRINK) * n_below:
+            return f"the last step shrank the layer by less than {_MIN_SHRINK:.0%}"
     return None
 
 

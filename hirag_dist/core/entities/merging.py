@@ -86,8 +86,8 @@ def _mention(
     }
 
 
-def merge_entities(mentions: pa.Table, layer: int = 0) -> pa.Table:
-    """Return one ENTITIES row per name_key, sorted by id.
+def merge_entities(mentions: pa.Table) -> pa.Table:
+    """Return one ENTITIES row of layer 0 per name_key, sorted by id.
 
     The name is the most frequent surface form, the type the majority of the described mentions; ties go to the
     first in (chunk, position). The description holds the distinct descriptions, one a line, for
@@ -97,10 +97,10 @@ def merge_entities(mentions: pa.Table, layer: int = 0) -> pa.Table:
         mentions: MENTIONS, in any order.
     """
     key_of, keys = numbered(mentions["name_key"])
-    return merge_groups(mentions, key_of, [entity_id(layer, key) for key in keys.to_pylist()], layer)
+    return merge_groups(mentions, key_of, [entity_id(0, key) for key in keys.to_pylist()])
 
 
-def merge_groups(mentions: pa.Table, group_of: Numbers, ids: list[str], layer: int = 0) -> pa.Table:
+def merge_groups(mentions: pa.Table, group_of: Numbers, ids: list[str]) -> pa.Table:
     """Merge entity mentions that are grouped already; as `merge_entities`.
 
     Args:
@@ -122,7 +122,7 @@ def merge_groups(mentions: pa.Table, group_of: Numbers, ids: list[str], layer: i
     seen_in = distinct(group, chunk_of[order])
     columns = {
         "entity_id": pa.array(ids, pa.string()),
-        "layer": pa.array(np.full(n_groups, layer, np.int32)),
+        "layer": pa.array(np.zeros(n_groups, np.int32)),
         "name": _voted(mentions["name"], group[voters], order[voters], n_groups),
         "type": pc.fill_null(_voted(mentions["type"], group[described], order[described], n_groups), UNKNOWN),
         "description": pc.binary_join(lists(said.offsets(n_groups), texts.take(said.value)), SEPARATOR),

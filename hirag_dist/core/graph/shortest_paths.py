@@ -431,23 +431,7 @@ class PathFinder:
             read=np.zeros(1, np.int64),
             frontiers=np.zeros((4, 2), np.int64),
         )
-        self.chain([])  # compile now, not during the first question
-
-    def path(self, source: int, target: int, access: AccessFilter | None = None) -> list[int]:
-        """Return the rows of the path, both ends included; [source] to itself; [] where there is none.
-
-        Args:
-            source, target: rows that the caller may see.
-            access: what else; entities and relations beyond it are not walked, and those seen in part have the
-                weight that is in reach. None: everything.
-        """
-        return self.chain([source, target], access)[0]
-
-    def chain(
-        self, rows: Sequence[int], access: AccessFilter | None = None, components: NDArray[np.int32] | None = None
-    ) -> list[list[int]]:
-        """Return one path per consecutive pair; runs `chain_steps` to its end."""
-        return all_at_once(self.chain_steps(rows, access, components))
+        all_at_once(self.chain_steps([]))  # compile now, not during the first question
 
     def chain_steps(
         self,
@@ -456,11 +440,14 @@ class PathFinder:
         components: NDArray[np.int32] | None = None,
         most_read: int = _READ,
     ) -> Steps[list[list[int]]]:
-        """Return the path of each consecutive pair of rows, step by step.
+        """Return the path of each consecutive pair of rows, step by step: its rows, both ends included.
+
+        [row] from a row to itself; [] where there is no path.
 
         Args:
             rows: that the caller may see.
-            access: see `path`.
+            access: what else; entities and relations beyond it are not walked, and those seen in part have the
+                weight that is in reach. None: everything.
             components: (n_nodes,) connected component of each node in what the caller may see (`seen_components`).
                 Without it pairs that only something hidden connects are looked for in all that may be seen.
             most_read: entries of the graph, after which a step ends with the pair at hand.

@@ -141,11 +141,7 @@ def _fill_joined(
     inside: NDArray[np.int64],
     found: NDArray[np.int32],
 ) -> Any:
-    """Write the relation row of every edge among `inside`, which ascends, as far as there is room.
-
-    Returns:
-        How many there are.
-    """
+    """Write the relation row of every edge among `inside`, which ascends, as far as there is room; count them all."""
     count = 0
     for position in range(len(inside)):
         first, last = indptr[inside[position]], indptr[inside[position] + 1]

@@ -303,15 +303,12 @@ def found_names(
 def _fill_spans(
     keys: Key, numbers: NDArray[np.uint64], of_lengths: NDArray[np.uint64], spans: NDArray[np.int64]
 ) -> Any:
-    """Write (start, end, first, last) of every phrase that has keys: its words, and the positions of these keys.
+    """Write (start, end, first, last) of every phrase with keys: its words, their positions. Return their number.
 
     Args:
         keys: of names, ascending.
         numbers: of the words of the question.
         of_lengths: added to a key, by its number of words.
-
-    Returns:
-        Their number.
     """
     count = 0
     for start in range(len(numbers)):

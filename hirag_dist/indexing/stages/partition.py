@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from hirag_dist.core.clustering.gaussian_mixture import sample_numbers
-from hirag_dist.core.clustering.kmeans import total_sums
 from hirag_dist.core.clustering.partition_tree import (
     ClusterSettings,
     PartitionNode,
@@ -149,7 +150,7 @@ class FitCells:
         sample = np.concatenate(list(shards.each(_sampled, numbers)))
 
         def each(means: FloatMatrix) -> GroupSums:
-            return total_sums(shards.each(_sums, (self.kernels, means)))
+            return reduce(add, shards.each(_sums, (self.kernels, means)))
 
         return {"nodes": node_table(fit_cells(kernels, each, sample, n_rows, self.settings))}
 

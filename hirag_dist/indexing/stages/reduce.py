@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from typing import Annotated, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
-from hirag_dist.core.clustering.pca import principal_axes, total_moments
+from hirag_dist.core.clustering.pca import principal_axes
 from hirag_dist.errors import ConfigError
 from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.stage import ByRows, Iterative, Services, Split, Tables, Whole
@@ -61,7 +63,7 @@ class FitProjection:
     def iterate(self, shards: ResidentShards, kernels: Kernels, n_rows: int) -> Tables:
         """Return the projection."""
         found = principal_axes(
-            total_moments(shards.each(_moments, self.kernels)), n_axes(self.dim, self.reduce_dims, n_rows)
+            reduce(add, shards.each(_moments, self.kernels)), n_axes(self.dim, self.reduce_dims, n_rows)
         )
         rows = [axis.tobytes() for axis in np.ascontiguousarray(found.axes.T, "<f4")]
         return {"projection": pa.table([pa.array(rows, pa.binary()), pa.array(found.shift)], schema=PROJECTION)}
@@ -158,7 +160,7 @@ def reduced(vectors: FloatMatrix, reduce_dims: int, shard_rows: int, kernels: Ke
     """
     shards = [vectors[first : first + shard_rows] for first in range(0, len(vectors), shard_rows)]
     count = n_axes(vectors.shape[1], reduce_dims, len(vectors))
-    projection = principal_axes(total_moments(map(kernels.moments, shards)), count)
+    projection = principal_axes(reduce(add, map(kernels.moments, shards)), count)
     return np.concatenate([kernels.project(shard, projection) for shard in shards])
 
 

@@ -143,11 +143,7 @@ class FilteredRows:
     """
 
     def __init__(self, index: MappedIndex, metadata: MetadataFiles, max_tokens: int) -> None:
-        """Map what filters of an unfiltered index need.
-
-        Raises:
-            SnapshotCorrupt: a file cannot be read.
-        """
+        """Map what filters of an unfiltered index need. Raises SnapshotCorrupt where a file cannot be read."""
         files, walk = index.files, index.walk_graph
         self._mentions = Mentions.mapped(files.serving, OF_ENTITIES, "chunks")
         self._statements = Mentions.mapped(files.serving, OF_RELATIONS, "chunks")

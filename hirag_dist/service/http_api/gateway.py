@@ -239,11 +239,7 @@ class Gateway:
         return bool(reply.status == SERVING)
 
     async def unary(self, method: str, request: bytes, call: GatewayCall) -> bytes:
-        """Return the response of an RPC.
-
-        Raises:
-            StatusError: the call failed.
-        """
+        """Return the response of an RPC. Raises StatusError where the call failed."""
         with self._lent() as lent:
             send = lent.method(method, streams=False)
             response: bytes = await send(request, timeout=call.timeout_s, metadata=call.metadata)

@@ -196,11 +196,7 @@ _Accepts: TypeAlias = Callable[[Any], bool]
 
 
 def chat_request(body: Mapping[str, Any]) -> Asked:
-    """Return the request of a body of /v1/chat/completions.
-
-    Raises:
-        BadRequest: a parameter is wrong, or is not supported.
-    """
+    """Return the request of a body of /v1/chat/completions. Raises BadRequest for what is wrong or not supported."""
     _refuse(body, _CHAT_REFUSED)
     read = _read(_ChatBody, body)
     usage = read.stream_options is not None and bool(read.stream_options.include_usage)
@@ -208,11 +204,7 @@ def chat_request(body: Mapping[str, Any]) -> Asked:
 
 
 def responses_request(body: Mapping[str, Any]) -> Asked:
-    """Return the request of a body of /v1/responses.
-
-    Raises:
-        BadRequest: a parameter is wrong, or is not supported.
-    """
+    """Return the request of a body of /v1/responses. Raises BadRequest for what is wrong or not supported."""
     _refuse(body, _RESPONSES_REFUSED)
     read = _read(_ResponsesBody, body)
     messages = [_Message(role="user", content=read.input)] if isinstance(read.input, str) else read.input

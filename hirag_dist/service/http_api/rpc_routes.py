@@ -274,11 +274,7 @@ def _detail_object(detail: AnyMessage) -> dict[str, Any]:
 
 
 def _request_bytes(method: MethodDescriptor, body: bytes) -> bytes:
-    """Return the request in the form of gRPC.
-
-    Raises:
-        StatusError: the body is no request of this method.
-    """
+    """Return the request in the form of gRPC; raise StatusError where the body is none of this method."""
     try:
         text = body.decode("utf-8")
         if not text.lstrip().startswith("{"):
@@ -290,11 +286,7 @@ def _request_bytes(method: MethodDescriptor, body: bytes) -> bytes:
 
 
 def _response_json(method: MethodDescriptor, response: bytes) -> bytes:
-    """Return a response as JSON. The fields without presence are always there.
-
-    Raises:
-        StatusError: the bytes are no response of this method.
-    """
+    """Return a response as JSON, always with the fields without presence."""
     try:
         message = GetMessageClass(method.output_type).FromString(response)
     except DecodeError:

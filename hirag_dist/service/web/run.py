@@ -406,11 +406,7 @@ class Page:
             self.renew()  # not in a thread: it replaces the client of requests
 
     def _connect(self) -> None:
-        """Trust the current certificate as that of the service, and present it to browsers.
-
-        Raises:
-            ConfigError: the files cannot be used.
-        """
+        """Trust the current certificate as that of the service, and present it to browsers."""
         options = self._options
         if options.tls_cert is None or options.tls_key is None:
             self._gateway.connect(ClientOptions(self._target))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable
 from dataclasses import replace
+from functools import reduce
+from operator import add
 
 import numpy as np
 import pytest
@@ -13,7 +15,6 @@ from sklearn.metrics import adjusted_rand_score
 
 from hirag_dist.compute.kernels import CpuKernels
 from hirag_dist.core.clustering.gaussian_mixture import sample_numbers
-from hirag_dist.core.clustering.kmeans import total_sums
 from hirag_dist.core.clustering.partition_tree import (
     ClusterSettings,
     PartitionNode,
@@ -83,7 +84,7 @@ def n_leaves(node: PartitionNode | int | None) -> int:
 
 def each_of(rows: Rows) -> Callable[[Rows], GroupSums]:
     shards = [rows[first : first + SETTINGS.shard_rows] for first in range(0, len(rows), SETTINGS.shard_rows)]
-    return lambda means: total_sums(KERNELS.nearest_sums(shard, means) for shard in shards)
+    return lambda means: reduce(add, (KERNELS.nearest_sums(shard, means) for shard in shards))
 
 
 def test_parts_on_any_worker_in_any_order_give_the_clusters_of_one_process() -> None:

@@ -6,6 +6,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
+from hirag_dist.core.arrays import all_at_once
 from hirag_dist.core.graph.shortest_paths import PathFinder
 from tests.core.graphs import best_path, csr
 
@@ -20,7 +21,7 @@ def weighted(rng: np.random.Generator, graph: nx.Graph, n_weights: int) -> nx.Gr
 
 
 def check(finder: PathFinder, graph: nx.Graph, source: int, target: int) -> None:
-    assert finder.path(source, target) == best_path(graph, source, target)
+    assert all_at_once(finder.chain_steps([source, target])) == [best_path(graph, source, target)]
     assert not finder._work.seen.any(), "what a search noted does not reach the next"
 
 

@@ -100,7 +100,7 @@ def fast(world: World) -> Found:
     named = [(row, world.similarity(row)) for row in world.named]
     own = all_at_once(key_entity_steps(index, chosen, world.vectors, world.query, world.n_keys))
     keys = [row for row, _ in joined_in_order(named, own)]
-    paths = PathFinder(graph, components(graph)).chain(keys)
+    paths = all_at_once(PathFinder(graph, components(graph)).chain_steps(keys))
     nodes = np.array(sorted({*keys, *(row for path in paths for row in path)}), np.int64)
     triples = bridge_relations(graph, Parallel(*parallel_relations(ends, weights)), nodes)
     return Found(rows.tolist(), chosen, keys, paths, triples.tolist())

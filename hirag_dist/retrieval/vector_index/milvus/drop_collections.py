@@ -38,7 +38,11 @@ _DELETED_ROWS = 10_000  # of one request
 
 
 class MilvusCollections:
-    """The collections at one Milvus, to be listed and dropped. A context manager."""
+    """The collections at one Milvus, to be listed and dropped. A context manager.
+
+    Raises:
+        BackendUnavailable: from every call: Milvus does not answer.
+    """
 
     def __init__(self, client: Any, where: str, *, lite: bool = False) -> None:
         """Take over a `MilvusClient`, of a Lite file or of a server."""
@@ -53,28 +57,16 @@ class MilvusCollections:
         self._client.close()
 
     def of(self, snapshot_ids: Iterable[str]) -> list[str]:
-        """Return the names of snapshots in Milvus, and of incomplete collections that were begun for them.
-
-        Raises:
-            BackendUnavailable: Milvus does not answer.
-        """
+        """Return the names of snapshots in Milvus, and of incomplete collections that were begun for them."""
         prefixes = tuple(name_prefix(snapshot_id) for snapshot_id in snapshot_ids)
         return [name for name in self._names() if name.startswith(prefixes)]
 
     def snapshots(self) -> set[str]:
-        """Return the ids of the snapshots that have names or incomplete collections in Milvus.
-
-        Raises:
-            BackendUnavailable: Milvus does not answer.
-        """
+        """Return the ids of the snapshots that have names or incomplete collections in Milvus."""
         return {found[1] for name in self._names() if (found := _NAME.match(name))}
 
     def unneeded_rows(self, snapshots: Sequence[Snapshot]) -> dict[str, int]:
-        """Return the collections of snapshots with rows that none of them needs, and the number of these rows.
-
-        Raises:
-            BackendUnavailable: Milvus does not answer.
-        """
+        """Return the collections of snapshots with rows that none of them needs, and the number of these rows."""
         opened = {each.manifest.snapshot_id: each for each in snapshots}
         found: dict[str, int] = {}
         with translated("list the rows of its collections", self.where):
@@ -95,9 +87,6 @@ class MilvusCollections:
         Args:
             names: of the snapshots to remove.
             kept: opens all snapshots that stay.
-
-        Raises:
-            BackendUnavailable: Milvus does not do it.
         """
         with translated("drop collections", self.where):
             shared = set()
