@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextlib import aclosing
 from functools import wraps
 from queue import SimpleQueue
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -96,11 +96,23 @@ async def _others_ended() -> None:
         await asyncio.wait(others, timeout=_END_S)
 
 
-class Synchronous(Protocol):
-    """An object whose methods are those of an asynchronous one, made with `call` and `stream`."""
+class Synchronous:
+    """An object whose methods are those of an asynchronous one, made with `call` and `stream`; a context manager."""
 
     _loop: LoopThread
     _inner: Any
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release files, connections and the background thread. Closing twice is harmless."""
+        if self._loop.running:
+            self._loop.run(self._inner.close())
+            self._loop.close()
 
 
 def call(

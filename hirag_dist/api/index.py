@@ -8,7 +8,7 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Self, Unpack
 
-from hirag_dist._loop_thread import LoopThread, call, stream
+from hirag_dist._loop_thread import LoopThread, Synchronous, call, stream
 from hirag_dist.api import ConfigLike, as_config
 from hirag_dist.composition.models import check_prices, make_coordinator, with_windows
 from hirag_dist.composition.query import make_engine
@@ -262,23 +262,19 @@ class AsyncIndex:
         return self._engine
 
 
-class Index:
+class Index(Synchronous):
     """An open index for synchronous code and notebooks; usable from several threads, and as a context manager.
 
     `open_index` makes it. An event loop in a background thread does the work, so that it also runs where the calling
     thread has a running event loop of its own.
     """
 
+    _inner: AsyncIndex
+
     def __init__(self, index: AsyncIndex, loop: LoopThread) -> None:
         """Take over an asynchronous index and the loop that it was opened in; `close` closes both."""
         self._inner = index
         self._loop = loop
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return repr(self._inner).replace("<AsyncIndex", "<Index", 1)
@@ -301,9 +297,3 @@ class Index:
     find_path = call(AsyncIndex.find_path)
     get_community = call(AsyncIndex.get_community)
     get_document = call(AsyncIndex.get_document)
-
-    def close(self) -> None:
-        """Release files, connections and the background thread. Closing twice is harmless."""
-        if self._loop.running:
-            self._loop.run(self._inner.close())
-            self._loop.close()

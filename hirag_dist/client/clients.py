@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar, Unpack
 
 import grpc
 
-from hirag_dist._loop_thread import LoopThread, call, stream
+from hirag_dist._loop_thread import LoopThread, Synchronous, call, stream
 from hirag_dist.client.common import (
     HOW_TO_START,
     LIST_PAGE_SIZE,
@@ -296,10 +296,10 @@ class AsyncHiragClient:
             raise RuntimeError("this client is closed; make another")
 
 
-class HiragClient:
+class HiragClient(Synchronous):
     """Client of a running service; usable from several threads, and as a context manager.
 
-    Calls, options and errors are those of `AsyncHiragClient`.
+    Calls, options and errors are those of `AsyncHiragClient`; at `close` calls in progress end with ServiceError.
 
     Args:
         target: HOST:PORT, http://HOST:PORT, or https://HOST:PORT with TLS.
@@ -313,18 +313,6 @@ class HiragClient:
         self._loop = LoopThread("hirag-dist-client", lambda: RuntimeError("this client is closed; make another"))
         weakref.finalize(self, self._loop.close)  # also at the end of the process
         self._inner = self._loop.run(client())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the connection. Calls in progress end with ServiceError."""
-        if self._loop.running:
-            self._loop.run(self._inner.close())
-            self._loop.close()
 
     retrieve = call(AsyncHiragClient.retrieve)
     retrieve_stream = stream(AsyncHiragClient.retrieve_stream)

@@ -35,7 +35,7 @@ async def local_level(view: MappedIndex, question: Question, found: Found) -> Fo
     """Add the entities that the question names, then the nearest (Eq. 12)."""
     local, named = found.nearest, frozenset[int]()
     if not question.limits.follows_paper:
-        local, named = question.names.local(local, question.vector, question.limits.top_n)
+        local, named = question.names.local(local, question.limits.top_n)
     matches = [BY_NAME if row in named else BY_VECTOR for row, _ in local]
     return replace(
         found,
@@ -71,7 +71,7 @@ async def bridge_level(view: MappedIndex, question: Question, found: Found) -> F
         limits, vector = question.limits, question.vector
         chosen = [ranked.community for ranked in found.communities]
         members = key_entity_steps(view.communities, chosen, view.vectors, vector, limits.top_m, view.access)
-        named_keys = [] if limits.follows_paper else question.names.endpoints(vector)
+        named_keys = [] if limits.follows_paper else question.names.endpoints()
         keys = joined_in_order(named_keys, await question.deadline.run(members))
         rows = [row for row, _ in keys]
         components = view.components

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,44 +55,40 @@ class Stopwatch:
 class QuestionEntities:
     """Entities that a question names, in an index as a caller may see it. Nothing is looked up before it is needed."""
 
-    def __init__(self, index: MappedIndex, question: str) -> None:
+    def __init__(self, index: MappedIndex, question: str, vector: NDArray[np.float32]) -> None:
         """Prepare."""
         self._index = index
         self._question = question
-        self._phrases: list[NamePhrase] | None = None
-        self._named: tuple[list[NamedEntity], dict[int, float]] | None = None
+        self._vector = vector
 
-    @property
+    @cached_property
     def rows(self) -> list[int]:
         """All entities of the names in the question."""
-        return rows_of(self._names())
+        return rows_of(self._phrases)
 
-    def endpoints(self, vector: NDArray[np.float32]) -> Scored:
+    def endpoints(self) -> Scored:
         """Return (row, similarity) of the entities that the bridge joins before the key entities of communities."""
-        if len(self._names()) < 2:
+        if len(self._phrases) < 2:
             return []
-        named, closeness = self._one_of_each_name(vector)
+        named, closeness = self._one_of_each_name
         return [(row, closeness[row]) for row in named_endpoints(named)]
 
-    def local(self, nearest: Scored, vector: NDArray[np.float32], limit: int) -> tuple[Scored, frozenset[int]]:
+    def local(self, nearest: Scored, limit: int) -> tuple[Scored, frozenset[int]]:
         """Return (row, similarity) of the local entities, named ones first, and the rows of the named ones."""
-        if limit < LOCAL_SHARE or not self._names():
+        if limit < LOCAL_SHARE or not self._phrases:
             return nearest, frozenset()
-        named, closeness = self._one_of_each_name(vector)
+        named, closeness = self._one_of_each_name
         return named_first(named, nearest, closeness, limit)
 
-    def _names(self) -> list[NamePhrase]:
-        if self._phrases is None:
-            self._phrases = self._index.name_phrases(self._question)
-        return self._phrases
+    @cached_property
+    def _phrases(self) -> list[NamePhrase]:
+        return self._index.name_phrases(self._question)
 
-    def _one_of_each_name(self, vector: NDArray[np.float32]) -> tuple[list[NamedEntity], dict[int, float]]:
-        if self._named is None:
-            rows = self.rows
-            scores = self._index.similarities(np.array(rows, np.int64), vector).tolist()
-            closeness = dict(zip(rows, scores, strict=True))
-            self._named = named_entities(self._question, self._names(), self._index.layers, closeness), closeness
-        return self._named
+    @cached_property
+    def _one_of_each_name(self) -> tuple[list[NamedEntity], dict[int, float]]:
+        scores = self._index.similarities(np.array(self.rows, np.int64), self._vector).tolist()
+        closeness = dict(zip(self.rows, scores, strict=True))
+        return named_entities(self._question, self._phrases, self._index.layers, closeness), closeness
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ async def retrieve_levels(
             with watch.timed("embed"):
                 vector = await _vector(query, resources.embedder)
             if vector.any():
-                names = QuestionEntities(view, query.question)
+                names = QuestionEntities(view, query.question, vector)
                 question = Question(
                     query.question,
                     vector,

@@ -322,7 +322,7 @@ class RelationMention(NamedTuple):
 
 
 def entity_texts(mentions: Iterable[EntityMention]) -> tuple[str, str, str]:
-    """Return (name, type, description) of an entity with at least one mention, as `merging.merge_groups` does."""
+    """Return (name, type, description) of an entity with at least one mention, as `merge_groups` does."""
     ordered = sorted(mentions, key=lambda one: (one.chunk_id, one.position))
     described = [one for one in ordered if one.described]
     name = _most_common(one.name for one in described or ordered)
@@ -332,7 +332,7 @@ def entity_texts(mentions: Iterable[EntityMention]) -> tuple[str, str, str]:
 
 
 def relation_description(mentions: Iterable[RelationMention], max_chars: int) -> str:
-    """Return the description of a relation, as `merging.merge_relations` does.
+    """Return the description of a relation, as `merge_relations` does.
 
     Args:
         max_chars: descriptions are joined, strongest first, up to here.
