@@ -41,8 +41,8 @@ from hirag_dist.execution.executors import InlineExecutor
 from hirag_dist.execution.ray import RayExecutor
 from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.stage import Services
-from hirag_dist.indexing.layer_clustering import LayerClusteringOptions as How
-from hirag_dist.indexing.layer_clustering import cluster_layer
+from hirag_dist.indexing.layer_clusters import LayerClusteringOptions as How
+from hirag_dist.indexing.layer_clusters import cluster_layer
 from hirag_dist.indexing.stages.embed import vector_table
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.protocol import QuotaClient

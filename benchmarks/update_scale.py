@@ -53,8 +53,7 @@ from hirag_dist.indexing import base_layer, changed_documents, communities, next
 from hirag_dist.indexing.changed_documents import DocumentSelection
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.documents import ChunkedDocuments, ReadInput
-from hirag_dist.indexing.layers import GraphMentions
-from hirag_dist.indexing.mentions import merge_base_layer
+from hirag_dist.indexing.mentions import GraphMentions, merge_base_layer
 from hirag_dist.schemas import CHUNKS, DOCUMENTS, MENTIONS, PLACES, REJECTS, RELATION_MENTIONS
 from hirag_dist.storage.digest import table_digest
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot

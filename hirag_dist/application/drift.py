@@ -178,7 +178,7 @@ def _layer_drift(shadow: _Shadow, snapshot: Snapshot, layer: int, entities: pa.T
 
 
 def _scores(shadow: _Shadow, vectors: FloatMatrix) -> FloatMatrix:
-    """Return the rows that a build clusters (`indexing.layer_clustering`)."""
+    """Return the rows that a build clusters (`indexing.layer_clusters`)."""
     config = shadow.clustering
     if config.reduction == "umap" and len(vectors) >= MIN_UMAP_ROWS:
         dims = n_axes(vectors.shape[1], config.reduce_dims, len(vectors))

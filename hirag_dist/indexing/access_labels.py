@@ -19,7 +19,7 @@ from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.documents import ChunkedDocuments
-from hirag_dist.indexing.layers import GraphMentions, embed_entities
+from hirag_dist.indexing.mentions import GraphMentions, embed_entities
 from hirag_dist.indexing.publish import LabelProvenance
 from hirag_dist.indexing.stages.access_labels import (
     CHUNK_SETS,

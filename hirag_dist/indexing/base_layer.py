@@ -27,18 +27,20 @@ from hirag_dist.indexing.changed_documents import ChangedDocuments
 from hirag_dist.indexing.content_remarks import cut_ids
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.descriptions import TouchedMentions, describe_changed, keys_to_pay
-from hirag_dist.indexing.layers import BaseLayer, GraphMentions, ImportedCommunities, embed_entities
 from hirag_dist.indexing.mentions import (
+    BaseLayer,
+    GraphMentions,
+    ImportedCommunities,
     check_entities,
+    embed_entities,
     extract_base_layer,
     extract_claims,
     extract_mentions,
     find_aliases,
     merge_mentions,
 )
-from hirag_dist.indexing.stages.claims import ExtractClaims
 from hirag_dist.indexing.stages.embed import EmbedEntities, vector_rows
-from hirag_dist.indexing.stages.extract import ExtractGraph
+from hirag_dist.indexing.stages.extract import ExtractClaims, ExtractGraph
 from hirag_dist.indexing.stages.merge import DescribeEntities
 from hirag_dist.indexing.stages.resolve import renamed, renamed_mentions, renamed_relations
 from hirag_dist.indexing.update_summary import TextCounts

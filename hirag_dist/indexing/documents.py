@@ -1,4 +1,4 @@
-"""INPUT → documents and chunks."""
+"""INPUT → documents and chunks, with positions in the originals."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from hirag_dist.indexing.metadata import (
     metadata_beside,
     read_metadata,
 )
-from hirag_dist.indexing.places import places_beside, places_within
 from hirag_dist.indexing.read_files import (
     HELD,
     NO_FILES,
@@ -34,8 +33,7 @@ from hirag_dist.indexing.read_files import (
     reading_key,
     unchanged_files,
 )
-from hirag_dist.indexing.stages.chunk import ChunkDocuments
-from hirag_dist.indexing.stages.read import READ_METADATA, READ_PLACES, ReadDocuments, UniqueDocuments
+from hirag_dist.indexing.stages.read import READ_METADATA, READ_PLACES, ChunkDocuments, ReadDocuments, UniqueDocuments
 from hirag_dist.readers import is_access_refusal
 from hirag_dist.schemas import DOCUMENTS, REJECTS
 from hirag_dist.storage.layout import PLACES
@@ -251,3 +249,46 @@ def _file_of(unit: str, files: Container[str]) -> tuple[str, int]:
     file, mark, number = unit.rpartition("#")
     is_numbered = unit not in files and mark and number.isdecimal()
     return (file, int(number)) if is_numbered else (unit, 0)
+
+
+def places_within(places: pa.Table, documents: pa.Table) -> pa.Table:
+    """Return the places of some documents.
+
+    Args:
+        places: PLACES.
+        documents: DOCUMENTS, or its column `document_id`.
+    """
+    return places.filter(pc.is_in(places["document_id"], value_set=documents["document_id"].combine_chunks()))
+
+
+def added_places(before: pa.Table, places: pa.Table, new: pa.Table, new_places: pa.Table) -> pa.Table:
+    """Return READ_PLACES of documents and of new ones; of a document that is among both, the new ones.
+
+    Args:
+        before, new: DOCUMENTS.
+        places, new_places: their PLACES.
+    """
+    return pa.concat_tables([places_beside(before, places, new), _named(new_places, new)])
+
+
+def places_beside(before: pa.Table, places: pa.Table, new: pa.Table) -> pa.Table:
+    """Return READ_PLACES of documents, without those that are among new ones too.
+
+    Args:
+        before: DOCUMENTS.
+        places: their PLACES.
+        new: DOCUMENTS, or the columns `document_id`, `uri` and `record`.
+    """
+    names = ["document_id", "uri", "record"]
+    again = set(zip(*(new[name].to_pylist() for name in names), strict=True))
+    kept = [row not in again for row in zip(*(before[name].to_pylist() for name in names), strict=True)]
+    return _named(places, before.filter(pa.array(kept, pa.bool_())))
+
+
+def _named(places: pa.Table, documents: pa.Table) -> pa.Table:
+    """Return READ_PLACES of the places of documents."""
+    kept = places_within(places, documents)
+    rows = pc.index_in(kept["document_id"], value_set=documents["document_id"].combine_chunks())
+    for name in ("uri", "record"):
+        kept = kept.append_column(name, documents[name].combine_chunks().take(rows))
+    return kept.select(READ_PLACES.names).cast(READ_PLACES)

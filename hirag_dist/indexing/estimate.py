@@ -49,9 +49,9 @@ from hirag_dist.indexing.inputs import read_options
 from hirag_dist.indexing.metadata import field_changes
 from hirag_dist.indexing.read_files import held_places, places_of
 from hirag_dist.indexing.stages.embed import CHUNKS_PER_TASK, ENTITIES_PER_TASK
-from hirag_dist.indexing.stages.meta_types import EXCERPT_CHARS, N_EXCERPTS
 from hirag_dist.indexing.stages.packed_calls import MAX_UNITS
 from hirag_dist.indexing.stages.resolve import PAIRS_PER_CALL
+from hirag_dist.indexing.stages.summarise import EXCERPT_CHARS, N_EXCERPTS
 from hirag_dist.llm.endpoints.onnx_models import BATCH_SIZE
 from hirag_dist.llm.usage import total_cost
 from hirag_dist.readers import Document, find_inputs, is_access_refusal, missing_packages, read_source

@@ -34,11 +34,17 @@ from hirag_dist.indexing.base_layer import (
 )
 from hirag_dist.indexing.budget import UpdateSettings
 from hirag_dist.indexing.context import BuildContext
-from hirag_dist.indexing.layer_clustering import LayerClusteringOptions, cluster_layer, clustering_options
-from hirag_dist.indexing.layer_clusters import UpdatedClusters, new_clusters, update_clusters
-from hirag_dist.indexing.layers import LayerRecord, embed_entities
+from hirag_dist.indexing.layer_clusters import (
+    LayerClusteringOptions,
+    UpdatedClusters,
+    cluster_layer,
+    clustering_options,
+    new_clusters,
+    update_clusters,
+)
+from hirag_dist.indexing.mentions import embed_entities
 from hirag_dist.indexing.stages.embed import vector_table
-from hirag_dist.indexing.stages.meta_types import EXCERPT_CHARS, N_EXCERPTS, ProposeMetaTypes, SampleChunks
+from hirag_dist.indexing.stages.summarise import EXCERPT_CHARS, N_EXCERPTS, ProposeMetaTypes, SampleChunks
 from hirag_dist.indexing.summaries import OF_NOW, LayerSummaries, update_summaries
 from hirag_dist.indexing.summary_entities import (
     FormerRelations,
@@ -49,12 +55,39 @@ from hirag_dist.indexing.summary_entities import (
 )
 from hirag_dist.indexing.update_summary import TextCounts
 from hirag_dist.indexing.window_sizes import excerpt_tokens
-from hirag_dist.schemas import CLUSTERS, REJECTS, RELATIONS, SUMMARIES
+from hirag_dist.schemas import CLUSTERS, LAYERS, REJECTS, RELATIONS, SUMMARIES
 
 logger = logging.getLogger(__name__)
 _MAX_UNCOVERING_SHARE = 0.3  # a layer with a larger share of summaries that cover no member is discarded
 _PIECE_ROWS = 65_536
 _LOOSE_SHARE = 0.3  # share of the budget's rest that a layer may spend on clusters that have become loose
+
+
+@dataclass(frozen=True)
+class LayerRecord:
+    """A row of LAYERS: the figures of one layer that the stop rule used, and its decision."""
+
+    layer: int
+    n_entities: int
+    n_clusters: int = 0
+    median_cluster: float = 0.0
+    largest_cluster: int = 0
+    sparsity: float | None = None
+    change_rate: float | None = None
+    n_components: int = 0
+    n_summaries: int = 0
+    n_attached: int = 0
+    n_unattached: int = 0
+    decision: str = "go on"
+
+
+def layer_table(records: Sequence[LayerRecord]) -> pa.Table:
+    """Return LAYERS.
+
+    >>> layer_table([LayerRecord(0, 5, decision="max_layers")])["decision"].to_pylist()
+    ['max_layers']
+    """
+    return pa.Table.from_pylist([asdict(record) for record in records], LAYERS)
 
 
 @dataclass(frozen=True)

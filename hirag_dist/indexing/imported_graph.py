@@ -12,8 +12,7 @@ from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.documents import ChunkedDocuments
 from hirag_dist.indexing.inputs import read_options
-from hirag_dist.indexing.layers import BaseLayer, ImportedCommunities
-from hirag_dist.indexing.mentions import MergedMentions, describe_base_layer
+from hirag_dist.indexing.mentions import BaseLayer, ImportedCommunities, MergedMentions, describe_base_layer
 from hirag_dist.indexing.metadata import NO_METADATA, DocumentMetadata, field_table
 from hirag_dist.indexing.stages.read import metadata_text
 from hirag_dist.interop.importers import ImportedGraph

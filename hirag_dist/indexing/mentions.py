@@ -1,4 +1,4 @@
-"""Chunks → mentions → entities and relations of layer 0: extracted, merged, resolved, described (paper Algorithm 1)."""
+"""Layer 0: chunks → mentions → entities and relations, extracted, merged, resolved, described (paper Algorithm 1)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import StageFailed
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.context import BuildContext
-from hirag_dist.indexing.layers import BaseLayer, GraphMentions, embed_entities
-from hirag_dist.indexing.stages.claims import ExtractClaims
-from hirag_dist.indexing.stages.extract import ExtractGraph
-from hirag_dist.indexing.stages.extract_nlp import ExtractNames
+from hirag_dist.indexing.stages.embed import EmbedEntities
+from hirag_dist.indexing.stages.extract import ExtractClaims, ExtractGraph, ExtractNames
 from hirag_dist.indexing.stages.merge import DescribeEntities, MergeEntities, MergeRelations
 from hirag_dist.indexing.stages.packed_calls import PackingOptions
 from hirag_dist.indexing.stages.resolve import (
@@ -28,7 +26,61 @@ from hirag_dist.indexing.stages.resolve import (
     RenameRelations,
 )
 from hirag_dist.indexing.window_sizes import described_tokens
-from hirag_dist.schemas import ALIASES, REJECTS
+from hirag_dist.schemas import ALIASES, CLAIMS, EXTRACTION_COSTS, REJECTS
+
+
+@dataclass(frozen=True)
+class GraphMentions:
+    """The mentions that layer 0 was merged from, by their names before entity resolution.
+
+    Attributes:
+        costs: EXTRACTION_COSTS of the chunks whose cost is known.
+    """
+
+    entities: Dataset
+    relations: Dataset
+    costs: Dataset = Dataset(EXTRACTION_COSTS)
+
+    def __add__(self, other: GraphMentions) -> GraphMentions:
+        return GraphMentions(self.entities + other.entities, self.relations + other.relations, self.costs + other.costs)
+
+
+@dataclass(frozen=True)
+class ImportedCommunities:
+    """Communities of layer 0 that another tool found, and their reports."""
+
+    communities: Dataset
+    reports: Dataset
+
+
+@dataclass(frozen=True)
+class BaseLayer:
+    """Layer 0, the basic knowledge graph.
+
+    Attributes:
+        entities, relations, vectors: described and embedded.
+        aliases: names that were resolved to another name's entity.
+        mentions: None if the graph was imported.
+        imported: communities to keep; None to detect them over all layers.
+        cut_ids: entities and relations with more descriptions than are merged.
+    """
+
+    entities: Dataset
+    relations: Dataset
+    vectors: Dataset
+    rejects: Dataset
+    aliases: Dataset = Dataset(ALIASES)
+    claims: Dataset = Dataset(CLAIMS)
+    mentions: GraphMentions | None = None
+    imported: ImportedCommunities | None = None
+    cut_ids: frozenset[str] = frozenset()
+
+
+def embed_entities(context: BuildContext, entities: Dataset, label: str) -> EmbedEntities.Outputs:
+    """Return VECTORS of entities, and the dead letters of those whose text the embedder refused."""
+    stage = EmbedEntities(context.models.embedder, context.models.dim)
+    # An embedder that refuses one text after the other stops the run itself.
+    return context.runner.run_tolerant(stage, label, entities=entities)
 
 
 def extract_mentions(

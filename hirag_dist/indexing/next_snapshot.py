@@ -26,14 +26,13 @@ from hirag_dist.indexing.base import UpdateBase
 from hirag_dist.indexing.base_layer import LayerEntities, WrittenBaseLayer, refused_units, write_base_layer
 from hirag_dist.indexing.budget import UpdateBudget, UpdateSettings, is_unbounded, least_extraction
 from hirag_dist.indexing.changed_documents import ChangedDocuments, changed_documents
-from hirag_dist.indexing.communities import ReportedGraph, find_communities
+from hirag_dist.indexing.communities import GraphTables, ReportedGraph, find_communities
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.documents import ReadInput
 from hirag_dist.indexing.former_snapshots import same_places
-from hirag_dist.indexing.hierarchy import Hierarchy, write_hierarchy
-from hirag_dist.indexing.layers import BaseLayer, layer_table
+from hirag_dist.indexing.hierarchy import Hierarchy, layer_table, write_hierarchy
+from hirag_dist.indexing.mentions import BaseLayer
 from hirag_dist.indexing.publish import LabelProvenance, SnapshotContents, UpdateState, VectorRows
-from hirag_dist.indexing.report_material import GraphTables
 from hirag_dist.indexing.reports import UpdatedReports, update_reports
 from hirag_dist.indexing.stages.communities import ENTITY_ORDER, RELATION_KINDS, KeepCommunities
 from hirag_dist.indexing.stages.embed import EmbedChunks, vector_matrix

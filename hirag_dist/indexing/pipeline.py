@@ -40,14 +40,13 @@ from hirag_dist.indexing.changed_documents import (
     selected_documents,
 )
 from hirag_dist.indexing.context import BuildContext
-from hirag_dist.indexing.documents import ReadInput, kept_documents, read_input, unique_documents
+from hirag_dist.indexing.documents import ReadInput, added_places, kept_documents, read_input, unique_documents
 from hirag_dist.indexing.estimate import announce_calls
 from hirag_dist.indexing.former_snapshots import former_snapshot, returning_summary
 from hirag_dist.indexing.imported_graph import imported_base_layer, imported_documents
-from hirag_dist.indexing.layers import BaseLayer
+from hirag_dist.indexing.mentions import BaseLayer
 from hirag_dist.indexing.metadata import has_same_fields, kept_metadata, warn_of_gone_fields
 from hirag_dist.indexing.next_snapshot import UpdateRequest, find_changes, next_snapshot, other_changes
-from hirag_dist.indexing.places import added_places
 from hirag_dist.indexing.publish import publish, publish_vectors
 from hirag_dist.indexing.read_files import (
     NO_FILES,

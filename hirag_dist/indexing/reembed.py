@@ -23,7 +23,7 @@ from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.documents import ChunkedDocuments
 from hirag_dist.indexing.estimate import StageEstimate, Work, embedding_calls, stages_of
 from hirag_dist.indexing.former_snapshots import returning_summary
-from hirag_dist.indexing.layers import GraphMentions, embed_entities
+from hirag_dist.indexing.mentions import GraphMentions, embed_entities
 from hirag_dist.indexing.next_snapshot import update_note
 from hirag_dist.indexing.publish import NewVectors
 from hirag_dist.indexing.stages.embed import EmbedChunks, EmbedEntities, entity_texts

@@ -17,12 +17,10 @@ from hirag_dist.core.row_changes import ChangedRows, one_array, origin_of_same
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.base import UpdateBase
 from hirag_dist.indexing.budget import DueTexts, UpdateSettings, affordable
+from hirag_dist.indexing.communities import DESCRIPTION_CHARS, CommunityMaterial, LostIds
 from hirag_dist.indexing.context import BuildContext
-from hirag_dist.indexing.layers import DESCRIPTION_CHARS
-from hirag_dist.indexing.report_material import CommunityMaterial
 from hirag_dist.indexing.stages.packed_calls import PackingOptions
-from hirag_dist.indexing.stages.report import CHILD_REPORTS, WriteReports
-from hirag_dist.indexing.stages.report_text import ClaimLines, EntityLines, RelationLines
+from hirag_dist.indexing.stages.report import CHILD_REPORTS, ClaimLines, EntityLines, RelationLines, WriteReports
 from hirag_dist.indexing.summaries import Staleness, are_dropped, is_stale, staleness
 from hirag_dist.indexing.update_summary import TextCounts
 from hirag_dist.indexing.written import changed_share, input_lists
@@ -173,14 +171,6 @@ def _find_due(
     due = stale.urgent | stale.unwritten | np.where(is_small, share > 0, is_stale(share, settings.staleness))
     optional = ~report_choice(context.config).chosen(rows)
     return _DueReports(state, former, at, report_at, stale, is_small, due, optional)
-
-
-@dataclass(frozen=True)
-class LostIds:
-    """Ids of entities and relations that the base has and the index of now has not."""
-
-    entities: pa.Array
-    relations: pa.Array
 
 
 def without_lost(reports: pa.Table, lost: LostIds) -> pa.Table:

@@ -22,7 +22,7 @@ from hirag_dist.indexing.base import UpdateBase
 from hirag_dist.indexing.base_layer import LayerEntities, RelationChanges
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.layer_clusters import UpdatedClusters
-from hirag_dist.indexing.stages.summary_layer import (
+from hirag_dist.indexing.stages.summarise import (
     LinkMembers,
     MergeSummaryEntities,
     MergeSummaryRelations,

@@ -18,11 +18,10 @@ from hirag_dist.core.key_sets import chunk_text_sets
 from hirag_dist.core.prompts.templates import DONE
 from hirag_dist.core.reports.selection import report_outlines
 from hirag_dist.execution.stage import Services
-from hirag_dist.indexing import report_material as report_material_module
-from hirag_dist.indexing.layers import DESCRIPTION_CHARS
-from hirag_dist.indexing.report_material import GraphTables, report_material, stacked_sets
+from hirag_dist.indexing import communities as communities_module
+from hirag_dist.indexing.communities import DESCRIPTION_CHARS, GraphTables, report_material, stacked_sets
 from hirag_dist.indexing.stages.memberships import NAMED_LINKS, described, grouped
-from hirag_dist.indexing.stages.summary_layer import LinkMembers
+from hirag_dist.indexing.stages.summarise import LinkMembers
 from hirag_dist.indexing.summary_entities import SUMMARY_CHARS, sources_above
 from hirag_dist.indexing.written import as_summaries, changed_share, member_inputs, written_inputs
 from hirag_dist.schemas import CLUSTERS, ENTITIES, RELATIONS, SUMMARIES
@@ -137,7 +136,7 @@ def test_shares_of_summaries_are_those_of_all_members(updated: list[Snapshot]) -
 
 
 def test_shares_of_reports_are_those_of_all_material(updated: list[Snapshot], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report_material_module, "_BLOCK_ROWS", 7)
+    monkeypatch.setattr(communities_module, "_BLOCK_ROWS", 7)
     for snapshot in updated:
         entities, relations = snapshot.table("entities").cast(ENTITIES), snapshot.table("relations").cast(RELATIONS)
         communities, state = snapshot.table("communities"), snapshot.table("report_inputs")

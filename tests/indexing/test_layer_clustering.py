@@ -26,10 +26,9 @@ from hirag_dist.execution.executors import InlineExecutor
 from hirag_dist.execution.ray import RayExecutor
 from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.stage import Services
-from hirag_dist.indexing.layer_clustering import LayerClusteringOptions, LayerClusters, cluster_layer
-from hirag_dist.indexing.stages.cluster import ClusterLayer
+from hirag_dist.indexing.layer_clusters import LayerClusteringOptions, LayerClusters, cluster_layer
 from hirag_dist.indexing.stages.embed import vector_matrix, vector_table
-from hirag_dist.indexing.stages.memberships import ClusterStats
+from hirag_dist.indexing.stages.memberships import ClusterLayer, ClusterStats
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.protocols import Executor
 from hirag_dist.schemas import ENTITIES

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from hirag_dist import schemas
 from hirag_dist.indexing.changed_documents import DocumentSelection
-from hirag_dist.indexing.places import added_places
+from hirag_dist.indexing.documents import added_places
 from hirag_dist.indexing.stages.read import READ_PLACES
 from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot

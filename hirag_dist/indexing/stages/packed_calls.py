@@ -1,4 +1,4 @@
-"""Units that share a call: asked together, read one by one, and those that failed asked again alone."""
+"""Units that share a call: asked together, read one by one, and asked again alone; or stand-ins for them, by rules."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from typing import Generic, TypeVar
 from hirag_dist.core.prompts.packing import approximate_tokens, packs, split_reply
 from hirag_dist.core.prompts.reply_validation import MalformedReply
 from hirag_dist.core.prompts.templates import pack_request
+from hirag_dist.errors import RequestRejected
 from hirag_dist.execution.stage import Services, gather_calls
 from hirag_dist.llm.call import request_hash
 from hirag_dist.llm.chat import PackingPool, UnitReplyStore
+from hirag_dist.llm.rule_based import reply_to
 from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected
 
 T = TypeVar("T")
@@ -233,3 +235,15 @@ def _parse(parse: Callable[[ChatReply], T], part: ChatReply | MalformedReply) ->
         return parse(part)
     except MalformedReply as refusal:
         return refusal
+
+
+def stand_ins(units: Sequence[PackableUnit[T]]) -> list[T | Rejected]:
+    """Return the parsed stand-in of each unit's reply; `Rejected` where the rules give none that can be read."""
+    found: list[T | Rejected] = []
+    for unit in units:
+        request = unit.request
+        try:
+            found.append(unit.parse(ChatReply(reply_to(request.messages, request.form))))
+        except (MalformedReply, RequestRejected) as error:
+            found.append(Rejected(request.unit, str(error), 1, request.text, ""))
+    return found

@@ -17,8 +17,7 @@ from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.reports.selection import report_outlines
 from hirag_dist.execution.stage import Services, Tables
 from hirag_dist.indexing.stages.packed_calls import PackingOptions
-from hirag_dist.indexing.stages.report import CHILD_REPORTS, WriteReports
-from hirag_dist.indexing.stages.report_text import EntityLines, RelationLines
+from hirag_dist.indexing.stages.report import CHILD_REPORTS, EntityLines, RelationLines, WriteReports
 from hirag_dist.schemas import COMMUNITIES, ENTITIES, RELATIONS
 from hirag_dist.types import ChatReply, ChatRequest, Rejected
 from tests.table_rows import filled_table
