@@ -101,11 +101,6 @@ def run_build(
 ) -> IndexResult:
     """Build an index of files and publish its snapshot; after an interruption, call it again to continue.
 
-    Args:
-        inputs: files, folders, globs and object-store URIs.
-        index_uri: folder or object-store URI of the index.
-        listeners: called with the events of `execution.events`.
-
     Raises:
         InputError: there is nothing to read.
         StageFailed: a stage has too many dead letters, or any with `require_complete`.
@@ -132,7 +127,6 @@ def run_add(
 
     Raises:
         SnapshotError: there is no index, or none that can be updated.
-        HiragError: see `run_build`.
     """
     arguments, store = replace(BuildArguments.index(inputs, config), command="add"), _existing(index_uri)
     check_inputs(inputs)
@@ -150,8 +144,6 @@ def run_remove(
 
     Raises:
         InputError: the index has no document that the selection names, or no other.
-        SnapshotError: there is no index, or none that can be updated.
-        HiragError: see `run_build`.
     """
     arguments = BuildArguments.removal(selection, config)
     return execute_build(
@@ -171,12 +163,9 @@ def run_refresh(
     Args:
         options: its limits choose what is written: the oldest and most stale texts that fit, about; all that are due
             without a limit.
-        all_reports: write reports too that `communities.report_share` leaves out.
 
     Raises:
-        SnapshotError: there is no index, or none that can be updated.
         ConfigError: a limit in dollars is given, and no price of the replies is known.
-        HiragError: see `run_build`.
     """
     given = options or BuildOptions()
     limits = [] if given.max_tokens is None else [given.max_tokens]
@@ -200,12 +189,7 @@ def run_reembed(
     options: BuildOptions | None = None,
     listeners: Sequence[EventListener] = (),
 ) -> IndexResult:
-    """Make the vectors of an index with the configured embedder; all texts stay. See `run_build`.
-
-    Raises:
-        SnapshotError: there is no index, or none that can be updated.
-        HiragError: see `run_build`.
-    """
+    """Make the vectors of an index with the configured embedder; all texts stay. See `run_build`."""
     arguments = replace(BuildArguments.index((), config), command="reembed")
     return execute_build(
         config, _existing(index_uri), "reembed", arguments, options, lambda build: build.reembed(), listeners
@@ -225,9 +209,6 @@ def run_import(
     Args:
         graph: content of `folder`; its communities and reports are kept if it has any.
         folder: working folder of the other tool, for the build record.
-
-    Raises:
-        HiragError: see `run_build`.
     """
     communities = "new" if graph.communities is None else "keep"
     arguments = BuildArguments.imported(folder, graph.left_out, config, communities)
@@ -405,9 +386,6 @@ def _resolve(
     """Return the configuration with no size larger than the models' windows allow, and the capabilities of the models.
 
     The servers are asked for windows after the probes: some load a model with its first call, and tell its window then.
-
-    Args:
-        probes: counts the calls.
     """
     kernels = None if options.fresh and config.kernels == "gpu" else _previous_kernels(config, store)
     models = resolve(config, Ledger(store), kernels, options.max_usd, options.max_tokens, probes)
@@ -472,7 +450,6 @@ def tokens_for(index_uri: str, usd: float) -> int:
 
     Raises:
         ConfigError: the last build had no reply, or they cost nothing, or their price is not known.
-        SnapshotNotFound: nothing is published.
     """
     usage = open_snapshot(Store(index_uri)).table("usage", ["role", "input_tokens", "output_tokens", "cost_usd"])
     chat = [row for row in usage.to_pylist() if row["role"] in _CHAT_ROLES]

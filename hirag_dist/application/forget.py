@@ -60,7 +60,6 @@ def purge_replies(store: Store, config: Config, lock: BuildLock, current: Snapsh
 
     Raises:
         ConfigError: this is not the configuration of the last build.
-        StoreError: the ledger cannot be read or written.
     """
     config = cut_as_index(settle_embedder(config, current.manifest.embedder), store)
     models = models_of_last_build(config, store)
@@ -222,13 +221,11 @@ def run_forget(
     Args:
         document_ids: of documents that were removed, or their owner's source ids; none continues an earlier run.
         now: remove these snapshots at once. A service that still has one open may fail.
-        wait_s: how long to wait for a build of the index to end.
 
     Raises:
         InputError: a document is in the current snapshot, or no snapshot knows it.
         ConfigError: this is not the configuration of the last build.
         SnapshotNotFound: no snapshot is served.
-        IndexBusy: a build holds the index.
     """
     store = Store(index_uri)
     served(store)  # before the lock, which would create a folder for a mistyped name

@@ -38,8 +38,6 @@ class PendingForget:
     """A forgetting that is not finished. It holds hashes and ids of snapshots, and no text.
 
     Attributes:
-        documents: ids.
-        chunks: ids of their chunks.
         snapshots: that are to be removed.
         since: UTC, ISO 8601.
         replies_dropped, replies_kept: by the purge of the ledger; None while that is not done.
@@ -134,7 +132,6 @@ def select_documents(index_uri: str, selection: DocumentSelection, allow_absent:
         allow_absent: list ids that the index does not have, instead of refusing them.
 
     Raises:
-        SnapshotNotFound: nothing is published.
         InputError: the index has no document that an id or pattern names.
     """
     columns = ["document_id", "uri", "record", "title", "source_ids"]
@@ -158,11 +155,7 @@ def select_documents(index_uri: str, selection: DocumentSelection, allow_absent:
 
 
 def read_given(config: Config, store: Store, inputs: Sequence[str]) -> tuple[pa.Table, pa.Table]:
-    """Return DOCUMENTS and CHUNKS of files, with the ids that a build gives them.
-
-    Raises:
-        InputError: there is nothing to read.
-    """
+    """Return DOCUMENTS and CHUNKS of files, with the ids that a build gives them."""
     models, vectors = ResolvedModels({}, {}, "", 1, ""), StoredVectors("", 1, None)
     with offline_context(cut_as_index(config, store), models, ReadOnlyLedger(store), vectors) as context:
         read = read_documents(context, inputs)

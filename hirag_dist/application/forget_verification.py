@@ -166,11 +166,7 @@ class TraceSearch:
 
 
 def search_file(search: TraceSearch, store: Store, path: str, where: str, counter: FindingCounter) -> None:
-    """Count the traces in one file, by its kind: Parquet, Arrow, shuffle, JSON, a matrix, else text.
-
-    Raises:
-        StoreError: it cannot be read.
-    """
+    """Count the traces in one file, by its kind: Parquet, Arrow, shuffle, JSON, a matrix, else text."""
     ending = path.rpartition(".")[2]
     if ending == "parquet":
         for batch in store.scan(path, None, _BATCH_ROWS):
@@ -288,11 +284,6 @@ def verify_removed(
         config: of the last build; Milvus and caches are found by it, and replies by what was asked.
         snapshot_only: search the current snapshot alone, which is what a removal without forgetting promises.
         without: snapshots that are left out, since they are known to hold the documents.
-
-    Raises:
-        ConfigError: this is not the configuration of the last build.
-        StoreError: a file cannot be read.
-        SnapshotError: a snapshot is damaged.
     """
     search = TraceSearch(removed)
     findings: list[Finding] = []

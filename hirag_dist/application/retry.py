@@ -49,7 +49,6 @@ def run_retry(
     Raises:
         SnapshotNotFound: there is no record of a build.
         ConfigError: the configuration is not that of the last build.
-        HiragError: see `application.build.run_build`.
     """
     store = Store(index_uri)
     record = last_build(store)
@@ -196,13 +195,7 @@ class DropResult:
 
 
 def run_drop(index_uri: str, selection: LetterSelection, wait_s: float = 0.0) -> DropResult:
-    """Accept the loss of dead letters of the last build, under the build lock; no model is called.
-
-    Raises:
-        SnapshotNotFound: there is no build.
-        IndexBusy: another build holds the index.
-        InputError: see `drop_letters`.
-    """
+    """Accept the loss of dead letters of the last build, under the build lock; no model is called."""
     store = Store(index_uri)
     if last_build(store) is None and current_id(store) is None:
         raise no_build(store)

@@ -58,10 +58,6 @@ def replay_keys(config: Config, store: Store, models: ResolvedModels, chunks: pa
     Args:
         config: of the build that asked for the replies.
         models: as that build resolved them.
-        chunks: CHUNKS.
-
-    Raises:
-        StoreError: the ledger cannot be read, or the temporary folder is full.
     """
     ledger = RecordingLedger(store)
     embedder = make_embedder(config)
@@ -115,7 +111,6 @@ def models_of_last_build(config: Config, store: Store) -> ResolvedModels:
 
     Raises:
         ConfigError: that build had another configuration, so that its replies would not be found.
-        ModelError: see `composition.build.resolve`.
     """
     decisive: Mapping[str, Any] = (last_build(store) or {}).get("decisive") or {}
     windows = index_windows(config, config, store)

@@ -106,9 +106,5 @@ def make_watch(
 
 
 def list_files(inputs: Sequence[str], *, follow_links: bool = False) -> Listing:
-    """Return size and time of the last change of all files of the inputs.
-
-    Raises:
-        InputError: an input is not there, or holds no file.
-    """
+    """Return size and time of the last change of all files of the inputs."""
     return {file.uri: (file.size_bytes, file.modified) for file in find_inputs(inputs, follow_links=follow_links)}

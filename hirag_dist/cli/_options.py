@@ -203,11 +203,7 @@ def by_option(group: FieldOptions | ConnectionOptions) -> dict[str, Any]:
 
 
 def refuse_idle(given: Mapping[str, Any], other: str, why: str) -> None:
-    """Refuse options that would have no effect.
-
-    Raises:
-        ConfigError: One of them has a value.
-    """
+    """Refuse options that would have no effect."""
     idle = [name for name, value in given.items() if value]
     if idle:
         raise ConfigError(f"{', '.join(idle)} cannot go with {other}: {why}; leave them out")

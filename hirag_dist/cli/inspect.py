@@ -90,11 +90,7 @@ def _hops(graph: CsrGraph, sources: IntVector) -> NDArray[np.int32]:
 
 
 def write_page(snapshot: Snapshot, file: str, drift: bool = False) -> Inspection:
-    """Write the page of a snapshot and return its numbers.
-
-    Raises:
-        StoreError: the file cannot be written.
-    """
+    """Write the page of a snapshot and return its numbers."""
     inspection = inspect_snapshot(snapshot, drift)
     communities = outline({name: snapshot.table(name) for name in ("entities", "relations", "communities", "reports")})
     try:

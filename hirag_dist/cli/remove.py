@@ -322,8 +322,6 @@ def verify(
         input: Files with the texts of documents that no snapshot has any more.
 
     Raises:
-        InputError: No document is named.
-        SnapshotNotFound: The index serves no snapshot.
         typer.Exit: With code 6, if something was found, a place could not be read, or no text of a document is known.
     """
     store = Store(index)

@@ -278,11 +278,7 @@ async def _service(target: str, connection: dict[str, Any], options: HttpOptions
 
 
 async def _index(uri: str, config: Any, limits: dict[str, Any], reach: frozenset[str] | None) -> Backend:
-    """Return the backend of an index that is opened in this process, after a few seconds also if it is not open yet.
-
-    Raises:
-        HiragError: it cannot be opened.
-    """
+    """Return the backend of an index that is opened in this process, after a few seconds also if it is not open yet."""
     from hirag_dist.api.index import open_index_async
     from hirag_dist.mcp import IndexBackend
 

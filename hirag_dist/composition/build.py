@@ -190,7 +190,6 @@ def make_executor(
         emit: is given `ExecutorStarting` where the start of the executor takes seconds.
         kernels: name of the kernels that the build resolved to, which every worker must have unless there are workers
             for them; None to find that out with the first stage that names some.
-        traceparent: Value of `BuildTracing.traceparent`; empty: calls are not traced.
     """
     execution = config.execution
     make_quota = partial(make_coordinator, config, max_usd, max_tokens)

@@ -113,10 +113,7 @@ class BuildRecord:
         """Begin a record; the one of the build before moves to builds/.
 
         Args:
-            action: the command: index, add, remove, refresh, reembed, import or retry.
             decisive: all that decides the content (`Build.decisive`).
-            limits: max_usd and max_tokens of this run.
-            clock: seconds, monotonic.
             fence: entered around every write; raises where another build has the index.
             base: the snapshot that an update starts from; None for none; empty: the current one.
             begun: when the run began; None: now.

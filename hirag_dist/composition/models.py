@@ -64,11 +64,7 @@ def shares(target: RoleTarget) -> list[tuple[str, float]]:
 
 
 def check_prices(config: Config, roles: Iterable[str], max_usd: float | None) -> None:
-    """Refuse a limit in dollars where the price of an endpoint is not known: it would limit nothing.
-
-    Raises:
-        ConfigError: an endpoint has no price.
-    """
+    """Refuse a limit in dollars where the price of an endpoint is not known: it would limit nothing."""
     if max_usd is None:
         return
     names = dict.fromkeys(name for role in roles for name in role_endpoints(config, role))
@@ -257,12 +253,7 @@ def retry_policy(config: Config) -> RetryPolicy:
 
 
 def embedder_and_dim(config: Config) -> tuple[str, int]:
-    """Return the identity of the configured embedder and the dimensions of its vectors; calls no model.
-
-    Raises:
-        BackendUnavailable: its package is missing.
-        ConfigError: it cannot be made as configured.
-    """
+    """Return the identity of the configured embedder and the dimensions of its vectors; calls no model."""
     embedder = make_embedder(config)
     return embedder_identity(embedder), embedder.dim
 

@@ -57,7 +57,6 @@ class SharedModels:
     """Models for questions, with their connections and rate limits.
 
     Args:
-        coordinator: the endpoints' limits.
         spending: whether the coordinator has a spending limit.
         meter: counts the calls; None counts nothing.
         n_engines: that may use the models at a time; they share the memory of caches.
@@ -128,8 +127,6 @@ def make_engine(
 
     Args:
         coordinator: the endpoints' limits, shared with other engines of this process; None for separate limits.
-        spending: whether the coordinator has a spending limit.
-        meter: counts the calls; None counts nothing.
         models: of several engines, in place of the three arguments before; None for models of this engine alone.
 
     Raises:

@@ -59,7 +59,6 @@ def serve(config: Config, index: str, ready: ReadyCallback, *, verify: bool = Fa
         Whether every worker process ended without an error.
 
     Raises:
-        ConfigError: the configuration is wrong.
         BackendUnavailable: an address cannot be listened on.
         HiragError: a process could not start, or there is nothing to serve.
     """
@@ -88,9 +87,6 @@ def server_options(config: Config, *, shared_listen: str | None = None) -> Serve
 
     Args:
         shared_listen: address in the place of the configured one, on which other processes listen too.
-
-    Raises:
-        ConfigError: as `ServerOptions`.
     """
     service = config.service
     names = {field.name for field in fields(ServerOptions)}
@@ -110,11 +106,7 @@ def server_options(config: Config, *, shared_listen: str | None = None) -> Serve
 
 
 def page_options(config: Config, *, n_processes: int = 1) -> PageOptions | None:
-    """Return the options of the HTTP server with the page and the APIs, None where the configuration asks for none.
-
-    Raises:
-        ConfigError: as `PageOptions`.
-    """
+    """Return the options of the HTTP server with the page and the APIs, None where the configuration asks for none."""
     service = config.service
     if service.http is None:
         return None
@@ -218,11 +210,7 @@ async def serve_index_and_page(
     ready: ReadyCallback,
     on_stop: Callable[[], None],
 ) -> None:
-    """Serve an index and its page from this process until SIGTERM or SIGINT; the arguments are those of `serve_index`.
-
-    Raises:
-        HiragError: as `serve_index` and `Page`.
-    """
+    """Serve an index and its page from this process until SIGTERM or SIGINT, with the arguments of `serve_index`."""
     from hirag_dist.service.web.run import Page
 
     stop, listening = asyncio.Event(), asyncio.get_running_loop().create_future()

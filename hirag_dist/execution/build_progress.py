@@ -177,7 +177,6 @@ class BuildProgress:
 
         Args:
             names: of the phases; none to make each stage a phase.
-            clock: seconds.
         """
         self.phases = [PhaseProgress(name) for name in names]
         self.current: PhaseProgress | None = None

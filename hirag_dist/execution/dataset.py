@@ -131,12 +131,10 @@ def read_part(store: Store, path: str, sha256: str, columns: Sequence[str] | Non
 
     Args:
         sha256: as it was recorded; "" for files of earlier versions.
-        columns: None for all.
 
     Raises:
         WorkFileDamaged: the file is gone, or is not what was written.
         SnapshotCorrupt: as above, for a file of a snapshot.
-        StoreError: it cannot be read.
     """
     with _checked(store, path, sha256):
         if (divided := divided_table(path)) is not None:

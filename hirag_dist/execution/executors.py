@@ -113,11 +113,7 @@ class LazyExecutor:
         self._made: Executor | None = None
 
     def map(self, tasks: Iterable[Task]) -> Iterator[TaskResult]:
-        """Run tasks, yield results as they come.
-
-        Raises:
-            BackendUnavailable: the executor does not start.
-        """
+        """Run tasks, yield results as they come."""
         pending = iter(tasks)
         first = list(islice(pending, 1 if self._large is None else MAX_SMALL_TASKS + 1))
         if not first:
@@ -134,11 +130,7 @@ class LazyExecutor:
     def hold(
         self, load: Callable[[Any, Any], Any], shards: Sequence[Any], keep: bool = True, kernels: str = CPU
     ) -> Iterator[ResidentShards]:
-        """Lend shards that stay with the workers.
-
-        Raises:
-            BackendUnavailable: the executor does not start.
-        """
+        """Lend shards that stay with the workers."""
         with self._executor().hold(load, shards, keep, kernels) as held:
             yield held
 
@@ -180,7 +172,6 @@ class InlineExecutor:
 
         Args:
             in_flight: tasks at a time that wait for models; of others one.
-            totals: returns the calls so far.
         """
         self.call_totals = totals
         self._make_services = make_services

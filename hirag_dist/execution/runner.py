@@ -56,7 +56,6 @@ class StageRunner:
         drops: accepted losses.
         fence: entered around writes that only the holder of the index may make; raises IndexBusy otherwise.
         stages_run: stages that were executed so far.
-        retry: whether tasks with dead letters are run again.
         repaired: damaged files of the work folder that were found and are made again.
     """
 
@@ -76,7 +75,6 @@ class StageRunner:
             max_reject_ratio: a stage with a larger share of open dead letters fails.
             fresh: run finished stages again; replies in the ledger are not paid again.
             retry: run tasks with dead letters again, each refused unit with new attempts.
-            fence: see the attribute.
         """
         self.store = store
         self.datasets = DatasetStore(store)
@@ -98,9 +96,7 @@ class StageRunner:
         """Return the outputs of a stage after running its missing tasks.
 
         Args:
-            stage: with the types of its inputs and outputs.
             label: name in progress, records and the bill.
-            args, inputs: the fields of `stage.Inputs`.
 
         Raises:
             StageFailed: too many dead letters.
@@ -162,9 +158,6 @@ class StageRunner:
         Args:
             find: a step (`protocols.ResidentShards`) that returns the name.
             kernels: selects the workers to ask.
-
-        Raises:
-            HiragError: the worker cannot use them.
         """
         with self.executor.hold(_load_nothing, [None], kernels=kernels) as shards:
             (name,) = shards.each(find, None)

@@ -46,11 +46,7 @@ class StageStore:
     """State of one stage in the store, under the key of its configuration and inputs."""
 
     def __init__(self, store: Store, stage: AnyStage, inputs: Mapping[str, Dataset], drops: Drops) -> None:
-        """Open the folder.
-
-        Args:
-            drops: accepted losses of the index.
-        """
+        """Open the folder."""
         self.store = store
         self.path = work_path(stage.name, stage_key(stage, inputs))
         self._stage = stage
@@ -152,11 +148,7 @@ class StageStore:
         return reason, len(positions), ""
 
     def add_unreported_usage(self, usage: UsageMeter, running: Mapping[int, int]) -> None:
-        """Add the usage of tasks that ended without a result reaching the driver, failed or not.
-
-        Args:
-            running: task number → attempt.
-        """
+        """Add the usage of tasks that ended without a result reaching the driver, failed or not."""
         failed = failed_path(self.path)
         for name in self.store.names(failed):
             usage.add(UsageMeter.from_rows(self.store.read_json(f"{failed}/{name}")))
@@ -187,7 +179,6 @@ class StageResults:
 
     Attributes:
         results: of finished tasks, by number.
-        finished: whether every task is done.
     """
 
     results: Mapping[int, TaskResult]

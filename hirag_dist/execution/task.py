@@ -37,11 +37,7 @@ _PIECES = 64
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Rows [start, stop) of a Parquet file in the store.
-
-    Attributes:
-        sha256: of the file's bytes as they were written; "" where that was not recorded.
-    """
+    """Rows [start, stop) of a Parquet file in the store."""
 
     path: str
     start: int
@@ -299,12 +295,7 @@ def _joined(tables: list[pa.Table]) -> pa.Table:
 
 
 def read_rows(store: Store, piece: Slice, columns: Sequence[str]) -> pa.Table:
-    """Return columns of a slice.
-
-    Raises:
-        WorkFileDamaged: its file is not what was written.
-        StoreError: it cannot be read.
-    """
+    """Return columns of a slice."""
     return read_part_rows(store, piece.path, piece.sha256, piece.start, piece.stop, columns)
 
 

@@ -42,14 +42,7 @@ def make_provider(endpoint: str) -> Any:
 
 @contextmanager
 def traced_build(endpoint: str | None, action: str) -> Iterator[BuildTracing | None]:
-    """Trace a build while the block lasts; None without an endpoint.
-
-    Args:
-        action: `index`, `add` and so on.
-
-    Raises:
-        BackendUnavailable, ConfigError: as `make_provider`.
-    """
+    """Trace a build while the block lasts; None without an endpoint."""
     if endpoint is None:
         yield None
         return

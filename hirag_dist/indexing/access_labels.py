@@ -44,7 +44,6 @@ class LabelledGraph:
         entities: of layer 0.
         relations: of all layers.
         mentions: None if the graph was imported.
-        aliases: names that were resolved to another name's entity.
         summary_mentions: of each summary layer.
     """
 

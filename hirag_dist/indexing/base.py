@@ -269,9 +269,6 @@ def check_embedder(snapshot: Snapshot, decisive: Mapping[str, Any]) -> None:
     Args:
         decisive: what decides the content of the index now (`Build.decisive`). More than the embedder may differ, as
             where the configuration was forgotten: an index must not be built from nothing by that.
-
-    Raises:
-        ConfigError: the message names both ways on.
     """
     note = snapshot.manifest.update
     if note is None or not note.decisive:
@@ -294,9 +291,6 @@ def check_label_field(snapshot: Snapshot, label_field: str | None) -> None:
     """Refuse to read INPUT without a named field of labels where the snapshot was read with one.
 
     Labels restrict access: a forgotten option would open the documents to every caller.
-
-    Raises:
-        ConfigError: the message names both ways on.
     """
     note = snapshot.manifest.update
     if note is not None and note.label_field and label_field is None:

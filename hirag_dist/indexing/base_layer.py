@@ -74,7 +74,6 @@ class LayerEntities:
         changed: (n,) bool, new ones and those whose name, type or description is another one now.
         moved: (n,) bool, entities of the base whose name or description is another one now.
         gone: (n_gone,) int64 rows of the base's layer that are not in `table` as they were.
-        rejects: dead letters of its vectors.
         datasets: ENTITIES and VECTORS of a layer that is new as a whole, as the stages gave them.
     """
 
@@ -136,8 +135,6 @@ class WrittenBaseLayer:
         relations: those within the layer that came and went.
         mentions, relation_mentions: MENTIONS and RELATION_MENTIONS of now: sorted, or, where all are new, as the
             extraction gave them; None of an imported graph.
-        rejects, aliases, claims, cut_ids, imported: as of `BaseLayer`.
-        debt: DESCRIPTION_DEBT.
         counts: Numbers of descriptions that are too long to be joined.
     """
 
@@ -167,11 +164,7 @@ class WrittenBaseLayer:
 
 
 def _new_base_layer(context: BuildContext, base: UpdateBase, layer: BaseLayer) -> WrittenBaseLayer:
-    """Return layer 0 of a build from nothing, or of an imported graph.
-
-    Args:
-        base: nothing.
-    """
+    """Return layer 0 of a build from nothing, or of an imported graph."""
     found = layer.mentions
     return WrittenBaseLayer(
         new_entities(context, base, layer.entities, layer.vectors),
@@ -192,12 +185,7 @@ def _new_base_layer(context: BuildContext, base: UpdateBase, layer: BaseLayer) -
 def new_entities(
     context: BuildContext, base: UpdateBase, entities: Dataset, vectors: Dataset, rejects: Dataset = Dataset(REJECTS)
 ) -> LayerEntities:
-    """Return a layer of which the base has nothing.
-
-    Args:
-        entities, vectors: ENTITIES and VECTORS of the layer.
-        rejects: dead letters of the vectors.
-    """
+    """Return a layer of which the base has nothing."""
     table = base.sorted(context.datasets.tables(entities), ENTITIES, ("entity_id",))
     n_rows = table.num_rows
     return LayerEntities(
@@ -223,12 +211,6 @@ def write_base_layer(
 
     Chunks of the base that are dead letters are asked for again: a reply that was refused to the last stays refused,
     without a call, unless this is a retry.
-
-    Args:
-        imported: layer 0 that another tool extracted, in the place of that of the documents.
-
-    Raises:
-        StageFailed: too many dead letters, or no entity is left.
     """
     if base.is_nothing:
         return _new_base_layer(context, base, imported or extract_base_layer(context, changed.new_chunks))
@@ -421,7 +403,6 @@ def _changed_mentions(
 
     Args:
         stale: chunks whose mentions of the base do not count any more.
-        found: mentions that are new.
     """
     before, new = base.table(name).cast(schema), context.datasets.read(found)
     gone = rows_with(before["chunk_id"], stale)
@@ -456,11 +437,7 @@ def _with_claims(
     letters: pa.Table,
     moved: Mapping[str, str],
 ) -> WrittenBaseLayer:
-    """Return the layer with the base's claims of chunks that stay, and those of new and of refused chunks.
-
-    Args:
-        moved: names that are another entity's than before → its key.
-    """
+    """Return the layer with the base's claims of chunks that stay, and those of new and of refused chunks."""
     datasets, mentions = context.datasets, layer.datasets(context)
     assert mentions is not None
     new, refused = chunks

@@ -110,7 +110,6 @@ def least_extraction(method: str, n_tokens: int) -> int:
     `nlp` everything.
 
     Args:
-        method: of extraction.
         n_tokens: of the text of chunks that were added, changed or removed.
 
     >>> least_extraction("llm", 1000), least_extraction("nlp", 1000)
@@ -137,12 +136,7 @@ class DueTexts:
 
 
 def affordable(due: DueTexts, allowance: float) -> NDArray[np.bool_]:
-    """Return (n,) which texts are written: urgent ones, then the oldest and weightiest, within the allowance.
-
-    Args:
-        due: the texts.
-        allowance: tokens.
-    """
+    """Return (n,) which texts are written: urgent ones, then the oldest and weightiest, within the allowance."""
     order = np.lexsort((-due.weight, due.since, ~due.urgent))
     total = np.cumsum(due.tokens[order])
     chosen = np.zeros(len(order), bool)

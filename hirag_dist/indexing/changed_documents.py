@@ -59,7 +59,6 @@ class ChangedDocuments:
 
     Attributes:
         documents: all documents and chunks of now, and dead letters of reading.
-        new_chunks: chunks that the base does not have.
         removed_chunks: ids of the base's chunks that are gone.
         removed_keys: `text_key` of texts of removed documents that no chunk has any more. (n,) int64, ascending.
         replaced_keys: the same of changed documents, by their place, `uri#record`.
@@ -151,7 +150,6 @@ def renamed_documents(documents: pa.Table, names: pa.Table) -> pa.Table:
     """Return documents under new names.
 
     Args:
-        documents: DOCUMENTS.
         names: HELD of those that have another place or other source ids than before.
     """
     rows = rows_of(documents["document_id"], names["document_id"])
@@ -167,9 +165,6 @@ def changed_documents(context: BuildContext, base: UpdateBase, found: ReadInput)
 
     Args:
         found: the documents of now, each once, sorted by id.
-
-    Raises:
-        InputError: the index is new, and they hold no text.
     """
     if base.is_nothing:
         return new_documents(chunked(context, found))

@@ -107,14 +107,7 @@ def report_material(
     outlines: ReportOutlines,
     known: KnownDigests | None = None,
 ) -> CommunityMaterial:
-    """Return the material of reports.
-
-    Args:
-        entity_sources: texts that each entity derives from.
-        communities: COMMUNITIES of now.
-        outlines: of all of them.
-        known: of the base of an update.
-    """
+    """Return the material of reports."""
     rows = pa.concat_tables([outlines.below, outlines.above])
     is_above = np.arange(rows.num_rows) >= outlines.below.num_rows
     indptr, places, texts = _places(graph, outlines)
@@ -242,11 +235,7 @@ class LostIds:
 
 @dataclass(frozen=True)
 class ReportedGraph:
-    """The graph after a change.
-
-    Attributes:
-        lost: ids that the index of now has not.
-    """
+    """The graph after a change."""
 
     tables: GraphTables
     links: CsrGraph
@@ -263,12 +252,7 @@ def find_communities(
     hierarchy: Hierarchy,
     changed_before: int,
 ) -> ReportedGraph:
-    """Return the graph of all layers with its communities. The base's relations are released.
-
-    Args:
-        layer: 0, of now.
-        changed_before: entities that earlier updates changed since communities were last detected without a base.
-    """
+    """Return the graph of all layers with its communities. The base's relations are released."""
     put = context.datasets.put
     entities = base.joined([each.table for each in hierarchy.layers])
     tables = GraphTables(entities, hierarchy.relations.table, context.datasets.read(layer.claims))
@@ -383,7 +367,6 @@ def detect_communities(
 
     Args:
         entities: ENTITY_ORDER of all layers, in the order of the graph's rows.
-        previous: COMMUNITIES of the base of an update.
         changed: CHANGED_ENTITIES since the base: new ones, those whose relations changed, and those that were related
             to removed ones.
         changed_before: entities that earlier updates changed since communities were last detected without a base.

@@ -32,9 +32,6 @@ def content_notes(
     """Return the note for the manifest.
 
     Args:
-        documents: DOCUMENTS.
-        chunks: CHUNKS.
-        entities: ENTITIES.
         cut: ids of entities and relations with more descriptions than are merged.
         base: manifest of the snapshot from which the first matrix of vectors in two matrices was taken.
     """

@@ -41,8 +41,6 @@ class TouchedMentions:
     """MENTIONS by the keys that they are merged by.
 
     Attributes:
-        now: all of them.
-        gone, new: those that went and came.
         renamed: keys of entities that a name was resolved to, or is not any more.
     """
 
@@ -204,7 +202,6 @@ def _found(
     """Return what is known of the description of each entity.
 
     Args:
-        long: LONG.
         owed: DESCRIPTION_DEBT of the base.
     """
     key_of = {entity_id(0, key): key for key in keys}
@@ -272,11 +269,7 @@ def _of_keys(table: pa.Table, keys: Sequence[str]) -> pa.Table:
 
 
 def _tokens(context: BuildContext, long: pa.Table) -> FloatVector:
-    """Return the tokens that merging the descriptions of each entity costs, about.
-
-    Args:
-        long: LONG.
-    """
+    """Return the tokens that merging the descriptions of each entity costs, about."""
     prompts, limit = context.prompts.of("describe"), context.config.description_tokens
     request = describe_request("", "", [], prompts, 1)
     each = limit // 2 + sum(map(counter(context.config.tokenizer), (message.content for message in request.messages)))
@@ -288,12 +281,7 @@ def _tokens(context: BuildContext, long: pa.Table) -> FloatVector:
 
 
 def _debt(owed: pa.Table, keys: Sequence[str], put_off: Sequence[_Long], tokens: FloatVector) -> pa.Table:
-    """Return DESCRIPTION_DEBT after the update.
-
-    Args:
-        owed: that of the base.
-        keys: Names of the entities that were merged again.
-    """
+    """Return DESCRIPTION_DEBT after the update."""
     others = np.setdiff1d(np.arange(owed.num_rows), rows_with(owed["name_key"], pa.array(keys, pa.string())))
     rows: list[dict[str, Any]] = [
         {

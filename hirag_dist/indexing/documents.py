@@ -77,7 +77,6 @@ class UnreadRecords:
 
         Args:
             units: units of the dead letters of reading, as `unit_of` names them.
-            files: names of the files of INPUT.
             read: (URI, record) of what was read.
         """
         lost = {_file_of(unit, files) for unit in units}
@@ -99,7 +98,6 @@ class ReadInput:
     """DOCUMENTS of INPUT, each text once, their PLACES, dead letters of reading, and metadata.
 
     Attributes:
-        files: files of INPUT.
         n_unchanged: number of them that were not opened.
     """
 
@@ -113,11 +111,7 @@ class ReadInput:
 
 
 def read_documents(context: BuildContext, inputs: Sequence[str]) -> ChunkedDocuments:
-    """Return the distinct documents of INPUT and their chunks.
-
-    Raises:
-        InputError: there is nothing to read, or no record has the text field that was named.
-    """
+    """Return the distinct documents of INPUT and their chunks."""
     return chunked(context, read_input(context, inputs))
 
 
@@ -252,22 +246,12 @@ def _file_of(unit: str, files: Container[str]) -> tuple[str, int]:
 
 
 def places_within(places: pa.Table, documents: pa.Table) -> pa.Table:
-    """Return the places of some documents.
-
-    Args:
-        places: PLACES.
-        documents: DOCUMENTS, or its column `document_id`.
-    """
+    """Return the places of some documents."""
     return places.filter(pc.is_in(places["document_id"], value_set=documents["document_id"].combine_chunks()))
 
 
 def added_places(before: pa.Table, places: pa.Table, new: pa.Table, new_places: pa.Table) -> pa.Table:
-    """Return READ_PLACES of documents and of new ones; of a document that is among both, the new ones.
-
-    Args:
-        before, new: DOCUMENTS.
-        places, new_places: their PLACES.
-    """
+    """Return READ_PLACES of documents and of new ones; of a document that is among both, the new ones."""
     return pa.concat_tables([places_beside(before, places, new), _named(new_places, new)])
 
 

@@ -222,7 +222,6 @@ class PlannedInput:
 
     Attributes:
         documents: documents by id, each text once for each set of labels.
-        duplicates: copies that were left out.
         unreadable: (name, reason) of what could not be read.
         unread: places of which an update keeps what the index has.
         places: (path, record) of what was read, copies too.
@@ -254,7 +253,6 @@ def estimate_build(
         vectors: Identity of the configured embedder and the dimensions of its vectors; None: as the index has them.
 
     Raises:
-        InputError: nothing to read.
         ConfigError: the embedder is not that of the index, or its field of labels is not named.
     """
     known, reason = (None, "") if snapshot is None else open_configured(snapshot, config)
@@ -290,11 +288,7 @@ def estimate_build(
 
 
 def read_planned(inputs: Sequence[str], config: Config) -> PlannedInput:
-    """Read INPUT and cut it into chunks.
-
-    Raises:
-        InputError: nothing to read.
-    """
+    """Read INPUT and cut it into chunks."""
     tokens, options = encoding(config.tokenizer), read_options(config.reading, config.metadata)
     documents: dict[str, PlannedDocument] = {}
     unreadable: list[tuple[str, str]] = []
@@ -369,8 +363,6 @@ class _Changes:
         document_chunks, document_tokens: All chunks of added and changed documents, and their tokens.
         moved_tokens: Tokens of texts that come or go; of a document that changes, the larger of what comes and goes.
         gone_tokens: Tokens of texts that no chunk has any more.
-        removed_extraction: Tokens that the extraction of removed documents has cost.
-        removed_tokens: Tokens of the text of removed documents.
         removed_keys: Keys of texts of removed documents that no chunk has any more.
     """
 
@@ -549,7 +541,6 @@ def _groups_due(changed: float, size: float, n_groups: int, staleness: float) ->
     Args:
         changed: Members that come, go or change.
         size: Members of a group, on average.
-        n_groups: Groups of the index.
         staleness: Share of changed members from which a group is due.
 
     >>> _groups_due(40.0, 20.0, 100, 1.0).tolist(), _groups_due(40.0, 20.0, 100, 0.2).round(1).tolist()
@@ -652,11 +643,7 @@ def stages_of(
 
 
 def works_of_build(n_chunks: int, n_tokens: int, config: Config, prompts: Prompts) -> Iterator[Work]:
-    """Yield the work of an index built from nothing, stage by stage.
-
-    Args:
-        n_tokens: tokens of all chunks.
-    """
+    """Yield the work of an index built from nothing, stage by stage."""
     roles = config.llm.roles
     count = counter(config.tokenizer)
 

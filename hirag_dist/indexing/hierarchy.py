@@ -95,10 +95,8 @@ class Hierarchy:
     """All layers after a change.
 
     Attributes:
-        layers: entities and vectors of each layer.
         clusters: CLUSTERS of all layers.
         relations: RELATIONS of all kinds, sorted by id.
-        relation_changes: those that came and went.
         mentions: SUMMARY_MENTIONS of each summary layer; of all clusters only where documents carry labels.
         rejects: dead letters above layer 0.
         state: SUMMARIES of all layers, sorted by (layer, cluster).
@@ -235,7 +233,6 @@ def _decision(
 
     Args:
         n_here, n_below: entities of it, and of the layer below.
-        before: the base's record of it.
     """
     was_clustered = bool((before or {}).get("n_summaries"))
     reason = stop_before_clustering(number, n_here, n_below, limits)

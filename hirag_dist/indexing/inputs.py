@@ -51,9 +51,6 @@ def source_table(inputs: Sequence[str], *, follow_links: bool = False) -> pa.Tab
 
     A local file is named by its path below the INPUT it came from, so that an index does not depend on where its
     corpus lies; what is on an object store keeps its URI.
-
-    Raises:
-        InputError: an INPUT is not there or holds no file.
     """
     found = find_inputs(inputs, follow_links=follow_links)
     if notice := missing_packages(found):
@@ -78,7 +75,6 @@ def check_read(sources: pa.Table, read: Container[str], rejects: pa.Table, text_
     """Refuse to go on where next to nothing was read: an index of the rest would not be what was asked for.
 
     Args:
-        sources: SOURCES.
         read: names, as in `shown`, of the files that gave a document.
         rejects: `unit_id` and `reason` of what could not be read, at least one.
         text_field: the field of JSON, CSV and Parquet records that was named, or None.

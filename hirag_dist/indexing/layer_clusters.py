@@ -81,15 +81,7 @@ class LayerClusters:
 def cluster_layer(
     runner: StageRunner, how: LayerClusteringOptions, layer: int, vectors: Dataset, entities: Dataset
 ) -> LayerClusters:
-    """Return the clusters of a layer; a layer of more than a shard of rows takes the many tasks, with the same result.
-
-    Args:
-        vectors: VECTORS of the layer.
-        entities: ENTITIES of the layer.
-
-    Raises:
-        ConfigError: the layer is too large for UMAP.
-    """
+    """Return the clusters of a layer: one of more than a shard of rows takes the many tasks, with the same result."""
     label = f"cluster layer {layer}"
     if how.reduction == "umap" and vectors.rows >= MIN_UMAP_ROWS:
         check_umap_rows(vectors.rows)
@@ -178,8 +170,6 @@ class UpdatedClusters:
         touched: (n_clusters,) bool, those that the base does not have with the same members in the same words; others
             may be among them.
         n_turned: (n_clusters,) members that joined or left since each cluster was founded.
-        entities: ENTITIES of the layer.
-        description_chars: of a member that are shown.
         shown: CLUSTER_MEMBERS of all clusters, of a layer that was clustered from nothing.
     """
 
@@ -263,7 +253,6 @@ def new_clusters(
     Args:
         entities: ENTITIES of the layer, sorted by id.
         clusters: CLUSTERS, sorted by (cluster, entity).
-        description_chars: of a member that are shown.
         shown: CLUSTER_MEMBERS.
     """
     ids = pc.unique(clusters["cluster_id"].combine_chunks())

@@ -58,7 +58,6 @@ class BaseLayer:
     """Layer 0, the basic knowledge graph.
 
     Attributes:
-        entities, relations, vectors: described and embedded.
         aliases: names that were resolved to another name's entity.
         mentions: None if the graph was imported.
         imported: communities to keep; None to detect them over all layers.
@@ -90,9 +89,6 @@ def extract_mentions(
 
     Args:
         any_letters: accept any number of dead letters.
-
-    Raises:
-        StageFailed: too many dead letters.
     """
     config = context.config
     if config.extraction.method == "nlp":
@@ -117,11 +113,7 @@ DESCRIBE_PROMPT_TOKENS = 6000  # descriptions in one describe call
 
 
 def extract_base_layer(context: BuildContext, chunks: Dataset) -> BaseLayer:
-    """Return the graph that is extracted from chunks.
-
-    Raises:
-        StageFailed: there is no entity in any chunk.
-    """
+    """Return the graph that is extracted from chunks."""
     return merge_base_layer(context, chunks, *extract_mentions(context, chunks))
 
 
@@ -130,10 +122,6 @@ def merge_base_layer(context: BuildContext, chunks: Dataset, mentions: GraphMent
 
     Args:
         chunks: asked for claims, if these are configured.
-        rejects: dead letters of the extraction.
-
-    Raises:
-        StageFailed: there is no entity.
     """
     config = context.config
     check_entities(mentions.entities.rows, config)
@@ -241,11 +229,7 @@ def extract_claims(
     label: str,
     any_letters: bool = False,
 ) -> ExtractClaims.Outputs:
-    """Return the claims that the extract model finds in chunks about their entities, and dead letters.
-
-    Args:
-        any_letters: accept any number of dead letters.
-    """
+    """Return the claims that the extract model finds in chunks about their entities, and dead letters."""
     extract = ExtractClaims(
         structured=context.models.structured["extract"],
         same_language=context.same_language,

@@ -86,7 +86,6 @@ def kept_metadata(
 
     Args:
         documents: all of them, with the column `document_id`.
-        new: of those that were read.
     """
     fields = field_table(context.config.metadata)
     if not fields.num_rows:
@@ -116,11 +115,7 @@ def kept_metadata(
 
 
 def base_metadata(base: UpdateBase, documents: pa.Table) -> pa.Table:
-    """Return READ_METADATA of documents of the base.
-
-    Args:
-        documents: DOCUMENTS.
-    """
+    """Return READ_METADATA of documents of the base."""
     values = base.table(layout.DOCUMENT_METADATA)
     found = values["metadata"].take(pc.index_in(documents["document_id"], values["document_id"].combine_chunks()))
     columns = [documents[name] for name in READ_METADATA.names[:-1]]
@@ -128,11 +123,7 @@ def base_metadata(base: UpdateBase, documents: pa.Table) -> pa.Table:
 
 
 def metadata_beside(new: DocumentMetadata, base: UpdateBase, ids: pa.Array) -> DocumentMetadata:
-    """Return metadata with that of other documents, which the base has of the same fields.
-
-    Args:
-        ids: Ids of these documents.
-    """
+    """Return metadata with that of other documents, which the base has of the same fields."""
     if not new:
         return new
     values = base.table(layout.DOCUMENT_METADATA).cast(DOCUMENT_METADATA)

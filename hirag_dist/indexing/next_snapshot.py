@@ -107,12 +107,8 @@ def next_snapshot(
     With it come what the update did, and the context with the kernels' name.
 
     Args:
-        changed: as `find_changes` gave it.
         decisive: `Build.decisive`, for the next update.
         imported: layer 0 that another tool extracted, in the place of that of the documents.
-
-    Raises:
-        StageFailed: too many dead letters in a stage.
     """
     one_thread()  # the bits of products must not depend on whether a task ran here before
     replaced = _replaced_texts(base, changed)
@@ -301,7 +297,6 @@ def update_note(
 
     Args:
         changed_since_detection: entities that changed since communities were last detected without a base.
-        decisive: `Build.decisive`, for the next update.
     """
     bill = runner.bill
     if bill.earlier is None and not base.is_nothing:

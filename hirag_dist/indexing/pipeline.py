@@ -126,8 +126,6 @@ class Build:
         Args:
             force_current: make its snapshot current even if `current` was set back from that very snapshot.
             require_complete: publish nothing while there are dead letters.
-            base_id: the snapshot that an update starts from; None builds from nothing; empty: the current one.
-            spill: Folder from which large tables are mapped; None: they are in memory.
         """
         self.context = context
         self._force_current = force_current
@@ -139,10 +137,6 @@ class Build:
         """Read INPUT, build or update every layer, publish the snapshot, and make it current.
 
         It is not made current if `current` was set back from it.
-
-        Raises:
-            InputError: there is nothing to read, or no record has the text field that was named.
-            StageFailed: too many dead letters in a stage, or any with `require_complete`.
         """
         base, reason = self._base()
         found = read_input(self.context, inputs, base)
@@ -151,13 +145,7 @@ class Build:
         return replace(self._update(base, self._with_unread(base, found)), rebuilt_because=reason)
 
     def add(self, inputs: Sequence[str]) -> BuildResult:
-        """Add the documents of INPUT to the index; one of the same place replaces the former.
-
-        Raises:
-            InputError: there is nothing to read.
-            SnapshotError: the index cannot be updated.
-            StageFailed: see `index`.
-        """
+        """Add the documents of INPUT to the index; one of the same place replaces the former."""
         base = self._required_base()
         found = read_input(self.context, inputs, base)
         read = set(places_of(found.files.held))
@@ -169,12 +157,7 @@ class Build:
         return self._update(base, replace(self._joined(base, kept, renamed, found), rejects=letters, files=files))
 
     def remove(self, selection: DocumentSelection) -> BuildResult:
-        """Remove documents from the index.
-
-        Raises:
-            InputError: the selection names a document that the index does not have, or all that it has.
-            SnapshotError: the index cannot be updated.
-        """
+        """Remove documents from the index."""
         base = self._required_base()
         documents = base.table("documents", ["document_id", "uri", "record", "source_ids"])
         gone = selected_documents(documents, selection, held_places(base))["document_id"].combine_chunks()
@@ -186,10 +169,6 @@ class Build:
 
         Args:
             max_tokens: to spend at most, about; None for all that are due.
-            all_reports: write reports too that `communities.report_share` leaves out.
-
-        Raises:
-            SnapshotError: the index cannot be updated.
         """
         base = self._required_base()
         found = self._kept(base, np.arange(len(base.table("documents", ["document_id"]))))
@@ -200,12 +179,7 @@ class Build:
         return self._unchanged(UpdateBase(open_snapshot(self.context.runner.store)))
 
     def reembed(self) -> BuildResult:
-        """Make the vectors of all texts of the index with the configured embedder; everything else stays.
-
-        Raises:
-            SnapshotError: the index cannot be updated.
-            StageFailed: there are dead letters, with `require_complete`.
-        """
+        """Make the vectors of all texts of the index with the configured embedder; everything else stays."""
         base = self._required_base(any_embedder=True)
         context, models = self.context, self.context.models
         runner = context.runner
@@ -231,9 +205,6 @@ class Build:
 
         Communities that were imported are kept with their reports, and no report is written; otherwise both are made
         over all layers.
-
-        Raises:
-            StageFailed: too many dead letters in a stage.
         """
         documents = imported_documents(self.context, graph)
         layer = imported_base_layer(self.context, graph)
@@ -273,9 +244,6 @@ class Build:
 
         Args:
             any_embedder: accept a base with vectors of another embedder.
-
-        Raises:
-            ConfigError: the base has vectors of another embedder.
         """
         store, decisive = self.context.runner.store, self.decisive()
         base, reason = None, ""
@@ -407,11 +375,7 @@ class Build:
     def _written(
         self, base: UpdateBase, changed: ChangedDocuments, request: UpdateRequest, imported: BaseLayer | None = None
     ) -> BuildResult:
-        """Return the result of the next snapshot, which is published.
-
-        Args:
-            imported: layer 0 that another tool extracted.
-        """
+        """Return the result of the next snapshot, which is published."""
         contents, summary, context = next_snapshot(self.context, base, changed, request, self.decisive(), imported)
         self._prepare_publishing(contents.rejects)
         models = context.models

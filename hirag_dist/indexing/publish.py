@@ -105,7 +105,6 @@ class LabelProvenance:
         summary_sources: the clusters behind each summary entity.
         part_vectors: VECTORS of what each label set says of such an entity, by
             `indexing.stages.access_labels.part_rows`.
-        rejects: dead letters of part_vectors.
     """
 
     entity_mentions: Dataset
@@ -117,11 +116,7 @@ class LabelProvenance:
 
 @dataclass(frozen=True)
 class SnapshotContents:
-    """Content of a snapshot: tables that are sorted as `_ORDER` says, and datasets.
-
-    Attributes:
-        graph: graph of the entities and relations.
-    """
+    """Content of a snapshot: tables that are sorted as `_ORDER` says, and datasets."""
 
     documents: Dataset
     chunks: Dataset
@@ -169,7 +164,6 @@ class UpdateState:
         extraction_costs: EXTRACTION_COSTS of the chunks whose cost is known.
         description_debt: DESCRIPTION_DEBT, sorted by key.
         summaries, report_inputs: SUMMARIES sorted by (layer, cluster), REPORT_INPUTS sorted by community.
-        note: Note for the manifest.
     """
 
     mentions: Dataset | ChangedRows
@@ -258,10 +252,6 @@ def republish(store: Store, snapshot_id: str, drops: Drops) -> Manifest:
     """Write a snapshot again with the losses that were accepted since. Its content is the same, dead letters aside.
 
     Memory: one table at a time.
-
-    Raises:
-        SnapshotError: it cannot be opened.
-        StoreError: the temporary folder or the index has no room.
     """
     before = open_snapshot(store, snapshot_id)
     with spill_file() as folder:
@@ -311,13 +301,6 @@ def publish_vectors(
     """Write a snapshot again with vectors of another embedder; going live is left to the caller.
 
     Memory: one table at a time.
-
-    Args:
-        embedder: name of the embedder.
-        update: note about the update.
-
-    Raises:
-        StoreError: the temporary folder or the index has no room.
     """
     datasets, manifest = runner.datasets, before.manifest
     with spill_file() as folder:

@@ -61,7 +61,6 @@ class UnchangedFiles:
 
     Attributes:
         is_unread: (n_sources,) whether a file of SOURCES is one of them.
-        files: Files of the base.
         documents: rows of the base's documents that were read from them.
     """
 
@@ -80,10 +79,7 @@ def files_of(sources: pa.Table, reading: str, whole: _BoolVector, held: pa.Table
     """Return the files that were read.
 
     Args:
-        sources: SOURCES.
-        reading: `reading_key` of the options.
         whole: (n_sources,) whether all of a file was read, without a dead letter.
-        held: HELD.
     """
     columns = {name: sources[name] for name in ("size_bytes", "modified", "etag", "format", "compression")}
     columns |= {"name": sources["shown"], "reading": pa.array([reading]).take(pa.array(np.zeros(len(whole), np.int64)))}
@@ -114,10 +110,6 @@ def unchanged_files(base: UpdateBase, sources: pa.Table, reading: str) -> Unchan
 
     A document of the base stands for all files with its text: where one of them has changed or is gone, the others are
     read again. So is a file from which the base lacks a document.
-
-    Args:
-        sources: SOURCES.
-        reading: `reading_key` of the options.
     """
     held = _HeldDocuments(base)
     now = files_of(sources, reading, _is_alone(sources["shown"]), NO_FILES.held).rows
@@ -197,7 +189,6 @@ class _HeldDocuments:
     """READ_FILES of a base, and which of its documents were read from which file, as pairs of rows.
 
     Attributes:
-        ids: of all documents of the base.
         places: HELD of them, copies too.
         is_unknown: (n_documents,) whether a document is named after a file which is not known.
         is_complete: (n_files,) whether all of a file was read, and the base has all its documents.
@@ -233,7 +224,6 @@ class _HeldDocuments:
         """Return some of the files.
 
         Args:
-            is_file: Mask of these files.
             is_kept: Mask of the files that need not be read again; None for all.
         """
         rows = self.rows.select(_OF_FILE.names)
@@ -249,7 +239,6 @@ def _with_copies(own: pa.Table, files: pa.Table) -> pa.Table:
 
     Args:
         own: HELD of the documents, each at its own place with all its source ids.
-        files: READ_FILES.
     """
     copies, *others = (files[name].combine_chunks() for name in _COPIES)
     names = files["name"].take(pc.list_parent_indices(copies))
@@ -260,11 +249,7 @@ def _with_copies(own: pa.Table, files: pa.Table) -> pa.Table:
 
 
 def _documents_of_file(files: IntVector, documents: IntVector, n_files: int) -> IntVector:
-    """Return (n_files,) the number of distinct documents of each file.
-
-    Args:
-        files, documents: (n_places,) their rows.
-    """
+    """Return (n_files,) the number of distinct documents of each file."""
     n_documents = int(documents.max(initial=0)) + 1
     return np.bincount(np.unique(files * n_documents + documents) // n_documents, minlength=n_files)
 

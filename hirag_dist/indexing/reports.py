@@ -37,7 +37,6 @@ class UpdatedReports:
     """Reports after a change.
 
     Attributes:
-        reports: REPORTS.
         state: REPORT_INPUTS, sorted by community.
         counts: of reports, those that are their members' names and descriptions left out.
         communities: COMMUNITIES, where they were imported with their reports.
@@ -63,7 +62,6 @@ def update_reports(
     A report that `communities.report_share` leaves out is kept while it is not due, and is missing then.
 
     Args:
-        outlines: of all communities.
         lost: ids that findings can no longer refer to.
     """
     found, budget = _find_due(context, base, material, settings), settings.budget
@@ -136,7 +134,6 @@ class _DueReports:
         at: (n,) row of each community in `state`; −1 without a report.
         report_at: (n,) row in `former`.
         is_small: (n,) bool, whose report lists its members.
-        due: (n,) bool.
         optional: (n,) bool, left out by `communities.report_share`.
     """
 

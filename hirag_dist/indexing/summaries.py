@@ -197,11 +197,6 @@ def _staleness(
 
     The share of a cluster that is not touched is that of the base: it follows from the inputs that the summary was
     written from, and from the members.
-
-    Args:
-        state: SUMMARIES of the base's layer.
-        at: row of `state` of each cluster, −1 for none.
-        accepted: whether the dead letter of each cluster was dropped.
     """
 
     def share_of(known: IntVector) -> NDArray[np.float32]:

@@ -42,7 +42,6 @@ class SummaryEntities:
 
     Attributes:
         entities: ENTITIES of the layer, sorted by id.
-        gone: rows of the base's layer that were removed or replaced.
         relations: those from the layer below that came and went.
         sources: texts that each entity derives from.
         mentions: SUMMARY_MENTIONS, those of all clusters where that was asked.
@@ -134,7 +133,6 @@ def update_summary_entities(
     """Return the entities that the summaries of a layer's clusters name.
 
     Args:
-        below: its entities.
         all_mentions: return the mentions of all clusters.
     """
     run, put, read, label = context.runner.run, context.datasets.put, context.datasets.read, f"merge layer {number + 1}"
@@ -202,7 +200,6 @@ def _new_entities(
 
     Args:
         members, replies: CLUSTER_MEMBERS and CLUSTER_SUMMARIES of its clusters.
-        state: SUMMARIES of its clusters.
     """
     run, tables, label = context.runner.run, context.datasets.tables, f"merge layer {number + 1}"
     linked = run(LinkMembers(), f"{label}: links", members=members, summaries=replies)
@@ -324,12 +321,7 @@ class _Names:
         return cls(owners, name_keys(lists.flatten().field("name")))
 
     def sources(self, state: pa.Table, above: pa.Table, layer: int) -> KeySets:
-        """Return the texts that entities derive from: those of all clusters whose summaries name them.
-
-        Args:
-            state: SUMMARIES that the names are of.
-            above: ENTITIES.
-        """
+        """Return the texts that entities derive from: those of all clusters whose summaries name them."""
         ids = pa.array([entity_id(layer, key) for key in self.keys.to_pylist()], pa.string())
         owners = rows_of(pa.chunked_array([ids]), above["entity_id"])
         return key_sets(state["sources"]).unions(owners, self.owners, above.num_rows)
@@ -349,7 +341,6 @@ def _attached(state: pa.Table, links: pa.Table) -> int:
     """Return the members of summarised clusters that their summaries do not name.
 
     Args:
-        state: SUMMARIES.
         links: CLUSTERS, of these clusters and perhaps of others.
     """
     owner = rows_of(links["cluster_id"], state["cluster_id"])

@@ -100,7 +100,6 @@ def member_inputs(members: pa.Table, entity_ids: pa.ChunkedArray) -> Inputs:
 
     Args:
         members: CLUSTER_MEMBERS.
-        entity_ids: of the layer.
     """
     ids = one_array(members["member_ids"])
     shown = [one_array(members[name]).flatten() for name in ("names", "types", "descriptions")]
@@ -144,8 +143,6 @@ def summary_rows(
     Args:
         members: CLUSTER_MEMBERS, at least of these clusters.
         summaries: CLUSTER_SUMMARIES.
-        sources: texts that the layer's entities derive from.
-        entity_ids: of the layer.
         origin: MODEL or STAND_IN.
         since: number of the update, for stand-ins, which are due at once.
     """
@@ -186,7 +183,6 @@ def as_summaries(rows: pa.Table, members: pa.Table, entity_ids: pa.ChunkedArray)
     Args:
         rows: SUMMARIES of one layer.
         members: CLUSTER_MEMBERS of the layer.
-        entity_ids: of the layer.
     """
     at = rows_of(rows["cluster_id"], members["cluster_id"])
     ids = one_array(members["member_ids"])

@@ -247,12 +247,7 @@ class RayExecutor:
         self._pool = WorkerPool(make_services, name, count, forget, listen, gpu)
 
     def map(self, tasks: Iterable[Task]) -> Iterator[TaskResult]:
-        """Run tasks on the least busy workers, yield results as they come.
-
-        Raises:
-            HiragError: a task failed; the others in flight have finished and are stored.
-            KeyboardInterrupt: requests that were sent have ended and are stored.
-        """
+        """Run tasks on the least busy workers, yield results as they come."""
         pending = iter(tasks)
         first = next(pending, None)
         if first is None:

@@ -164,8 +164,6 @@ class WorkerPool:
         Args:
             forget: called with the number of each worker that dies.
             listen: starts a call that ends with the next warning of the quota coordinator.
-            gpu: workers of the second kind, started when there is work for them.
-            clock: seconds, monotonic.
         """
         self._make_services = make_services
         self._coordinator_name = coordinator_name

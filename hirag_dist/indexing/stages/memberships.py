@@ -172,7 +172,6 @@ def described(links: pa.Table, entities: pa.Table, description_chars: int) -> pa
     Args:
         links: NAMED_LINKS.
         entities: SHOWN_AS, of the entities in them and perhaps of others.
-        description_chars: that are shown.
     """
     wanted, which = np.unique(rows_of(links["entity_id"], entities["entity_id"]), return_inverse=True)
     shown = entities.take(wanted)
@@ -232,7 +231,6 @@ def cluster_stats(sizes: IntVector, n_entities: int, n_components: int) -> Clust
 
     Args:
         sizes: (n_clusters,) members of each cluster.
-        n_components: of the mixtures.
     """
     return ClusterStats(
         n_clusters=len(sizes),

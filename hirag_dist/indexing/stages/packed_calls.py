@@ -61,9 +61,6 @@ async def ask_packed(
     asked again unit by unit, through each unit's own request: a reply that was refused or cut off for the sake of one
     unit costs the others one call each, while asking the same pack again would most likely fail as it did, and cost
     all of it.
-
-    Args:
-        system: the packed task's system message.
     """
     sizes = [approximate_tokens(unit.request.messages[1].content) for unit in units]
 

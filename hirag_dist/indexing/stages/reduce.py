@@ -128,11 +128,7 @@ class ReduceByNeighbours:
 
 
 def check_umap_rows(n_rows: int) -> None:
-    """Refuse a layer that is larger than any for which UMAP was tried.
-
-    Raises:
-        ConfigError: it has too many rows.
-    """
+    """Refuse a layer that is larger than any for which UMAP was tried."""
     if n_rows > _MAX_UMAP_ROWS:
         raise ConfigError(
             f"clustering.reduction: umap takes {_MAX_UMAP_ROWS:,} entities at most, in one process; this layer has "
@@ -154,8 +150,6 @@ def reduced(vectors: FloatMatrix, reduce_dims: int, shard_rows: int, kernels: Ke
     """Return the scores that the stages give, in one process.
 
     Args:
-        vectors: (n, dim) float32.
-        reduce_dims: components wanted.
         shard_rows: rows of a shard: it decides the last bits.
     """
     shards = [vectors[first : first + shard_rows] for first in range(0, len(vectors), shard_rows)]
