@@ -65,15 +65,8 @@ def run_with(keywords: BuildKeywords, run: Run, **options: Any) -> IndexResult:
             near = get_close_matches(name, BuildKeywords.__annotations__, n=1, cutoff=0.5)
             hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(BuildKeywords.__annotations__)}"
             raise TypeError(f"a build has no option {name!r}; {hint}")
-    build = BuildOptions(
-        max_usd=keywords.get("max_usd"),
-        max_tokens=keywords.get("max_tokens"),
-        fresh=keywords.get("fresh", False),
-        require_complete=keywords.get("require_complete", False),
-        wait_s=keywords.get("wait_s", 0.0),
-        force_current=keywords.get("make_current", False),
-        **options,
-    )
+    given: dict[str, Any] = {name: value for name, value in keywords.items() if name not in ("config", "progress")}
+    build = BuildOptions(**given, **options)
     progress = keywords.get("progress")
     listeners = () if progress is None else (progress,)
     return outside_event_loops(lambda: run(as_config(keywords.get("config")), build, listeners))

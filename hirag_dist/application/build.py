@@ -67,23 +67,14 @@ Action = Literal["index", "add", "remove", "refresh", "reembed", "import", "retr
 
 @dataclass(frozen=True, kw_only=True)
 class BuildOptions:
-    """Options of one run that do not change the content of the index.
-
-    Attributes:
-        max_usd, max_tokens: spending limits of this run; None for none.
-        fresh: run finished stages again; replies in the ledger are not paid again.
-        require_complete: publish nothing while there are dead letters.
-        wait_s: how long to wait for another build of the index to end.
-        force_current: make the snapshot current even if `current` was set back from that very snapshot.
-        rebuild: build an index that exists from nothing; found replies are not paid again.
-    """
+    """Options of one run that do not change the content of the index; `hirag_dist.build_index` describes them."""
 
     max_usd: float | None = None
     max_tokens: int | None = None
     fresh: bool = False
     require_complete: bool = False
     wait_s: float = 0.0
-    force_current: bool = False
+    make_current: bool = False
     rebuild: bool = False
 
     @property
@@ -112,7 +103,7 @@ def run_build(
         check_inputs(inputs)
     else:  # and leaves no folder behind
         find_inputs(inputs, follow_links=config.reading.follow_links)
-    arguments = replace(BuildArguments.index(inputs, config), rebuild=rebuild)
+    arguments = BuildArguments.of("index", config, inputs, rebuild=rebuild)
     return execute_build(config, store, "index", arguments, options, lambda build: build.index(inputs), listeners)
 
 
@@ -128,7 +119,7 @@ def run_add(
     Raises:
         SnapshotError: there is no index, or none that can be updated.
     """
-    arguments, store = replace(BuildArguments.index(inputs, config), command="add"), _existing(index_uri)
+    arguments, store = BuildArguments.of("add", config, inputs), _existing(index_uri)
     check_inputs(inputs)
     return execute_build(config, store, "add", arguments, options, lambda build: build.add(inputs), listeners)
 
@@ -145,7 +136,7 @@ def run_remove(
     Raises:
         InputError: the index has no document that the selection names, or no other.
     """
-    arguments = BuildArguments.removal(selection, config)
+    arguments = BuildArguments.of("remove", config, removed=selection.ids, sources=selection.sources)
     return execute_build(
         config, _existing(index_uri), "remove", arguments, options, lambda build: build.remove(selection), listeners
     )
@@ -176,7 +167,7 @@ def run_refresh(
         config,
         _existing(index_uri),
         "refresh",
-        replace(BuildArguments.index((), config), command="refresh", all_reports=all_reports),
+        BuildArguments.of("refresh", config, all_reports=all_reports),
         replace(given, max_usd=None, max_tokens=None),
         lambda build: build.refresh(budget_tokens, all_reports),
         listeners,
@@ -190,10 +181,8 @@ def run_reembed(
     listeners: Sequence[EventListener] = (),
 ) -> IndexResult:
     """Make the vectors of an index with the configured embedder; all texts stay. See `run_build`."""
-    arguments = replace(BuildArguments.index((), config), command="reembed")
-    return execute_build(
-        config, _existing(index_uri), "reembed", arguments, options, lambda build: build.reembed(), listeners
-    )
+    arguments, store = BuildArguments.of("reembed", config), _existing(index_uri)
+    return execute_build(config, store, "reembed", arguments, options, lambda build: build.reembed(), listeners)
 
 
 def run_import(
@@ -211,7 +200,7 @@ def run_import(
         folder: working folder of the other tool, for the build record.
     """
     communities = "new" if graph.communities is None else "keep"
-    arguments = BuildArguments.imported(folder, graph.left_out, config, communities)
+    arguments = BuildArguments.of("import", config, folder=folder, left_out=graph.left_out, communities=communities)
     return execute_build(
         config, Store(index_uri), "import", arguments, options, lambda build: build.index_graph(graph), listeners
     )
@@ -283,7 +272,7 @@ def execute_build(
             base_id = None if options.rebuild or options.fresh else base_id
             build = Build(
                 context,
-                force_current=options.force_current,
+                force_current=options.make_current,
                 require_complete=options.require_complete,
                 base_id=base_id,
                 spill=spill,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import shutil
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -239,7 +239,6 @@ def forget(
     lock: BuildLock,
     document_ids: Sequence[str],
     older_than_s: float,
-    clock: Callable[[], float] = time.time,
 ) -> ForgetResult:
     """Forget documents, and those of an unfinished earlier run, as `run_forget` describes.
 
@@ -282,7 +281,7 @@ def forget(
     waiting = list(pending.snapshots)
     if pending.verified:
         try:
-            collections, waiting = remove_snapshots(store, config, lock, pending.snapshots, older_than_s, clock())
+            collections, waiting = remove_snapshots(store, config, lock, pending.snapshots, older_than_s, time.time())
             found, unreachable = find_collections(store, config.vectors, ())
             findings += tuple(found)
             problems += unreachable

@@ -118,17 +118,12 @@ def check_same_configuration(before: Mapping[str, Any], now: Mapping[str, Any], 
     Raises:
         ConfigError: they differ; the message lists the differences.
     """
-    if changes := configuration_changes(before, now):
+    if changes := in_short(differences(before, now)):
         raise ConfigError(
             f"this is not the configuration of the last build of {uri}: {changes}. `hirag-dist retry` asks again what "
             "that build asked: give the --config and --set of that build; `hirag-dist index` builds with another "
             "configuration"
         )
-
-
-def configuration_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Return the differences of what decides the content of two builds, the first few, for a message; "" for none."""
-    return in_short(differences(before, now))
 
 
 def _arguments(given: Mapping[str, Any] | None, store: Store) -> BuildArguments:

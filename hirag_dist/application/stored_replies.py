@@ -16,7 +16,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from hirag_dist.application.retry import configuration_changes
 from hirag_dist.composition.build import resolve
 from hirag_dist.composition.build_records import last_build
 from hirag_dist.composition.models import CHAT_ROLES, answerers, index_windows, priced_models, retry_policy
@@ -26,6 +25,7 @@ from hirag_dist.errors import ConfigError, StageFailed
 from hirag_dist.execution.executors import InlineExecutor
 from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.stage import Services
+from hirag_dist.indexing.base import differences, in_short
 from hirag_dist.indexing.context import BuildContext, ResolvedModels
 from hirag_dist.indexing.mentions import extract_base_layer
 from hirag_dist.indexing.pipeline import Build
@@ -132,7 +132,7 @@ def models_of_last_build(config: Config, store: Store) -> ResolvedModels:
 
     runner = StageRunner(store, InlineExecutor(services), (), 1.0)
     context = BuildContext(runner, config, load_prompts(config.prompts), models)
-    if changes := configuration_changes(decisive, Build(context).decisive()):
+    if changes := in_short(differences(decisive, Build(context).decisive())):
         raise ConfigError(
             f"this is not the configuration of the last build of {store.uri}: {changes}. The replies to keep "
             "are found by it: give the --config and --set of that build"

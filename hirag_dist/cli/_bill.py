@@ -109,7 +109,7 @@ BILL_SINCE_BUILT = "Bill since the index was built from nothing: what these repl
 LAST_UPDATE = "Bill of the last update; what was paid before is not known"
 
 
-def bill_table(usage: Sequence[Mapping[str, Any]], title: str = "", width: int | None = None) -> Any:
+def bill_table(usage: Sequence[Mapping[str, Any]], title: str = "") -> Any:
     """Return the bill as a table, one row per stage, role, model and endpoint.
 
     Args:
@@ -131,7 +131,7 @@ def bill_table(usage: Sequence[Mapping[str, Any]], title: str = "", width: int |
     rows.append(("total", "", "", "", *total, dollars(total_cost(row["cost_usd"] for row in usage))))
     columns = ["stage", "role", "endpoint", "model", "calls", "ledger", "in", "cached", "out", "429", "refused", "cost"]
     title = title or "Bill: what these replies cost, whenever they were paid"
-    return table(title, columns, rows, right=(4, 5, 6, 7, 8, 9, 10, 11), spare=(3, 10, 1, 7, 9, 5, 2), width=width)
+    return table(title, columns, rows, right=(4, 5, 6, 7, 8, 9, 10, 11), spare=(3, 10, 1, 7, 9, 5, 2))
 
 
 def ratio_line(ratio: Mapping[str, Any]) -> str:

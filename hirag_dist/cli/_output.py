@@ -141,21 +141,19 @@ def table(
     rows: Iterable[Sequence[Any]],
     right: Sequence[int] = (),
     spare: Sequence[int] = (),
-    width: int | None = None,
 ) -> Table:
     """Return a table for a terminal. Numbers are never folded; text is.
 
     Args:
         right: the columns of numbers.
         spare: columns that are left out, in this order, if not all fit.
-        width: in characters; None for the terminal's.
     """
     cells = [[_cell(value) for value in row] for row in rows]
     natural = [max(cell_len(text) for text in (name, *(row[at] for row in cells))) for at, name in enumerate(columns)]
     least = [natural[at] if at in right else min(natural[at], _MIN_TEXT_WIDTH) for at in range(len(columns))]
     shown = list(range(len(columns)))
     for at in spare:
-        if sum(least[one] + 2 for one in shown) - 2 <= (width or out.width):
+        if sum(least[one] + 2 for one in shown) - 2 <= out.width:
             break
         shown.remove(at)
     built = Table(title=title or None, title_justify="left", title_style="bold", box=None, pad_edge=False)

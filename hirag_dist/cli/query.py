@@ -38,19 +38,20 @@ if TYPE_CHECKING:
     from hirag_dist.config.model import Config
 
 _PARTS = ("embed", "search", "communities", "bridge", "sources", "rerank", "render", "gather", "map", "total")
+_ROWS = 6  # of a level that are shown; half as many where a row is a text
 _MAX_PASSAGE = 400  # characters of a cited chunk
 
 
-def show_retrieval(retrieval: Retrieval, rows: int = 6) -> None:
+def show_retrieval(retrieval: Retrieval) -> None:
     """Print the levels of a retrieval, the first rows of each."""
     if retrieval.local:
-        shown = [(item.name, item.type, item.layer, item.score, item.matched) for item in retrieval.local[:rows]]
+        shown = [(item.name, item.type, item.layer, item.score, item.matched) for item in retrieval.local[:_ROWS]]
         title = f"Local: entities that the question names, then the nearest ({len(retrieval.local)} found)"
         out.print(table(title, ["entity", "type", "layer", "similarity", "found by"], shown, right=(2, 3)))
     if retrieval.communities:
         shown_c = [
             (shorten(item.title, 60), item.level, item.hits, shorten(one_line(item.report), 90))
-            for item in retrieval.communities[: max(rows // 2, 1)]
+            for item in retrieval.communities[: _ROWS // 2]
         ]
         title = f"Global: reports of the communities that hold them ({len(retrieval.communities)} found)"
         out.print(table(title, ["community", "level", "hits", "report"], shown_c, right=(1, 2)))
@@ -63,7 +64,7 @@ def show_retrieval(retrieval: Retrieval, rows: int = 6) -> None:
         title = f"Bridge: shortest paths from each key entity to the next ({len(joined)} of {pairs} connected)"
         out.print(f"[bold]{title}[/bold]")
         names = {item.entity_id: item.name for item in retrieval.key_entities}
-        for path in retrieval.paths[: max(rows // 2, 1)]:  # those between entities that the question names are first
+        for path in retrieval.paths[: _ROWS // 2]:  # those between entities that the question names are first
             ends = (names.get(own, own) for own in (path.source_id, path.target_id))
             shown_p = " → ".join(path.entity_names) if path.connected else f"{' and '.join(ends)}: no path"
             out.print(f"  {shown_p}", markup=False)
@@ -73,12 +74,12 @@ def show_retrieval(retrieval: Retrieval, rows: int = 6) -> None:
     if retrieval.claims:
         title = f"Claims about these entities ({len(retrieval.claims)} found)"
         out.print(f"[bold]{title}[/bold]")
-        for claim in retrieval.claims[: max(rows // 2, 1)]:
+        for claim in retrieval.claims[: _ROWS // 2]:
             out.print(f"  {shorten(one_line(claim.line), 110)}", markup=False)
     if retrieval.sources:
         shown_s = [
             (shorten(item.title, 60), _where(item), shorten(one_line(item.text), 70))
-            for item in retrieval.sources[: max(rows // 2, 1)]
+            for item in retrieval.sources[: _ROWS // 2]
         ]
         title = f"Sources: the passages behind it ({len(retrieval.sources)} found)"
         out.print(table(title, ["document", "place", "text"], shown_s))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -34,8 +34,6 @@ from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
 from hirag_dist.storage.store import Store
 
-if TYPE_CHECKING:
-    from hirag_dist.indexing.changed_documents import DocumentSelection
 logger = logging.getLogger(__name__)
 KEPT = 20  # records of earlier builds
 IN_SHORT = ("stage", "unit_id", "reason", "attempts")  # columns of REJECTS
@@ -71,26 +69,14 @@ class BuildArguments:
     all_reports: bool = False
 
     @classmethod
-    def index(cls, inputs: Sequence[str], config: Config) -> BuildArguments:
-        """Return the arguments of `index`."""
+    def of(
+        cls, command: str, config: Config, inputs: Sequence[str] = (), folder: str = "", **others: Any
+    ) -> BuildArguments:
+        """Return the arguments of a command, with INPUT or the imported folder as they were given."""
         from hirag_dist.indexing.inputs import portable_uri  # builds only: a question imports nothing of them
 
-        return cls("index", tuple(map(portable_uri, inputs)), "", config.reading.model_dump())
-
-    @classmethod
-    def removal(cls, selection: DocumentSelection, config: Config) -> BuildArguments:
-        """Return the arguments of `remove`."""
-        reading = config.reading.model_dump()
-        return cls("remove", (), "", reading, removed=selection.ids, sources=selection.sources)
-
-    @classmethod
-    def imported(
-        cls, folder: str, left_out: tuple[tuple[str, str], ...], config: Config, communities: str = "new"
-    ) -> BuildArguments:
-        """Return the arguments of `import`."""
-        from hirag_dist.indexing.inputs import portable_uri
-
-        return cls("import", (), portable_uri(folder), config.reading.model_dump(), left_out, communities)
+        imported = portable_uri(folder) if folder else ""
+        return cls(command, tuple(map(portable_uri, inputs)), imported, config.reading.model_dump(), **others)
 
 
 class BuildRecord:

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from hirag_dist.composition.build_records import last_build
-from hirag_dist.config.model import Config, EndpointConfig, RoleTarget
+from hirag_dist.config.model import Config, EndpointConfig, RoleTarget, shares
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import ConfigError, SnapshotError, StoreError
 from hirag_dist.llm.call import CallContext, PricedModel
@@ -54,13 +54,6 @@ def role_endpoints(config: Config, role: str) -> list[str]:
     """Return the names of the endpoints that play a role."""
     target: RoleTarget | None = getattr(config.llm.roles, role)
     return [] if target is None else [name for name, _ in shares(target)]
-
-
-def shares(target: RoleTarget) -> list[tuple[str, float]]:
-    """Return the endpoints of a role, each with its weight."""
-    if isinstance(target, str):
-        return [(target, 1.0)]
-    return [(share.endpoint, share.weight) for share in target]
 
 
 def check_prices(config: Config, roles: Iterable[str], max_usd: float | None) -> None:

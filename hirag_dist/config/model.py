@@ -181,6 +181,13 @@ class RoleShare(ConfigSection):
 RoleTarget = str | tuple[RoleShare, ...]
 
 
+def shares(target: RoleTarget) -> list[tuple[str, float]]:
+    """Return the endpoints of a role, each with its weight."""
+    if isinstance(target, str):
+        return [(target, 1.0)]
+    return [(share.endpoint, share.weight) for share in target]
+
+
 class RolesConfig(ConfigSection):
     """Endpoints by role: a name, or a list of {endpoint, weight}, from which the hash of the request chooses."""
 
@@ -228,7 +235,7 @@ class LlmConfig(ConfigSection):
         for role, target in self.roles:
             if target is None:
                 continue
-            for name in [target] if isinstance(target, str) else [share.endpoint for share in target]:
+            for name, _ in shares(target):
                 if name not in self.endpoints:
                     defined = ", ".join(self.endpoints)
                     raise ValueError(f"Invalid llm.roles.{role}: {name!r} is not defined; defined are: {defined}")
@@ -455,7 +462,7 @@ class Config(ConfigSection):
         if self.chunk_overlap_tokens >= self.chunk_tokens:
             raise ValueError("Invalid chunk_overlap_tokens: must be below chunk_tokens")
         target = self.llm.roles.extract
-        extractors = [target] if isinstance(target, str) else [share.endpoint for share in target]
+        extractors = [name for name, _ in shares(target)]
         if self.claims and any(self.llm.endpoints[name].kind == "extractive" for name in extractors):
             raise ValueError(
                 "Invalid claims: true needs a language model in llm.roles.extract; the built-in one finds none"

@@ -31,10 +31,9 @@ from hirag_dist.composition.models import (
     retry_policy,
     role_windows,
     settle_embedder,
-    shares,
     with_windows,
 )
-from hirag_dist.config.model import Config, RetrievalConfig, RoleTarget
+from hirag_dist.config.model import Config, RetrievalConfig, RoleTarget, shares
 from hirag_dist.core.prompts.reply_parsing import parse_text
 from hirag_dist.core.prompts.templates import INSTRUCTIONS, Prompts
 from hirag_dist.core.text.normalize import one_line

@@ -197,7 +197,7 @@ class InlineExecutor:
                     running.add(loop.create_task(self._run(task)))
                 if not running:
                     return
-                done, running = self._runner.run(_wait(running, asyncio.FIRST_COMPLETED))
+                done, running = self._runner.run(asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED))
                 failures = [error for finished in done if (error := finished.exception()) is not None]
                 yield from (finished.result() for finished in done if finished.exception() is None)
                 if failures:
@@ -209,7 +209,7 @@ class InlineExecutor:
             raise
         finally:
             if running:  # what was sent ends and is stored before the failure rises
-                for ended in self._runner.run(_wait(running, asyncio.ALL_COMPLETED))[0]:
+                for ended in self._runner.run(asyncio.wait(running))[0]:
                     if not ended.cancelled():
                         ended.exception()
 
@@ -261,9 +261,3 @@ class _LocalShards:
 
 async def _close(services: Services) -> None:
     await services.close()
-
-
-async def _wait(
-    tasks: set[asyncio.Task[TaskResult]], until: str
-) -> tuple[set[asyncio.Task[TaskResult]], set[asyncio.Task[TaskResult]]]:
-    return await asyncio.wait(tasks, return_when=until)

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pyarrow as pa
 
 from hirag_dist.core.groupby import HASH_VERSION
-from hirag_dist.execution.dataset import Dataset
+from hirag_dist.execution.dataset import Dataset, read_part_rows
 from hirag_dist.execution.stage import (
     AnyStage,
     ByKey,
@@ -29,7 +29,6 @@ from hirag_dist.execution.task import (
     Task,
     TaskResult,
     one_thread,
-    read_rows,
     write_outputs,
 )
 from hirag_dist.llm.usage import UsageMeter
@@ -246,7 +245,10 @@ class _LentKernels:
 
 def _load(services: Services, shard: _Shard) -> Any:
     (schema,) = input_schemas(shard.stage).values()
-    tables = [read_rows(shard.store, piece, schema.names) for piece in shard.pieces]
+    tables = [
+        read_part_rows(shard.store, piece.path, piece.sha256, piece.start, piece.stop, schema.names)
+        for piece in shard.pieces
+    ]
     return shard.stage.load(pa.concat_tables(tables).cast(schema), shard.first_row)
 
 

@@ -107,6 +107,9 @@ class Services:
 class Stage(Protocol[In, Out]):
     """A step of the build. Instances are frozen dataclasses whose fields are all that decides the output.
 
+    A stage that sends chat requests has the field `models`, the models that may answer; one that embeds texts
+    `embedder`, the name of its model; one that computes on a numerical backend `kernels`, the name of that.
+
     Attributes:
         version: raise it when the same input would give another output.
     """
@@ -163,30 +166,6 @@ class IterativeStage(Stage[In, Out], Protocol[In, Out]):
 
 
 @runtime_checkable
-class CallsChatModels(Protocol):
-    """A stage that sends chat requests: `models` are the models that may answer, each part of the key."""
-
-    @property
-    def models(self) -> tuple[str, ...]: ...  # noqa: D102
-
-
-@runtime_checkable
-class CallsEmbedder(Protocol):
-    """A stage that embeds texts with the model `embedder`."""
-
-    @property
-    def embedder(self) -> str: ...  # noqa: D102
-
-
-@runtime_checkable
-class UsesKernels(Protocol):
-    """A stage that computes on the numerical backend `kernels`."""
-
-    @property
-    def kernels(self) -> str: ...  # noqa: D102
-
-
-@runtime_checkable
 class Combines(Protocol):
     """A stage split by key that makes less of its rows before they are sent to the tasks of their keys.
 
@@ -211,12 +190,12 @@ def output_schemas(stage: AnyStage) -> Schemas:
 
 def waits_for_models(stage: AnyStage) -> bool:
     """Return whether tasks of a stage mostly wait for models, so that many can run at once."""
-    return isinstance(stage, CallsChatModels | CallsEmbedder)
+    return hasattr(stage, "models") or hasattr(stage, "embedder")
 
 
 def kernels_of(stage: AnyStage) -> str:
     """Return the name of the kernels that a stage computes on; the CPU's if it names none."""
-    return stage.kernels if isinstance(stage, UsesKernels) else CPU
+    return str(getattr(stage, "kernels", CPU))
 
 
 async def gather_calls(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -294,11 +294,6 @@ def _joined(tables: list[pa.Table]) -> pa.Table:
     return pa.table(columns)
 
 
-def read_rows(store: Store, piece: Slice, columns: Sequence[str]) -> pa.Table:
-    """Return columns of a slice."""
-    return read_part_rows(store, piece.path, piece.sha256, piece.start, piece.stop, columns)
-
-
 def _parts(task: Task, name: str, schema: pa.Schema) -> Iterator[pa.Table]:
     source = task.inputs[name]
     if isinstance(source, Shuffled):
@@ -306,4 +301,4 @@ def _parts(task: Task, name: str, schema: pa.Schema) -> Iterator[pa.Table]:
             yield read_piece(task.store, _pieces_file(source.folder, source.name, number), source.number, schema)
     else:
         for piece in source:
-            yield read_rows(task.store, piece, schema.names)
+            yield read_part_rows(task.store, piece.path, piece.sha256, piece.start, piece.stop, schema.names)

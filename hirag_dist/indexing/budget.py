@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.config.model import Config
+from hirag_dist.config.model import Config, shares
 from hirag_dist.execution.events import UsageBill
 from hirag_dist.types import FloatVector, IntVector
 
@@ -98,9 +98,8 @@ def is_unbounded(config: Config) -> bool:
     """Return whether none has to be put off: the built-in model writes, and the configuration sets no bound."""
     if "max_ratio" in config.update.model_fields_set:
         return False
-    targets = (config.llm.roles.summarise, config.llm.roles.report)
-    shares = [[target] if isinstance(target, str) else [share.endpoint for share in target] for target in targets]
-    return all(config.llm.endpoints[name].kind == "extractive" for names in shares for name in names)
+    writers = (*shares(config.llm.roles.summarise), *shares(config.llm.roles.report))
+    return all(config.llm.endpoints[name].kind == "extractive" for name, _ in writers)
 
 
 def least_extraction(method: str, n_tokens: int) -> int:

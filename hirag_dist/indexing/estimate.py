@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from tiktoken import Encoding
 
-from hirag_dist.config.model import META_TYPES, Config, EndpointConfig, RoleTarget
+from hirag_dist.config.model import META_TYPES, Config, EndpointConfig, RoleTarget, shares
 from hirag_dist.core.entities.claims import claims_request
 from hirag_dist.core.entities.merging import CHARS_PER_TOKEN
 from hirag_dist.core.prompts.templates import (
@@ -636,9 +636,9 @@ def stages_of(
     stages: list[StageEstimate] = []
     seconds = 0.0
     for work in works:
-        shares = list(_shares(work, config, speeds))
-        stages += shares
-        seconds += max(share.seconds for share in shares)
+        parts = list(_shares(work, config, speeds))
+        stages += parts
+        seconds += max(part.seconds for part in parts)
     return tuple(stages), seconds
 
 
@@ -703,8 +703,7 @@ def embedding_calls(config: Config, layers: Iterable[float], n_chunks: int) -> i
 
 def _out_per_token(config: Config) -> float:
     """Return the tokens of the replies of an extraction per token of text: JSON takes more than lines."""
-    target = config.llm.roles.extract
-    name = target if isinstance(target, str) else target[0].endpoint
+    name, _ = shares(config.llm.roles.extract)[0]
     endpoint = config.llm.endpoints[name]
     as_json = endpoint.output == "json_schema" or (endpoint.kind == "openai" and endpoint.output == "auto")
     return JSON_OUT_PER_TOKEN if as_json else OUT_PER_TOKEN
@@ -793,7 +792,7 @@ def reports_per_call(config: Config) -> float:
 
 def _shares(work: Work, config: Config, speeds: Mapping[str, float]) -> Iterator[StageEstimate]:
     """Yield a stage's part at each endpoint of its role, by weight."""
-    targets = [(work.target, 1.0)] if isinstance(work.target, str) else [(s.endpoint, s.weight) for s in work.target]
+    targets = shares(work.target)
     whole = sum(weight for _, weight in targets)
     for name, weight in targets:
         endpoint = config.llm.endpoints[name]
@@ -832,8 +831,8 @@ def announce_calls(context: BuildContext, chunks: Dataset) -> None:
     works = works_of_build(len(sizes), pc.sum(sizes).as_py() or 0, config, context.prompts)
     expected = {}
     for work in works:
-        shares = [each for each in _shares(work, config, NO_SPEEDS) if config.llm.endpoints[each.endpoint].is_remote]
-        if calls := sum(share.calls for share in shares):
+        parts = [each for each in _shares(work, config, NO_SPEEDS) if config.llm.endpoints[each.endpoint].is_remote]
+        if calls := sum(part.calls for part in parts):
             expected[work.stage] = calls
     if expected:
         context.runner.emit(CallsExpected(expected))

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from hirag_dist.config.model import Config
+from hirag_dist.config.model import Config, shares
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import StageFailed
@@ -149,9 +149,7 @@ def check_entities(n_entities: int, config: Config) -> None:
             "no entity was found in any chunk by extraction.method: nlp, which goes by capitals and by what recurs in "
             "a chunk; very short chunks may need extraction.method: llm"
         )
-    target = config.llm.roles.extract
-    names = [target] if isinstance(target, str) else [share.endpoint for share in target]
-    if all(config.llm.endpoints[name].kind == "extractive" for name in names):
+    if all(config.llm.endpoints[name].kind == "extractive" for name, _ in shares(config.llm.roles.extract)):
         raise StageFailed(
             "no entity was found in any chunk: the built-in model goes by words between spaces and by capitals, and "
             "finds nothing in numbers alone, or in writing without both, as in Thai; set llm.roles.extract to an "

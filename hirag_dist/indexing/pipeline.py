@@ -78,19 +78,7 @@ _PLACE = ("document_id", "uri", "record")  # columns of DOCUMENTS that are read 
 
 @dataclass(frozen=True)
 class BuildResult:
-    """Outcome of a build.
-
-    Attributes:
-        changed: whether `current` names another snapshot than before.
-        stages_run: stages that were executed; 0 if the index was up to date.
-        dropped: dead letters whose loss was accepted.
-        kept_current_id: the snapshot that stays current: `current` was set back to it from that of this build.
-        update: what was done, if the build was an update of the index.
-        rebuilt_because: why an existing index was built from nothing, if it was.
-        up_to_date: whether the documents were those of the index, so that there was nothing to update.
-        fallback: why the current snapshot could not be read, if another one was the base of the update.
-        unread_files: files of INPUT that had not changed since the base of the update and were not opened.
-    """
+    """Outcome of a build; `IndexResult`, which users get, describes its fields."""
 
     manifest: Manifest
     changed: bool

@@ -202,16 +202,14 @@ def publish(
     with spill_file() as folder:
         tables = _tables(runner, folder, parts)
         tables |= _letter_tables(datasets.read(parts.rejects), runner.drops)
-        entity_ids, chunk_ids = tables["entities"]["entity_id"], tables["chunks"]["chunk_id"]
-        graph = parts.graph
+        graph, entity_ids = parts.graph, tables["entities"]["entity_id"]
         arrays: dict[str, NDArray[Any] | SlottedVectors] = {
             "graph/indptr": graph.indptr,
             "graph/indices": graph.indices,
             "graph/weights": graph.weights,
             "graph/relation_rows": graph.relation_rows,
-            "vectors/entities": _aligned(datasets, folder, parts.entity_vectors, entity_ids, dim),
-            "vectors/chunks": _aligned(datasets, folder, parts.chunk_vectors, chunk_ids, dim),
         }
+        arrays |= _vector_arrays(datasets, folder, tables, parts.entity_vectors, parts.chunk_vectors, dim)
         tables |= parts.metadata.tables()
         if parts.labelled is not None:
             tables |= _label_tables(datasets, folder, parts.labelled)
@@ -225,14 +223,7 @@ def publish(
             build=build,
             notes={
                 "lineage": lineage(runner.store, tables["communities"]),
-                NOTE: content_notes(
-                    tables["documents"],
-                    tables["chunks"],
-                    tables["entities"],
-                    parts.cut_ids,
-                    (arrays["vectors/entities"], arrays["vectors/chunks"]),
-                    base.manifest if base is not None else None,
-                ),
+                NOTE: _content_notes(tables, arrays, parts.cut_ids, None if base is None else base.manifest),
             }
             | _report_notes(tables, choice)
             | ({} if parts.state is None else {UPDATE: parts.state.note.model_dump()}),
@@ -306,19 +297,10 @@ def publish_vectors(
     with spill_file() as folder:
         tables = _tables_of(folder, before) | {"usage": stage_usage(runner.bill.by_stage)}
         tables |= _letter_tables(datasets.read(vectors.rejects), runner.drops)
-        entity_ids, chunk_ids = tables["entities"]["entity_id"], tables["chunks"]["chunk_id"]
-        arrays = _arrays_of(before, [name for name in ARRAYS if name.startswith("graph/")]) | {
-            "vectors/entities": _aligned(datasets, folder, vectors.entities, entity_ids, dim),
-            "vectors/chunks": _aligned(datasets, folder, vectors.chunks, chunk_ids, dim),
-        }
-        arrays |= _part_arrays(datasets, folder, vectors.parts, entity_ids, dim)
-        content = content_notes(
-            tables["documents"],
-            tables["chunks"],
-            tables["entities"],
-            cut_ids(manifest),
-            (arrays["vectors/entities"], arrays["vectors/chunks"]),
-        )
+        arrays = _arrays_of(before, [name for name in ARRAYS if name.startswith("graph/")])
+        arrays |= _vector_arrays(datasets, folder, tables, vectors.entities, vectors.chunks, dim)
+        arrays |= _part_arrays(datasets, folder, vectors.parts, tables["entities"]["entity_id"], dim)
+        content = _content_notes(tables, arrays, cut_ids(manifest))
         written = write_snapshot(
             runner.store,
             tables,
@@ -402,6 +384,28 @@ def _label_tables(datasets: DatasetStore, folder: SpillFile, labelled: LabelProv
         layout.ENTITY_MENTIONS: folder.table(datasets.tables(mentions), mentions.schema, ("entity_id", *by_place)),
         layout.STATEMENTS: folder.table(datasets.tables(statements), statements.schema, ("relation_id", *by_place)),
         layout.SUMMARY_SOURCES: folder.table([sources], SUMMARY_SOURCES, ("entity_id", "cluster_id")),
+    }
+
+
+def _content_notes(
+    tables: Mapping[str, pa.Table], arrays: Mapping[str, Vectors], cut: frozenset[str], base: Manifest | None = None
+) -> dict[str, Any]:
+    vectors = (arrays["vectors/entities"], arrays["vectors/chunks"])
+    return content_notes(tables["documents"], tables["chunks"], tables["entities"], cut, vectors, base)
+
+
+def _vector_arrays(
+    datasets: DatasetStore,
+    folder: SpillFile,
+    tables: Mapping[str, pa.Table],
+    entities: Dataset | VectorRows,
+    chunks: Dataset | VectorRows,
+    dim: int,
+) -> dict[str, Vectors]:
+    """Return the vectors of entities and chunks in the order of their tables."""
+    return {
+        "vectors/entities": _aligned(datasets, folder, entities, tables["entities"]["entity_id"], dim),
+        "vectors/chunks": _aligned(datasets, folder, chunks, tables["chunks"]["chunk_id"], dim),
     }
 
 

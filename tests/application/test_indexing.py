@@ -37,8 +37,8 @@ def config(*roles: str) -> Config:
 
 
 def run(store: Store, corpus: str, made: Config, action: Action = "index", force_current: bool = False) -> IndexResult:
-    options = BuildOptions(max_usd=1.0, force_current=force_current)
-    arguments = BuildArguments.index([corpus], made)
+    options = BuildOptions(max_usd=1.0, make_current=force_current)
+    arguments = BuildArguments.of("index", made, [corpus])
     return execute_build(made, store, action, arguments, options, lambda build: build.index([corpus]))
 
 

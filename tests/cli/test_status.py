@@ -166,7 +166,7 @@ def test_the_bill_of_a_first_build_that_was_interrupted(tmp_path: Path, capfd: p
     bench = CommandBench(tmp_path, capfd)
     config, meter = Config(), UsageMeter()
     meter.use("extract", "m", "big").calls += 7
-    record = BuildRecord(Store(bench.index), "index", BuildArguments.index(["corpus"], config), config, {}, {})
+    record = BuildRecord(Store(bench.index), "index", BuildArguments.of("index", config, ["corpus"]), config, {}, {})
     record(UsageRecorded("extract", meter))
     record.close("interrupted")
     code, said = bench.run("status", "--cost")
@@ -178,7 +178,7 @@ def test_the_bill_of_a_first_build_that_was_interrupted(tmp_path: Path, capfd: p
 
 def test_a_killed_build_shows_its_replies_and_the_last_one_that_finished(bench: CommandBench) -> None:
     clock = count(step=10.0)  # seconds: each event is written
-    given = BuildArguments.index(["corpus"], Config())
+    given = BuildArguments.of("index", Config(), ["corpus"])
     record = BuildRecord(Store(bench.index), "index", given, Config(), {}, {}, clock=lambda: next(clock))
     record(StageStarted("extract", 1, 0, 60, 0, "work/extract/key"))
     record(CallsProgress("extract", CallTotals(answered=12, tokens=340)))

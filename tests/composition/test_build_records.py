@@ -37,7 +37,7 @@ CONFIG = Config.model_validate(
     {"llm": {"endpoints": {"paid": {"base_url": "http://x/v1", "model": "m", "api_key": "sk-very-secret"}}}}
 )
 
-CORPUS = BuildArguments.index(["corpus"], CONFIG)
+CORPUS = BuildArguments.of("index", CONFIG, ["corpus"])
 HOLDER = {"host": socket.gethostname(), "pid": os.getppid(), "since": "now", "token": "t", "epoch": 1}
 
 
@@ -61,7 +61,7 @@ def test_what_was_given_is_kept_without_secrets(store: Store) -> None:
     text = store.read_bytes(BUILD).decode()
     assert "sk-very-secret" not in text
     assert store.read_json(BUILD)["given"]["inputs"] == [str(Path("corpus").absolute())]
-    given = BuildArguments.index(["s3://key:secret@bucket/docs?region=eu", "~/docs"], CONFIG)
+    given = BuildArguments.of("index", CONFIG, ["s3://key:secret@bucket/docs?region=eu", "~/docs"])
     assert given.inputs == ("s3://bucket/docs", str(Path.home() / "docs"))
 
 

@@ -15,8 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from hirag_dist.composition.models import shares
-from hirag_dist.config.model import Config
+from hirag_dist.config.model import Config, shares
 from hirag_dist.core.prompts.records import json_object
 from hirag_dist.core.prompts.reply_validation import MalformedReply, usable_text
 from hirag_dist.core.prompts.requests import judge_request

@@ -22,6 +22,7 @@ from hirag_dist.core.groupby import numbered
 from hirag_dist.core.text.ids import entity_id, relation_id
 from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.stage import ByKey, ByRows, Services, Split, Tables
+from hirag_dist.indexing.stages.merge import with_descriptions
 from hirag_dist.schemas import (
     ALIASES,
     ENTITIES,
@@ -164,8 +165,7 @@ class DivideEntities:
             mentions, groups, [f"{names[pair // width]}{_BETWEEN}{pair % width}" for pair in pairs.tolist()]
         )
         texts = [description_of(text, self.max_tokens) for text in parts["description"].to_pylist()]
-        at = parts.schema.get_field_index("description")
-        return {"parts": parts.set_column(at, ENTITIES.field("description"), pa.array(texts, pa.string()))}
+        return {"parts": with_descriptions(parts, texts)}
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from hirag_dist.core.reports.selection import ENTITY_PLACES, OUTLINES, RELATION_
 from hirag_dist.core.text.normalize import one_line, shorten
 from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.stage import ByKey, Services, Split, Tables, gather_calls, reject_row
+from hirag_dist.indexing.stages.merge import with_descriptions
 from hirag_dist.indexing.stages.packed_calls import PackableUnit, PackingOptions, ask_pack, stand_ins
 from hirag_dist.schemas import CLAIMS, ENTITIES, REJECTS, RELATIONS, REPORTS
 from hirag_dist.types import ClaimItem, Rejected
@@ -136,11 +137,9 @@ def _joined(places: pa.Table, texts: pa.Table, key: str, description_chars: int)
     """Return each place with the other columns of its text, descriptions on one line and cut to length."""
     places = places.sort_by([("tree", "ascending"), (key, "ascending")])
     found = texts.take(pa.array(rows_of(places[key], texts[key]))).drop_columns(key)
-    cut = pa.array(
-        [shorten(one_line(text), description_chars) for text in found["description"].to_pylist()], pa.string()
+    found = with_descriptions(
+        found, [shorten(one_line(text), description_chars) for text in found["description"].to_pylist()]
     )
-    at = found.schema.get_field_index("description")
-    found = found.set_column(at, found.schema.field(at), cut)
     columns = [*places.columns, *found.columns]
     return pa.table(columns, schema=pa.schema([*places.schema, *found.schema])).combine_chunks()
 
