@@ -70,7 +70,7 @@ PARTS = {  # name → what is timed; `selected` is of `remove`
     "read": (pipeline, "read_input"),
     "unique documents": (pipeline, "unique_documents"),
     "selected": (pipeline, "selected_documents"),
-    "changes": (pipeline, "find_changes"),
+    "changes": (pipeline, "changed_documents"),
     "layer 0": (next_snapshot, "write_base_layer"),
     "hierarchy": (next_snapshot, "write_hierarchy"),
     "communities": (communities, "detect_communities"),

@@ -47,9 +47,9 @@ if TYPE_CHECKING:
         SnapshotNotFound,
         StageFailed,
     )
+    from hirag_dist.indexing.budget import UpdateSummary
     from hirag_dist.indexing.estimate import CostEstimate
     from hirag_dist.indexing.reembed import ReembeddingEstimate
-    from hirag_dist.indexing.update_summary import UpdateSummary
     from hirag_dist.types import (
         Answer,
         Citation,
@@ -94,7 +94,7 @@ _MODULES = {
     ),
     "hirag_dist.indexing.estimate": ("CostEstimate",),
     "hirag_dist.indexing.reembed": ("ReembeddingEstimate",),
-    "hirag_dist.indexing.update_summary": ("UpdateSummary",),
+    "hirag_dist.indexing.budget": ("UpdateSummary",),
     "hirag_dist.types": (
         "Answer",
         "Citation",

@@ -39,13 +39,14 @@ from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import ConfigError, IndexBusy, SnapshotError, StoreError, WorkFileDamaged
+from hirag_dist.execution.events import UsageRecorded
 from hirag_dist.execution.executors import return_freed_memory
 from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.tracing import traced_build
+from hirag_dist.indexing.budget import bill_rows
 from hirag_dist.indexing.changed_documents import DocumentSelection
 from hirag_dist.indexing.context import BuildContext, ResolvedModels
 from hirag_dist.indexing.pipeline import Build, BuildResult
-from hirag_dist.indexing.update_summary import bill_rows
 from hirag_dist.indexing.window_sizes import fit_to_windows, size_changes
 from hirag_dist.interop.importers import ImportedGraph, read_working_folder
 from hirag_dist.llm.prompt_files import load_prompts
@@ -294,7 +295,8 @@ def execute_build(
                 bill=runner.bill,
             )
             runner.listeners = (*listeners, record)
-            runner.record_usage("probes", probes)
+            if probes.uses:
+                runner.emit(UsageRecorded("probes", probes))
             with record.closed():
                 result = _repairing(runner, lambda: work(build))
                 record.close_published(result.manifest.snapshot_id)
@@ -346,26 +348,16 @@ def _index_result(store: Store, result: BuildResult, runner: StageRunner, second
     letters = snapshot.table("rejects", ["stage", "reason"])
     groups = letter_groups(letters["stage"].to_pylist(), letters["reason"].to_pylist(), usage)
     return IndexResult(
+        **vars(result),
         index_uri=store.uri,
-        manifest=result.manifest,
-        changed=result.changed,
-        kept_current_id=result.kept_current_id,
-        stages_run=result.stages_run,
-        dead_letters=result.rejects,
-        dropped=result.dropped,
         layers=tuple(snapshot.table("layers").to_pylist()),
         communities_by_level=snapshot.info().communities_by_level,
         usage=tuple(usage),
         tokens_per_corpus_token=tokens_per_corpus_token(snapshot, usage),
         sent=runner.bill.sent,
         seconds=seconds,
-        update=result.update,
-        rebuilt_because=result.rebuilt_because,
-        up_to_date=result.up_to_date,
-        fallback=result.fallback,
         repaired=tuple(runner.repaired),
         letter_groups=tuple(groups),
-        unread_files=result.unread_files,
     )
 
 

@@ -23,7 +23,7 @@ from hirag_dist.core.vectors import Vectors, by_row
 from hirag_dist.indexing.base import UpdateBase
 from hirag_dist.indexing.changed_documents import DocumentSelection, selected_documents
 from hirag_dist.indexing.context import ResolvedModels
-from hirag_dist.indexing.documents import read_documents
+from hirag_dist.indexing.documents import chunked, read_input
 from hirag_dist.indexing.read_files import held_places, places_of
 from hirag_dist.llm.replay import ReadOnlyLedger, StoredVectors
 from hirag_dist.schemas import CHUNKS
@@ -158,7 +158,7 @@ def read_given(config: Config, store: Store, inputs: Sequence[str]) -> tuple[pa.
     """Return DOCUMENTS and CHUNKS of files, with the ids that a build gives them."""
     models, vectors = ResolvedModels({}, {}, "", 1, ""), StoredVectors("", 1, None)
     with offline_context(cut_as_index(config, store), models, ReadOnlyLedger(store), vectors) as context:
-        read = read_documents(context, inputs)
+        read = chunked(context, read_input(context, inputs))
         return context.datasets.read(read.documents), context.datasets.read(read.chunks)
 
 

@@ -17,9 +17,9 @@ from hirag_dist.errors import SnapshotError, StoreError
 from hirag_dist.execution.dataset import read_part
 from hirag_dist.execution.stage_results import stage_results
 from hirag_dist.execution.task import output_path
+from hirag_dist.indexing.budget import UpdateSummary
 from hirag_dist.indexing.content_remarks import content_counts, first_without_entities, is_sparse
 from hirag_dist.indexing.stages.read import ChunkDocuments, ReadDocuments, UniqueDocuments
-from hirag_dist.indexing.update_summary import UpdateSummary
 from hirag_dist.llm.usage import UsageMeter, total_cost
 from hirag_dist.storage.layout import WORK
 from hirag_dist.storage.snapshot.manifest import Manifest

@@ -24,7 +24,7 @@ from hirag_dist.core.graph.hierarchy_metrics import PathLengthSample
 from hirag_dist.core.text.normalize import count_noun, count_plural
 from hirag_dist.errors import ConfigError, HiragError, StoreError
 from hirag_dist.html import Formatted, Table
-from hirag_dist.indexing.update_summary import known_bill, usage_table
+from hirag_dist.indexing.budget import known_bill, usage_table
 from hirag_dist.inspection.model import Inspection
 from hirag_dist.inspection.page import drift_sections, outline, render_page, resolved_section, update_section
 from hirag_dist.inspection.summary import TABLES, inspect_tables

@@ -39,8 +39,8 @@ from hirag_dist.core.retrieval.places import METADATA, is_record_file, record_na
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError, SnapshotError
 from hirag_dist.execution.stage_results import load_drops
+from hirag_dist.indexing.budget import known_bill
 from hirag_dist.indexing.content_remarks import content_counts, remark_lines
-from hirag_dist.indexing.update_summary import known_bill
 from hirag_dist.llm.usage import dollars, total_cost, usage_rows
 from hirag_dist.schemas import REJECTS
 from hirag_dist.storage.layout import ALIASES, MANIFEST

@@ -21,7 +21,6 @@ from hirag_dist.execution.events import (
     StageStarted,
     TaskFinished,
     UsageBill,
-    UsageRecorded,
 )
 from hirag_dist.execution.executors import polled_calls
 from hirag_dist.execution.partitioning import PartitionPlan, Shuffle, plan, run_iterations
@@ -147,11 +146,6 @@ class StageRunner:
             discard(self.store, error.path)
         self.emit(StagesRepeated(error.path))
 
-    def record_usage(self, label: str, usage: UsageMeter) -> None:
-        """Put usage outside any stage on the bill."""
-        if usage.uses:
-            self.emit(UsageRecorded(label, usage))
-
     def ask_kernels(self, find: Callable[[Services, None, None], str], kernels: str) -> str:
         """Return the name of the kernels that a worker has; the worker may have to start first.
 
@@ -163,10 +157,6 @@ class StageRunner:
             (name,) = shards.each(find, None)
         self.emit(KernelsResolved(name))
         return name
-
-    def release_idle(self) -> None:
-        """Release idle workers before long work of the driver itself."""
-        self.executor.release_idle()
 
     def _outputs(
         self, stage: AnyStage, label: str, inputs: Mapping[str, Dataset], max_reject_ratio: float | None

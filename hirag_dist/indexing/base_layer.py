@@ -22,7 +22,7 @@ from hirag_dist.core.vectors import Vectors, with_replaced
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.execution.stage_results import split_letters
 from hirag_dist.indexing.base import UpdateBase
-from hirag_dist.indexing.budget import CLAIMS_AGAIN, EXTRACT_AGAIN, UpdateSettings
+from hirag_dist.indexing.budget import CLAIMS_AGAIN, EXTRACT_AGAIN, TextCounts, UpdateSettings
 from hirag_dist.indexing.changed_documents import ChangedDocuments
 from hirag_dist.indexing.content_remarks import cut_ids
 from hirag_dist.indexing.context import BuildContext
@@ -43,7 +43,6 @@ from hirag_dist.indexing.stages.embed import EmbedEntities, vector_rows
 from hirag_dist.indexing.stages.extract import ExtractClaims, ExtractGraph
 from hirag_dist.indexing.stages.merge import DescribeEntities
 from hirag_dist.indexing.stages.resolve import renamed, renamed_mentions, renamed_relations
-from hirag_dist.indexing.update_summary import TextCounts
 from hirag_dist.schemas import (
     ALIASES,
     CHUNKS,

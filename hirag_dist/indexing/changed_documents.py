@@ -165,6 +165,9 @@ def changed_documents(context: BuildContext, base: UpdateBase, found: ReadInput)
 
     Args:
         found: the documents of now, each once, sorted by id.
+
+    Raises:
+        InputError: no text would be left.
     """
     if base.is_nothing:
         return new_documents(chunked(context, found))
@@ -192,6 +195,8 @@ def changed_documents(context: BuildContext, base: UpdateBase, found: ReadInput)
         rows = np.flatnonzero(~removed.to_numpy(zero_copy_only=False))
         kept = base.rows(base.table("chunks").cast(CHUNKS), rows)
         chunks = datasets.put("kept_chunks", kept)
+    if not (chunks + new_chunks).rows:
+        raise InputError("no document with text would be left: an index needs one; to remove all, delete the index")
     kept_ids = old_chunks.filter(pc.invert(removed))["chunk_id"]
     present = np.concatenate([text_keys(kept_ids), text_keys(datasets.read(new_chunks, ["chunk_id"])["chunk_id"])])
     place_of = dict(zip(gone["document_id"].to_pylist(), _places(gone), strict=True))

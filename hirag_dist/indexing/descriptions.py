@@ -22,11 +22,10 @@ from hirag_dist.core.text.ids import entity_id, text_keys
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.base import UpdateBase
-from hirag_dist.indexing.budget import DueTexts, UpdateBudget, UpdateSettings, affordable
+from hirag_dist.indexing.budget import DueTexts, TextCounts, UpdateBudget, UpdateSettings, affordable
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.mentions import MergedMentions, describe_entities, described_at_once
 from hirag_dist.indexing.stages.merge import MERGED, DescribeEntities, JoinDescriptions, with_descriptions
-from hirag_dist.indexing.update_summary import TextCounts
 from hirag_dist.indexing.written import MODEL, STAND_IN
 from hirag_dist.schemas import DESCRIPTION_DEBT, ENTITIES
 from hirag_dist.types import FloatVector

@@ -110,11 +110,6 @@ class ReadInput:
     n_unchanged: int = 0
 
 
-def read_documents(context: BuildContext, inputs: Sequence[str]) -> ChunkedDocuments:
-    """Return the distinct documents of INPUT and their chunks."""
-    return chunked(context, read_input(context, inputs))
-
-
 def chunked(context: BuildContext, found: ReadInput) -> ChunkedDocuments:
     """Return documents with their chunks.
 

@@ -9,9 +9,9 @@ from typing import Any
 from hirag_dist.errors import SnapshotError
 from hirag_dist.execution.dataset import Dataset, DatasetStore
 from hirag_dist.indexing.base import UpdateBase
+from hirag_dist.indexing.budget import TextCounts, UpdateSummary
 from hirag_dist.indexing.changed_documents import DocumentCounts
 from hirag_dist.indexing.documents import ChunkedDocuments
-from hirag_dist.indexing.update_summary import TextCounts, UpdateSummary
 from hirag_dist.schemas import DOCUMENTS, PLACES
 from hirag_dist.storage import layout
 from hirag_dist.storage.digest import table_digest

@@ -32,7 +32,7 @@ from hirag_dist.indexing.base_layer import (
     kept_vectors,
     new_entities,
 )
-from hirag_dist.indexing.budget import UpdateSettings
+from hirag_dist.indexing.budget import TextCounts, UpdateSettings
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.layer_clusters import (
     LayerClusteringOptions,
@@ -53,7 +53,6 @@ from hirag_dist.indexing.summary_entities import (
     update_equal_names,
     update_summary_entities,
 )
-from hirag_dist.indexing.update_summary import TextCounts
 from hirag_dist.indexing.window_sizes import excerpt_tokens
 from hirag_dist.schemas import CLUSTERS, LAYERS, REJECTS, RELATIONS, SUMMARIES
 

@@ -16,7 +16,6 @@ from hirag_dist.config.model import META_TYPES
 from hirag_dist.core.retrieval.places import METADATA
 from hirag_dist.core.row_changes import ChangedRows
 from hirag_dist.core.vectors import taken
-from hirag_dist.errors import InputError
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.execution.events import UsageBill
 from hirag_dist.execution.runner import StageRunner
@@ -24,11 +23,18 @@ from hirag_dist.execution.task import one_thread
 from hirag_dist.indexing.access_labels import LabelledGraph, collect_label_provenance
 from hirag_dist.indexing.base import UpdateBase
 from hirag_dist.indexing.base_layer import LayerEntities, WrittenBaseLayer, refused_units, write_base_layer
-from hirag_dist.indexing.budget import UpdateBudget, UpdateSettings, is_unbounded, least_extraction
-from hirag_dist.indexing.changed_documents import ChangedDocuments, changed_documents
+from hirag_dist.indexing.budget import (
+    TextCounts,
+    UpdateBudget,
+    UpdateSettings,
+    UpdateSummary,
+    bill_rows,
+    is_unbounded,
+    least_extraction,
+)
+from hirag_dist.indexing.changed_documents import ChangedDocuments
 from hirag_dist.indexing.communities import GraphTables, ReportedGraph, find_communities
 from hirag_dist.indexing.context import BuildContext
-from hirag_dist.indexing.documents import ReadInput
 from hirag_dist.indexing.former_snapshots import same_places
 from hirag_dist.indexing.hierarchy import Hierarchy, layer_table, write_hierarchy
 from hirag_dist.indexing.mentions import BaseLayer
@@ -37,7 +43,6 @@ from hirag_dist.indexing.reports import UpdatedReports, update_reports
 from hirag_dist.indexing.stages.communities import ENTITY_ORDER, RELATION_KINDS, KeepCommunities
 from hirag_dist.indexing.stages.embed import EmbedChunks, vector_matrix
 from hirag_dist.indexing.stages.read import ReadDocuments
-from hirag_dist.indexing.update_summary import TextCounts, UpdateSummary, bill_rows
 from hirag_dist.schemas import DOCUMENTS, REJECTS, REPORT_INPUTS
 from hirag_dist.storage.layout import DROPPED
 from hirag_dist.storage.snapshot.manifest import UpdateNote
@@ -59,18 +64,6 @@ class UpdateRequest:
     refresh: bool = False
     max_tokens: int | None = None
     all_reports: bool = False
-
-
-def find_changes(context: BuildContext, base: UpdateBase, found: ReadInput) -> ChangedDocuments:
-    """Return how the documents of now differ from the base's.
-
-    Raises:
-        InputError: nothing would be left.
-    """
-    changed = changed_documents(context, base, found)
-    if not base.is_nothing and changed.documents.chunks.rows == 0:
-        raise InputError("no document with text would be left: an index needs one; to remove all, delete the index")
-    return changed
 
 
 def other_changes(context: BuildContext, base: UpdateBase, changed: ChangedDocuments) -> tuple[str, ...]:

@@ -30,9 +30,11 @@ from hirag_dist.indexing.base import (
     find_base,
     open_base,
 )
+from hirag_dist.indexing.budget import UpdateSummary
 from hirag_dist.indexing.changed_documents import (
     ChangedDocuments,
     DocumentSelection,
+    changed_documents,
     kept_beside,
     kept_places,
     new_documents,
@@ -46,7 +48,7 @@ from hirag_dist.indexing.former_snapshots import former_snapshot, returning_summ
 from hirag_dist.indexing.imported_graph import imported_base_layer, imported_documents
 from hirag_dist.indexing.mentions import BaseLayer
 from hirag_dist.indexing.metadata import has_same_fields, kept_metadata, warn_of_gone_fields
-from hirag_dist.indexing.next_snapshot import UpdateRequest, find_changes, next_snapshot, other_changes
+from hirag_dist.indexing.next_snapshot import UpdateRequest, next_snapshot, other_changes
 from hirag_dist.indexing.publish import publish, publish_vectors
 from hirag_dist.indexing.read_files import (
     NO_FILES,
@@ -60,7 +62,6 @@ from hirag_dist.indexing.read_files import (
 from hirag_dist.indexing.reembed import embed_again, reembedded_note, reembedded_summary
 from hirag_dist.indexing.reports import report_choice
 from hirag_dist.indexing.stages.read import ReadDocuments
-from hirag_dist.indexing.update_summary import UpdateSummary
 from hirag_dist.interop.importers import ImportedGraph
 from hirag_dist.schemas import DOCUMENTS, REJECTS
 from hirag_dist.storage.layout import DROPPED, PLACES, read_files_path
@@ -78,12 +79,12 @@ _PLACE = ("document_id", "uri", "record")  # columns of DOCUMENTS that are read 
 
 @dataclass(frozen=True)
 class BuildResult:
-    """Outcome of a build; `IndexResult`, which users get, describes its fields."""
+    """Outcome of a build; its fields are among those of `IndexResult`, which users get and which describes them."""
 
     manifest: Manifest
     changed: bool
     stages_run: int
-    rejects: int
+    dead_letters: int
     dropped: int = 0
     kept_current_id: str | None = None
     update: UpdateSummary | None = None
@@ -342,7 +343,7 @@ class Build:
 
     def _updated(self, base: UpdateBase, found: ReadInput, request: UpdateRequest) -> BuildResult:
         context, runner, store = self.context, self.context.runner, self.context.runner.store
-        changed = find_changes(context, base, found)
+        changed = changed_documents(context, base, found)
         if base.is_nothing:
             announce_calls(context, changed.new_chunks)
             return self._written(base, changed, request)
@@ -414,7 +415,7 @@ class Build:
                     f"--letters --index {runner.store.quoted}` shows all, `hirag-dist retry` asks them again, and "
                     "`retry --drop` accepts the loss"
                 )
-        runner.release_idle()
+        runner.executor.release_idle()
         runner.emit(Publishing())
         runner.sync()
 

@@ -22,13 +22,13 @@ from hirag_dist.errors import SnapshotError
 from hirag_dist.execution.dataset import Dataset, DatasetStore
 from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.stage_results import Drops, split_letters
+from hirag_dist.indexing.budget import usage_table
 from hirag_dist.indexing.content_remarks import NOTE, content_notes, cut_ids
 from hirag_dist.indexing.metadata import NO_METADATA, DocumentMetadata
 from hirag_dist.indexing.stages.access_labels import part_rows
 from hirag_dist.indexing.stages.embed import vector_blocks
 from hirag_dist.indexing.stages.report import WriteReports
 from hirag_dist.indexing.stages.summarise import SummariseClusters
-from hirag_dist.indexing.update_summary import usage_table
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.schemas import REJECTS, SUMMARY_SOURCES
 from hirag_dist.storage import layout

@@ -18,6 +18,7 @@ from hirag_dist.execution.dataset import Dataset
 from hirag_dist.execution.runner import StageRunner
 from hirag_dist.indexing.access_labels import LabelledGraph, collect_label_provenance
 from hirag_dist.indexing.base import UpdateBase
+from hirag_dist.indexing.budget import UpdateSummary
 from hirag_dist.indexing.changed_documents import DocumentCounts
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.documents import ChunkedDocuments
@@ -27,7 +28,6 @@ from hirag_dist.indexing.mentions import GraphMentions, embed_entities
 from hirag_dist.indexing.next_snapshot import update_note
 from hirag_dist.indexing.publish import NewVectors
 from hirag_dist.indexing.stages.embed import EmbedChunks, EmbedEntities, entity_texts
-from hirag_dist.indexing.update_summary import UpdateSummary
 from hirag_dist.llm.usage import total_cost
 from hirag_dist.schemas import (
     ALIASES,

@@ -16,13 +16,12 @@ from hirag_dist.core.reports.selection import MIN_ENTITIES, ReportChoice, Report
 from hirag_dist.core.row_changes import ChangedRows, one_array, origin_of_same
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.base import UpdateBase
-from hirag_dist.indexing.budget import DueTexts, UpdateSettings, affordable
+from hirag_dist.indexing.budget import DueTexts, TextCounts, UpdateSettings, affordable
 from hirag_dist.indexing.communities import DESCRIPTION_CHARS, CommunityMaterial, LostIds
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.stages.packed_calls import PackingOptions
 from hirag_dist.indexing.stages.report import CHILD_REPORTS, ClaimLines, EntityLines, RelationLines, WriteReports
 from hirag_dist.indexing.summaries import Staleness, are_dropped, is_stale, staleness
-from hirag_dist.indexing.update_summary import TextCounts
 from hirag_dist.indexing.written import changed_share, input_lists
 from hirag_dist.schemas import REJECTS, REPORT_INPUTS, REPORTS
 from hirag_dist.types import FloatVector, IntVector

@@ -15,12 +15,11 @@ from hirag_dist.core.key_sets import KeySets, key_sets
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.execution.stage_results import Drops
 from hirag_dist.indexing.base import UpdateBase
-from hirag_dist.indexing.budget import DueTexts, UpdateSettings, affordable
+from hirag_dist.indexing.budget import DueTexts, TextCounts, UpdateSettings, affordable
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.layer_clusters import UpdatedClusters
 from hirag_dist.indexing.stages.packed_calls import PackingOptions
 from hirag_dist.indexing.stages.summarise import CLUSTER_SUMMARIES, SummariseClusters
-from hirag_dist.indexing.update_summary import TextCounts
 from hirag_dist.indexing.window_sizes import member_tokens
 from hirag_dist.indexing.written import (
     MODEL,

@@ -19,8 +19,8 @@ from hirag_dist.config.sections import MetadataConfig
 from hirag_dist.errors import ConfigError, InputError, RequestRejected, StageFailed
 from hirag_dist.execution.events import StageFinished
 from hirag_dist.execution.stage_results import load_drops
+from hirag_dist.indexing.budget import bill_rows, known_bill
 from hirag_dist.indexing.changed_documents import DocumentSelection
-from hirag_dist.indexing.update_summary import bill_rows, known_bill
 from hirag_dist.storage.layout import BUILD, DROPS
 from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot

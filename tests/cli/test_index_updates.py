@@ -13,7 +13,7 @@ import yaml
 
 from hirag_dist.cli._command_line import run
 from hirag_dist.composition.build_records import last_build
-from hirag_dist.indexing.update_summary import known_bill
+from hirag_dist.indexing.budget import known_bill
 from hirag_dist.storage.store import Store
 from hirag_dist.storage.store_errors import store_error
 from hirag_dist.testing.simulator import SimulatorOptions

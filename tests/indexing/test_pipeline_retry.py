@@ -113,7 +113,7 @@ class TestAgain:
         assert {row["unit_id"] for row in dead} == by_rules
         assert before.manifest.notes["update"]["debt"]["summaries"]["units"] == len(by_rules)
         assert not before.manifest.complete
-        assert bench.result.rejects == len(dead)
+        assert bench.result.dead_letters == len(dead)
 
         healed = bench.build([LONG], obedient, retry=True, max_layers=1)
         assert bench.asked("extract-graph") == []
@@ -163,7 +163,7 @@ class TestDropped:
         (gone,) = rows(after, "dropped")
         assert (gone["unit_id"], gone["attempts"]) == (unit_of(before, "moon dew"), 2)
         assert (gone["dropped_by"], gone["dropped_why"]) == ("me@here", "not worth it")
-        assert (bench.result.rejects, bench.result.dropped) == (0, 1)
+        assert (bench.result.dead_letters, bench.result.dropped) == (0, 1)
         assert after.manifest.complete
         assert "dew" not in {row["name"] for row in rows(after, "entities")}
 
