@@ -330,11 +330,7 @@ def _repairing(runner: StageRunner, work: Callable[[], BuildResult]) -> BuildRes
 
 
 def _existing(index_uri: str) -> Store:
-    """Return the store of an index; the lock would create a folder for a mistyped name.
-
-    Raises:
-        SnapshotNotFound: nothing is published.
-    """
+    """Return the store of an index that is published; the lock would create a folder for a mistyped name."""
     store = Store(index_uri)
     if current_id(store) is None:
         raise no_index(store)

@@ -98,11 +98,7 @@ def clear_workspace(store: Store, lock: BuildLock, removed: RemovedDocuments) ->
 
 
 def _drop_unused_rows(store: Store, config: Config, lock: BuildLock, leaving: Collection[str]) -> None:
-    """Write snapshots whole whose files have rows of former snapshots, in which former texts of documents may be.
-
-    Args:
-        leaving: snapshots that are removed as a whole.
-    """
+    """Write snapshots again, without the rows of former ones in their files, in which former texts may be."""
     for name in finished_snapshots(store):
         if name not in leaving:
             lock.check()

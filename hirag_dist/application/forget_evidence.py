@@ -114,11 +114,7 @@ class SelectedDocument:
 
 @dataclass(frozen=True, slots=True)
 class SelectedDocuments:
-    """Documents of an index that a removal selects.
-
-    Attributes:
-        absent: ids of the selection that the index does not have.
-    """
+    """Documents of an index that a removal selects, and ids that it names and the index does not have."""
 
     documents: tuple[SelectedDocument, ...]
     absent: tuple[str, ...]

@@ -345,11 +345,7 @@ def _of_ledger(search: TraceSearch, store: Store, config: Config, removed: Remov
 
 
 def _of_files(search: TraceSearch, store: Store, without: Sequence[str]) -> list[Finding]:
-    """Return the findings in work folders, records of builds and any other file of the index.
-
-    Args:
-        without: snapshots whose late reports are left out with them.
-    """
+    """Return the findings in work folders, records of builds and any other file of the index."""
     counters: dict[str, FindingCounter] = {}
     for path in store.walk(""):
         top = path.partition("/")[0]

@@ -56,11 +56,7 @@ class LetterGroup:
 def letter_groups(
     stages: Sequence[str], reasons: Sequence[str], usage: Sequence[Mapping[str, Any]]
 ) -> list[LetterGroup]:
-    """Return the groups of dead letters, the largest first.
-
-    Args:
-        usage: rows of USAGE of the build, for the endpoints that were asked.
-    """
+    """Return the groups of dead letters, the largest first; USAGE of the build tells the endpoints that were asked."""
     groups = []
     for reason, positions in by_reason(reasons).items():
         counts = Counter(stages[position] for position in positions)

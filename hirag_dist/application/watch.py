@@ -84,11 +84,7 @@ def make_watch(
     notify: Callable[[IndexResult | HiragError], None],
     metrics: WatchMetrics,
 ) -> Watch:
-    """Return a watch of files, folders, globs or object-store URIs that updates an index.
-
-    Args:
-        options: Options of each update; the spending limit holds for all updates together.
-    """
+    """Return a watch of files that updates an index; the spending limit holds for all updates together."""
     check_prices(config, (*BUILD_ROLES, "embed"), options.max_usd)
     store, left = Store(index_uri), options.max_usd
 

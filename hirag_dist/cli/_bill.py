@@ -110,11 +110,7 @@ LAST_UPDATE = "Bill of the last update; what was paid before is not known"
 
 
 def bill_table(usage: Sequence[Mapping[str, Any]], title: str = "") -> Any:
-    """Return the bill as a table, one row per stage, role, model and endpoint.
-
-    Args:
-        usage: rows of USAGE.
-    """
+    """Return the bill, rows of USAGE, as a table: one row per stage, role, model and endpoint."""
     numbers = ("calls", "ledger_hits", "input_tokens", "cached_tokens", "output_tokens", "rate_limited", "rejected")
     rows = [
         (
@@ -140,11 +136,7 @@ def ratio_line(ratio: Mapping[str, Any]) -> str:
 
 
 def update_lines(update: Mapping[str, Any]) -> list[str]:
-    """Return the lines of an update: its documents, its texts, its cost and its debt.
-
-    Args:
-        update: `UpdateSummary.to_dict`.
-    """
+    """Return the lines of an update (`UpdateSummary.to_dict`): its documents, its texts, its cost and its debt."""
     names = (*(("descriptions",) if any(update["descriptions"].values()) else ()), "summaries", "reports")
     texts = " ".join(_texts_line(name, update[name]) for name in names)
     return [

@@ -82,11 +82,7 @@ class ConfigOptions:
     json: JsonOption = False
 
     def load(self, overrides: Mapping[str, Any] | None = None) -> Config:
-        """Return the effective configuration.
-
-        Args:
-            overrides: Dotted keys that other options set; those with the value None are not set.
-        """
+        """Return the effective configuration, with dotted keys that other options set to something other than None."""
         return configuration(self.config, self.settings, overrides).config
 
 

@@ -37,11 +37,7 @@ class ProgressBars:
         clock: Callable[[], float] = time.monotonic,
         phases: Sequence[str] = PHASES,
     ) -> None:
-        """Prepare.
-
-        Args:
-            phases: in order; none to make each stage a phase.
-        """
+        """Prepare; without phases each stage is one."""
         self._wanted = wanted
         self._console = console
         self._clock = clock

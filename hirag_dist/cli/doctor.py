@@ -263,11 +263,7 @@ def _disk(folder: str) -> DoctorFinding:
 
 
 def _index(index: str) -> str:
-    """Check that an index can be written to, and every byte of its current snapshot.
-
-    Raises:
-        HiragError: it cannot be written to, or a file of the snapshot is damaged.
-    """
+    """Check that an index can be written to, and every byte of its current snapshot."""
     store = Store(index)
     if not store.exists(""):
         return "does not exist yet; `hirag-dist index` creates it"

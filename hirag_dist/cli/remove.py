@@ -379,11 +379,7 @@ def _without(ids: Collection[str], table: pa.Table) -> pa.Table:
 
 
 def _next_step(store: Store, is_begun: bool) -> str:
-    """Return the command that removes what a verification found.
-
-    Args:
-        is_begun: whether the documents are being forgotten already, so that their ids need not be given again.
-    """
+    """Return the command that removes what a verification found; it needs no ids again of what is being forgotten."""
     ids = "" if is_begun else "ID… "
     return (
         f"Next: `hirag-dist remove {ids}--forget --index {store.quoted}` removes what is listed, from reply store, "

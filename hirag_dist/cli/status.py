@@ -57,11 +57,7 @@ _OF_UPDATE = ("number", "base", "documents", "other_changes", "descriptions", "s
 
 
 def show_documents(snapshot: Snapshot, sources: Sequence[str], json: bool) -> None:
-    """Print the documents of an index with the numbers of their chunks, entities, relations and dead letters.
-
-    Args:
-        sources: Patterns that a document's path has to match; all documents where there is none.
-    """
+    """Print the documents whose path matches a source, all by default, with what came of each."""
     found = list_documents(snapshot, tuple(sources))
     if json:
         manifest = snapshot.manifest
@@ -336,11 +332,7 @@ def _arrived_lines(stages: list[dict[str, Any]]) -> list[str]:
 
 
 def _stage_table(stages: list[dict[str, Any]], build_state: str) -> Any:
-    """Return the stages as a table.
-
-    Args:
-        build_state: of the build: a stage does not run any more if the build does not.
-    """
+    """Return the stages as a table; in a build that has ended no stage runs any more."""
     rows = []
     for stage in _steps_as_one(stages):
         usage = stage["usage"]
@@ -391,11 +383,7 @@ def _steps_as_one(stages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _show_letters(report: dict[str, Any], each: bool) -> None:
-    """Show the open dead letters by reason, and the number of dropped ones.
-
-    Args:
-        each: whether a line is shown for each letter.
-    """
+    """Show the open dead letters by reason, each with a line of its own on request, and the number of dropped ones."""
     letters = report["letters"]
     if not letters:
         return
@@ -418,11 +406,7 @@ def _show_letters(report: dict[str, Any], each: bool) -> None:
 
 
 def letter_line(letter: Mapping[str, Any]) -> str:
-    """Return the place of a dead letter and the first words of its reply.
-
-    Args:
-        letter: row of REJECTS, with its `place`.
-    """
+    """Return the place of a dead letter, a row of REJECTS with `place`, and the first words of its reply."""
     place = letter.get("place")
     where = letter["unit_id"]
     if letter["stage"] in READING:

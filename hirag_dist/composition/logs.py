@@ -32,11 +32,7 @@ def _fields(record: logging.LogRecord) -> Mapping[str, Any]:
 
 
 class TextFormatter(logging.Formatter):
-    """Lines for people. Fields follow the message as `name=value`.
-
-    Args:
-        name: Name of this process where it is one of several; it precedes each message.
-    """
+    """Lines for people, after the name of this process if it has one. Fields follow the message as `name=value`."""
 
     def __init__(self, name: str = "") -> None:
         prefix = f"[{name}] " if name else ""

@@ -122,11 +122,7 @@ def _priced(name: str, weight: float, model: ChatModel, config: Config) -> Price
 
 
 def priced_models(config: Config, role: str, *, without_calls: bool = False) -> list[PricedModel]:
-    """Return the models of a role with their prices and settings.
-
-    Args:
-        without_calls: each paid model refuses every request, so that only its stored replies count.
-    """
+    """Return the models of a role with prices and settings; paid ones refuse to be called `without_calls`."""
     found = []
     for name, weight in shares(getattr(config.llm.roles, role)):
         priced = _priced(name, weight, make_chat_model(name, config), config)

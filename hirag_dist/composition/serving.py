@@ -83,11 +83,7 @@ def serve(config: Config, index: str, ready: ReadyCallback, *, verify: bool = Fa
 
 
 def server_options(config: Config, *, shared_listen: str | None = None) -> ServerOptions:
-    """Return the options of the gRPC server.
-
-    Args:
-        shared_listen: address in the place of the configured one, on which other processes listen too.
-    """
+    """Return the options of the gRPC server, which listens at the shared address if there are several."""
     service = config.service
     names = {field.name for field in fields(ServerOptions)}
     options: dict[str, Any] = {key: value for key, value in service if key in names}

@@ -49,11 +49,7 @@ class CallRate:
         self.per_s = 0.0
 
     def note(self, now: float, number: int) -> None:
-        """Note the number so far.
-
-        Args:
-            now: seconds.
-        """
+        """Note the number so far, at a time in seconds."""
         noted = self._noted
         if len(noted) > 2 and noted[-1][1] == noted[-2][1] == number:
             noted.pop()
@@ -75,11 +71,7 @@ class CallsLeft:
         self._running: tuple[str, float] = ("", 0.0)  # stage of the estimate, and its calls when the label began
 
     def on_started(self, label: str, share_left: float) -> None:
-        """Note that a stage begins.
-
-        Args:
-            share_left: share of its units that are not done.
-        """
+        """Note that a stage begins, of whose units a share is left to do."""
         stage = _stage_of(label)
         if stage not in self._left:
             return
@@ -173,11 +165,7 @@ class BuildProgress:
     """
 
     def __init__(self, names: Sequence[str] = PHASES, clock: Callable[[], float] = time.monotonic) -> None:
-        """Begin before the first phase.
-
-        Args:
-            names: of the phases; none to make each stage a phase.
-        """
+        """Begin before the first phase; without names each stage is a phase."""
         self.phases = [PhaseProgress(name) for name in names]
         self.current: PhaseProgress | None = None
         self._has_names = bool(names)

@@ -102,11 +102,7 @@ class LazyExecutor:
     def __init__(
         self, name: str, make: Callable[[], Executor], large: tuple[str, Callable[[], Executor]] | None = None
     ) -> None:
-        """Prepare; nothing is started.
-
-        Args:
-            large: name and function of the executor for large stages; None for no other.
-        """
+        """Prepare, nothing is started: an executor by name, and another one for large stages if there is one."""
         self.name = name
         self._make = make
         self._large = large

@@ -175,11 +175,7 @@ _READERS = 16  # of a stage's files at a time: on an object store each takes a r
 
 @dataclass(frozen=True, slots=True)
 class StageResults:
-    """State of a stage in the store.
-
-    Attributes:
-        results: of finished tasks, by number.
-    """
+    """State of a stage in the store: the results of finished tasks by number, and whether all are."""
 
     results: Mapping[int, TaskResult]
     finished: bool

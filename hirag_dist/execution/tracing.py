@@ -149,11 +149,7 @@ class CallTracing:
     def __call__(
         self, call: Call[Any, Any], target: CallTarget[Any, Any], began_ns: int, outcome: CallReply[Any] | BaseException
     ) -> None:
-        """Make the span of a call that has ended.
-
-        Args:
-            began_ns: when the request was sent, in nanoseconds since 1970.
-        """
+        """Make the span of a call that has ended and began so many nanoseconds after 1970."""
         stage = call.context.stage
         parent = stage_span_id(self._trace_id, stage) if stage else self._run_id
         flags = self._trace.TraceFlags(self._flags)

@@ -201,11 +201,7 @@ class UpdateBase:
         return found.cast(ENTITIES), first
 
     def arranged(self, datasets: DatasetStore, vectors: Dataset, ids: pa.ChunkedArray, dim: int) -> FloatMatrix:
-        """Return (len(ids), dim) vectors of a dataset in the order of ids, mapped from a file.
-
-        Args:
-            vectors: VECTORS of these ids, in any order.
-        """
+        """Return (len(ids), dim) vectors, mapped from a file, in the order of ids; VECTORS have them in any order."""
         if self.spill is None:
             found = datasets.read(vectors)
             return vector_rows(found, dim, rows_of(ids, found["id"]))

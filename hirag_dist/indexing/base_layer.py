@@ -398,11 +398,7 @@ def _changed_mentions(
     found: Dataset,
     keys: tuple[str, ...],
 ) -> ChangedMentions:
-    """Return the mentions of now, and those that came or went.
-
-    Args:
-        stale: chunks whose mentions of the base do not count any more.
-    """
+    """Return the mentions of now, and those that came or went; none of the base's from stale chunks."""
     before, new = base.table(name).cast(schema), context.datasets.read(found)
     gone = rows_with(before["chunk_id"], stale)
     found_rows = changed_rows(before, gone, new, (*keys, "chunk_id", "position"), base.runs)

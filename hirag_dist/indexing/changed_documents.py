@@ -147,11 +147,7 @@ def kept_places(places: pa.Table, is_kept: Sequence[bool]) -> tuple[pa.Table, pa
 
 
 def renamed_documents(documents: pa.Table, names: pa.Table) -> pa.Table:
-    """Return documents under new names.
-
-    Args:
-        names: HELD of those that have another place or other source ids than before.
-    """
+    """Return documents, of which those of HELD have another place or other source ids now."""
     rows = rows_of(documents["document_id"], names["document_id"])
     order = pa.array(np.where(rows < 0, np.arange(len(rows)), len(rows) + rows))
     for name, given in (("uri", "name"), ("record", "record"), ("source_ids", "source_ids")):

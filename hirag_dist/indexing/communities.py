@@ -314,11 +314,7 @@ def _mapped_material(base: UpdateBase, material: CommunityMaterial) -> Community
 
 
 def _lost_ids(base: UpdateBase, hierarchy: Hierarchy, relations: pa.Table) -> LostIds:
-    """Return the ids that the index of now has not.
-
-    Args:
-        relations: Relations of the base, those that are gone or were merged again.
-    """
+    """Return the ids that the index of now has not, of `relations` those that were not merged again."""
     now = hierarchy.relation_changes.new["relation_id"].combine_chunks()
     kept = np.zeros(base.table("entities").num_rows, bool)
     for number, layer in enumerate(hierarchy.layers):
@@ -331,11 +327,7 @@ def _lost_ids(base: UpdateBase, hierarchy: Hierarchy, relations: pa.Table) -> Lo
 
 
 def _changed_entities(hierarchy: Hierarchy, gone: pa.Table) -> pa.Table:
-    """Return CHANGED_ENTITIES: ends of relations that came, went or have another weight, and new entities.
-
-    Args:
-        gone: RELATIONS of the base, those that are gone or were merged again.
-    """
+    """Return CHANGED_ENTITIES: ends of relations that came, are gone or have another weight, and new entities."""
     now = hierarchy.relation_changes.new
     place = rows_of(now["relation_id"], gone["relation_id"])
     known = place >= 0

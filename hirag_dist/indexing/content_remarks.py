@@ -103,11 +103,7 @@ def remark_lines(counts: Mapping[str, int]) -> list[str]:
 
 
 def _zero_rows(vectors: Vectors, known: bool) -> int:
-    """Return the number of vectors that are zero.
-
-    Args:
-        known: whether none of those in the first of two matrices is: then it is not read.
-    """
+    """Return the number of zero vectors; where it is known that the first of two matrices has none, it is not read."""
     stored, changed, slots = parts_of(vectors)
     in_stored = np.zeros(len(stored), np.bool_) if known and len(slots) else _are_zero(stored)
     is_zero = np.concatenate([in_stored, _are_zero(changed)])

@@ -168,11 +168,7 @@ def describe_changed(
 
 
 def _described(context: BuildContext, merged: Dataset, ids: pa.ChunkedArray) -> DescribeEntities.Outputs:
-    """Return some entities with the description that a model makes, and dead letters, any number of them.
-
-    Args:
-        merged: ENTITIES with all their descriptions, one piece of which is in memory at a time.
-    """
+    """Return some entities with a model's description, and dead letters; a piece of `merged` is in memory at a time."""
     datasets, asked = context.datasets, Dataset(ENTITIES)
     for piece in datasets.tables(merged):
         own = piece.filter(pc.is_in(piece["entity_id"], value_set=ids.combine_chunks()))
@@ -198,11 +194,7 @@ def _found(
     owed: pa.Table,
     settings: UpdateSettings,
 ) -> list[_Long]:
-    """Return what is known of the description of each entity.
-
-    Args:
-        owed: DESCRIPTION_DEBT of the base.
-    """
+    """Return what is known of the description of each entity; `owed` is DESCRIPTION_DEBT of the base."""
     key_of = {entity_id(0, key): key for key in keys}
     own = [key_of[one] for one in long["entity_id"].to_pylist()]
     refused = pa.concat_tables(base.table(name).select(["stage", "unit_id"]) for name in ("rejects", "dropped"))

@@ -95,11 +95,7 @@ class UnreadRecords:
 
 @dataclass(frozen=True)
 class ReadInput:
-    """DOCUMENTS of INPUT, each text once, their PLACES, dead letters of reading, and metadata.
-
-    Attributes:
-        n_unchanged: number of them that were not opened.
-    """
+    """DOCUMENTS of INPUT, each text once, PLACES, dead letters, metadata, and files, of which some were not opened."""
 
     documents: Dataset
     places: Dataset
@@ -130,11 +126,7 @@ def chunk_documents(context: BuildContext, documents: Dataset, label: str) -> Da
 
 
 def unique_documents(context: BuildContext, documents: Dataset, places: Dataset) -> ReadInput:
-    """Return DOCUMENTS with each text once for each set of labels, sorted by id, without dead letters.
-
-    Args:
-        places: READ_PLACES.
-    """
+    """Return DOCUMENTS with each text once for each set of labels, sorted by id, without dead letters, and PLACES."""
     found = context.runner.run(UniqueDocuments(), "unique documents", documents=documents, places=places)
     return ReadInput(found.documents, found.places, Dataset(REJECTS))
 

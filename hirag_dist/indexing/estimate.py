@@ -331,11 +331,7 @@ def _chunk_texts(text: str, tokens: Encoding, config: Config) -> Iterator[tuple[
 
 
 def _with_kept(base: UpdateBase, planned: PlannedInput, *, everything: bool) -> PlannedInput:
-    """Return the documents of INPUT together with those of the base that stay beside them.
-
-    Args:
-        everything: Whether all stay but those of the same place, not only those that could not be read now.
-    """
+    """Return the documents of INPUT and those of the base that stay: everything elsewhere, or what was unreadable."""
     if base.is_nothing or not (everything or planned.unread.records):
         return planned
     chunks = base.table("chunks", ["chunk_id", "document_id", "n_tokens"])
@@ -687,11 +683,7 @@ def works_of_build(n_chunks: int, n_tokens: int, config: Config, prompts: Prompt
 
 
 def embedding_calls(config: Config, layers: Iterable[float], n_chunks: int) -> int:
-    """Return the calls that embed some entities and chunks; each task of a stage sends calls of its own.
-
-    Args:
-        layers: Entities of each layer.
-    """
+    """Return the calls that embed the entities of layers, and chunks; each task of a stage sends calls of its own."""
     endpoint = config.llm.endpoints[config.llm.roles.embed]
     if endpoint.kind == "hashing":
         return 0

@@ -23,11 +23,7 @@ _MAX_GENERATIONS = 16  # each one is a manifest to read
 
 
 def same_places(datasets: DatasetStore, places: Dataset, base: UpdateBase) -> bool:
-    """Return whether places are those of a snapshot. They are read, all at once, only where they are as many.
-
-    Args:
-        places: PLACES, in any order.
-    """
+    """Return whether PLACES, in any order, are those of a snapshot; they are read only where they are as many."""
     manifest = base.snapshot.manifest
     if places.rows != manifest.counts.get(layout.PLACES, 0):
         return False

@@ -228,11 +228,7 @@ def _embedded(context: BuildContext, base: UpdateBase, number: int, found: Summa
 def _decision(
     number: int, n_here: int, n_below: int | None, before: Mapping[str, Any] | None, limits: StopLimits
 ) -> str | None:
-    """Return why the hierarchy ends at a layer, None where it goes on.
-
-    Args:
-        n_here, n_below: entities of it, and of the layer below.
-    """
+    """Return why the hierarchy ends at a layer with `n_here` entities, None where it goes on."""
     was_clustered = bool((before or {}).get("n_summaries"))
     reason = stop_before_clustering(number, n_here, n_below, limits)
     if reason is not None and not (was_clustered and n_here > limits.target_cluster_size):

@@ -190,11 +190,7 @@ class UpdatedClusters:
         return np.diff(self.indptr)
 
     def members(self, which: IntVector) -> pa.Table:
-        """Return CLUSTER_MEMBERS of some clusters, sorted by cluster.
-
-        Args:
-            which: their rows in `ids`, in any order.
-        """
+        """Return CLUSTER_MEMBERS of some clusters, rows of `ids` in any order, sorted by cluster."""
         at = KeySets(self.indptr, np.arange(len(self.rows))).take(np.sort(which)).keys
         links = self.clusters.select(NAMED_LINKS.names).take(pa.array(at))
         return grouped(described(links, self.entities, self.description_chars), 0)[1]

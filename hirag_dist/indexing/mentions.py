@@ -31,11 +31,7 @@ from hirag_dist.schemas import ALIASES, CLAIMS, EXTRACTION_COSTS, REJECTS
 
 @dataclass(frozen=True)
 class GraphMentions:
-    """The mentions that layer 0 was merged from, by their names before entity resolution.
-
-    Attributes:
-        costs: EXTRACTION_COSTS of the chunks whose cost is known.
-    """
+    """The mentions that layer 0 was merged from, by unresolved names, and the costs of chunks where these are known."""
 
     entities: Dataset
     relations: Dataset
@@ -171,11 +167,7 @@ def describe_base_layer(context: BuildContext, merged: MergedMentions) -> BaseLa
 def describe_entities(
     context: BuildContext, entities: Dataset, run: Callable[..., DescribeEntities.Outputs]
 ) -> DescribeEntities.Outputs:
-    """Return entities with one description each, and dead letters.
-
-    Args:
-        run: the method of a runner, which bounds the dead letters or does not.
-    """
+    """Return entities with one description each, and dead letters, whose number the method `run` bounds or does not."""
     prompts = context.prompts.of("describe")
     describe = DescribeEntities(
         context.config.description_tokens,

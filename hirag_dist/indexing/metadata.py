@@ -62,11 +62,7 @@ def field_table(config: MetadataConfig) -> pa.Table:
 
 
 def read_metadata(context: BuildContext, metadata: Dataset) -> DocumentMetadata:
-    """Return the metadata of documents that were read.
-
-    Args:
-        metadata: READ_METADATA of the documents, copies too.
-    """
+    """Return the metadata of documents, of which READ_METADATA has copies too."""
     fields = field_table(context.config.metadata)
     if not fields.num_rows:
         return NO_METADATA

@@ -249,11 +249,7 @@ def _replaced_texts(base: UpdateBase, changed: ChangedDocuments) -> dict[str, tu
 
 
 def _still_used(replaced: Mapping[str, tuple[int, ...]], *states: pa.Table) -> dict[str, tuple[int, ...]]:
-    """Return the former texts that a description, summary or report still derives from.
-
-    Args:
-        states: tables with `sources`.
-    """
+    """Return the former texts that a description, summary or report still derives from, by the `sources` of states."""
     wanted = pa.array([key for keys in replaced.values() for key in keys], pa.int64())
     used: set[int] = set()
     for state in states:

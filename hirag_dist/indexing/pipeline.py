@@ -95,11 +95,7 @@ class BuildResult:
 
 
 class Build:
-    """One build of one index.
-
-    Attributes:
-        context: runner, configuration, prompts and models at the start of the build.
-    """
+    """One build of one index, in the context that it began with."""
 
     def __init__(
         self,
@@ -154,11 +150,7 @@ class Build:
         return self._update(base, self._kept(base, np.flatnonzero(is_kept)))
 
     def refresh(self, max_tokens: int | None = None, all_reports: bool = False) -> BuildResult:
-        """Write the texts that are due, without a change of documents.
-
-        Args:
-            max_tokens: to spend at most, about; None for all that are due.
-        """
+        """Write the texts that are due, for about `max_tokens` if that is given, without a change of documents."""
         base = self._required_base()
         found = self._kept(base, np.arange(len(base.table("documents", ["document_id"]))))
         return self._update(base, found, UpdateRequest(True, max_tokens, all_reports))
@@ -229,11 +221,7 @@ class Build:
                 warn_of_gone_fields(UpdateBase(snapshot), self.context.config.metadata)
 
     def _base(self, *, any_embedder: bool = False) -> tuple[UpdateBase, str]:
-        """Return the base of an update, or nothing and why there is none.
-
-        Args:
-            any_embedder: accept a base with vectors of another embedder.
-        """
+        """Return the base of an update, or nothing and why there is none."""
         store, decisive = self.context.runner.store, self.decisive()
         base, reason = None, ""
         if self._base_id is not None:

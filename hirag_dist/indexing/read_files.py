@@ -76,11 +76,7 @@ def reading_key(options: ReadOptions) -> str:
 
 
 def files_of(sources: pa.Table, reading: str, whole: _BoolVector, held: pa.Table) -> FilesRead:
-    """Return the files that were read.
-
-    Args:
-        whole: (n_sources,) whether all of a file was read, without a dead letter.
-    """
+    """Return the files that were read, `whole` where that was without a dead letter."""
     columns = {name: sources[name] for name in ("size_bytes", "modified", "etag", "format", "compression")}
     columns |= {"name": sources["shown"], "reading": pa.array([reading]).take(pa.array(np.zeros(len(whole), np.int64)))}
     rows = pa.table([*(columns[name] for name in _OF_FILE.names[:-1]), pa.array(whole)], schema=_OF_FILE)
@@ -88,11 +84,7 @@ def files_of(sources: pa.Table, reading: str, whole: _BoolVector, held: pa.Table
 
 
 def files_of_kept(held: pa.Table) -> FilesRead:
-    """Return files to be read again: those of documents that an index keeps although they were not read.
-
-    Args:
-        held: HELD of these documents.
-    """
+    """Return files to be read again: those of HELD, which an index keeps although they were not read."""
     names = pc.unique(held["name"])
     empty = {name: pa.array([""]).take(pa.array(np.zeros(len(names), np.int64))) for name in _OF_FILE.names}
     zeros = np.zeros(len(names), np.int64)
@@ -221,11 +213,7 @@ class _HeldDocuments:
         return found
 
     def files(self, is_file: _BoolVector, is_kept: _BoolVector | None = None) -> FilesRead:
-        """Return some of the files.
-
-        Args:
-            is_kept: Mask of the files that need not be read again; None for all.
-        """
+        """Return some of the files; those that are not in `is_kept`, where that is given, are to be read again."""
         rows = self.rows.select(_OF_FILE.names)
         if is_kept is not None:
             whole = pa.array(self.rows["is_whole"].to_numpy() & is_kept)

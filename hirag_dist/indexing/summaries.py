@@ -125,11 +125,7 @@ def update_summaries(
     meta_types: tuple[str, ...],
     settings: UpdateSettings,
 ) -> LayerSummaries:
-    """Return the summaries of a layer's clusters.
-
-    Args:
-        sources: texts that the layer's entities derive from.
-    """
+    """Return the summaries of a layer's clusters; `sources` are texts that its entities derive from."""
     label, n_clusters, budget = f"summarise layer {number}", len(clusters.ids), settings.budget
     state = base.layer_rows("summaries", number)[0].cast(SUMMARIES)
     at = rows_of(pa.chunked_array([clusters.ids]), state["cluster_id"])

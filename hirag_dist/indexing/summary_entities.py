@@ -196,11 +196,7 @@ def update_summary_entities(
 def _new_entities(
     context: BuildContext, base: UpdateBase, number: int, members: Dataset, replies: Dataset, state: pa.Table
 ) -> SummaryEntities:
-    """Return the entities that all summaries of a layer name, which the base has not clustered.
-
-    Args:
-        members, replies: CLUSTER_MEMBERS and CLUSTER_SUMMARIES of its clusters.
-    """
+    """Return the entities that all summaries of a layer name, which the base has not clustered."""
     run, tables, label = context.runner.run, context.datasets.tables, f"merge layer {number + 1}"
     linked = run(LinkMembers(), f"{label}: links", members=members, summaries=replies)
     merged = run(MergeSummaryEntities(number + 1, SUMMARY_CHARS), f"{label}: entities", mentions=linked.mentions)
@@ -338,11 +334,7 @@ def sources_above(state: pa.Table, above: pa.Table, layer: int) -> KeySets:
 
 
 def _attached(state: pa.Table, links: pa.Table) -> int:
-    """Return the members of summarised clusters that their summaries do not name.
-
-    Args:
-        links: CLUSTERS, of these clusters and perhaps of others.
-    """
+    """Return the number of members, by CLUSTERS, that the summaries of their clusters do not name."""
     owner = rows_of(links["cluster_id"], state["cluster_id"])
     links, owner = links.filter(pa.array(owner >= 0)), owner[owner >= 0]
     ids = pa.chunked_array([pc.unique(one_array(links["entity_id"]))])

@@ -96,11 +96,7 @@ def _changed_share(written: Inputs, now: Inputs) -> NDArray[np.float32]:
 
 
 def member_inputs(members: pa.Table, entity_ids: pa.ChunkedArray) -> Inputs:
-    """Return the inputs of clusters, by rows of the layer's entities.
-
-    Args:
-        members: CLUSTER_MEMBERS.
-    """
+    """Return the inputs of clusters, of CLUSTER_MEMBERS, by rows of the layer's entities."""
     ids = one_array(members["member_ids"])
     shown = [one_array(members[name]).flatten() for name in ("names", "types", "descriptions")]
     digests = [np.zeros(0, np.int64)]

@@ -227,11 +227,7 @@ class ClusterStats:
 
 
 def cluster_stats(sizes: IntVector, n_entities: int, n_components: int) -> ClusterStats:
-    """Return the figures of a layer that the stop rule uses.
-
-    Args:
-        sizes: (n_clusters,) members of each cluster.
-    """
+    """Return the figures of a layer that the stop rule uses, of (n_clusters,) sizes."""
     return ClusterStats(
         n_clusters=len(sizes),
         median_cluster=float(np.median(sizes)),

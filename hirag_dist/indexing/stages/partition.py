@@ -231,11 +231,7 @@ class MergeCells:
 
 @dataclass(frozen=True)
 class ClusterCells:
-    """Rows of each cell and its tree → the clusters that it keeps.
-
-    Attributes:
-        height: at which the trees are cut.
-    """
+    """Rows of each cell and its tree, cut at a height → the clusters that it keeps."""
 
     name: ClassVar[str] = "cluster_cells"
     version: ClassVar[int] = 5

@@ -147,11 +147,7 @@ def n_axes(dim: int, reduce_dims: int, n_rows: int) -> int:
 
 
 def reduced(vectors: FloatMatrix, reduce_dims: int, shard_rows: int, kernels: Kernels) -> FloatMatrix:
-    """Return the scores that the stages give, in one process.
-
-    Args:
-        shard_rows: rows of a shard: it decides the last bits.
-    """
+    """Return the scores that the stages give, in one process; the rows of a shard decide the last bits."""
     shards = [vectors[first : first + shard_rows] for first in range(0, len(vectors), shard_rows)]
     count = n_axes(vectors.shape[1], reduce_dims, len(vectors))
     projection = principal_axes(reduce(add, map(kernels.moments, shards)), count)
