@@ -46,7 +46,6 @@ class StageStore:
     """State of one stage in the store, under the key of its configuration and inputs."""
 
     def __init__(self, store: Store, stage: AnyStage, inputs: Mapping[str, Dataset], drops: Drops) -> None:
-        """Open the folder."""
         self.store = store
         self.path = work_path(stage.name, stage_key(stage, inputs))
         self._stage = stage
