@@ -37,7 +37,7 @@ from hirag_dist.wire.convert import (
     retrieval_fields,
     scope_from_proto,
 )
-from hirag_dist.wire.error_status import DeadlinePassed, RequestTooLarge, SlowReader
+from hirag_dist.wire.error_status import OR_DEFAULT_KEY, DeadlinePassed, IndexNotFound, RequestTooLarge, SlowReader
 from hirag_dist.wire.records import MODES, message_fields, message_of
 
 if TYPE_CHECKING:
@@ -323,11 +323,20 @@ class QueryServicer:
         """Admit a request and lease it an engine of its index, for as long as the block lasts."""
         admitted = self._gate.admitted(method, request, context, retrieves=retrieves, answer=answer)
         async with admitted as (message, caller, record):
-            index = self._indexes.find(message.index, caller)
+            index = self._index(message.index, caller, context)
             record.index = index.name
             async with index.lease(context.time_remaining) as engine:
                 record.snapshot = engine.info.snapshot_id
                 yield _Call(message, caller, engine, record, context, self._options.max_context_tokens)
+
+    def _index(self, name: str, caller: Caller, context: Context) -> Any:
+        """Return the index of a name; for one that no index has, the default index if the metadata allow it."""
+        try:
+            return self._indexes.find(name, caller)
+        except IndexNotFound:
+            if not any(key == OR_DEFAULT_KEY for key, _ in context.invocation_metadata() or ()):
+                raise
+            return self._indexes.find("", caller)
 
     @asynccontextmanager
     async def _slot(self, call: _Call) -> AsyncIterator[None]:

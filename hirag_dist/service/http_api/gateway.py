@@ -22,6 +22,7 @@ from hirag_dist.service.request_gate import SERVICE
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire.error_status import (
     DETAILS_KEY,
+    OR_DEFAULT_KEY,
     REQUEST_ID_KEY,
     SERVING,
     HealthCheckRequest,
@@ -174,18 +175,21 @@ class GatewayCall:
         timeout_s: seconds until the deadline.
         authorization: Authorization header of the HTTP request, None without one.
         trace: headers of the W3C trace context.
+        or_default: whether the default index is asked where the service has none of the request's name.
     """
 
     timeout_s: float
     request_id: str
     authorization: str | None = None
     trace: tuple[tuple[str, str], ...] = ()
+    or_default: bool = False
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
         """Metadata of the gRPC call."""
         token = () if self.authorization is None else (("authorization", self.authorization),)
-        return ((REQUEST_ID_KEY, self.request_id), *token, *self.trace)
+        other = ((OR_DEFAULT_KEY, "true"),) if self.or_default else ()
+        return ((REQUEST_ID_KEY, self.request_id), *token, *self.trace, *other)
 
 
 class Gateway:

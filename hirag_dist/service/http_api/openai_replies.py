@@ -142,6 +142,8 @@ _LISTED_MODES = tuple(mode for mode in MODES if mode not in MAP_REDUCE)
 def model_list(entries: Sequence[pb.IndexEntry], created: int) -> dict[str, Any]:
     """Return the models: for each index its name, and its name with each mode, if there are not too many.
 
+    The default index is `DEFAULT_MODEL` too, unless an index has that name. No id is there twice.
+
     Args:
         entries: the indexes that the caller may ask.
         created: time for `created`, in seconds since 1970.
@@ -150,7 +152,7 @@ def model_list(entries: Sequence[pb.IndexEntry], created: int) -> dict[str, Any]
     models = [model_object(entry.name, mode, entry.title, created) for entry in entries for mode in modes]
     if any(entry.name and entry.default for entry in entries):
         models = [model_object("", mode, "", created) for mode in modes] + models
-    return {"object": "list", "data": models}
+    return {"object": "list", "data": list({model["id"]: model for model in models}.values())}
 
 
 def model_object(index: str, mode: str, title: str, created: int) -> dict[str, Any]:

@@ -212,24 +212,22 @@ def responses_request(body: Mapping[str, Any]) -> Asked:
 
 
 def resolve_model(model: str) -> tuple[str, Any]:
-    """Return the index and the mode that a model's name stands for; empty and 0 for the service's defaults.
+    """Return the index and the mode that a model's name stands for; 0 for the service's default mode.
+
+    Where there is no index `DEFAULT_MODEL`, the service takes that name for its default index (`OR_DEFAULT_KEY`).
 
     Raises:
         BadRequest: there can be no such model.
 
-    >>> resolve_model("hirag"), resolve_model("hirag/naive"), resolve_model("laws"), resolve_model("laws/local")
-    (('', 0), ('', 6), ('laws', 0), ('laws', 2))
+    >>> resolve_model("hirag/naive"), resolve_model("laws"), resolve_model("laws/local"), resolve_model("law/de")
+    (('hirag', 6), ('laws', 0), ('laws', 2), ('law/de', 0))
     """
     index, slash, mode = model.rpartition("/")
-    if not slash:
-        index, mode = model, ""
-    elif mode not in MODES:  # a name of an index may have a slash
-        if index == DEFAULT_MODEL:
-            raise model_not_found(model)
+    if not slash or mode not in MODES:
         index, mode = model, ""
     if not index:
         raise model_not_found(model)
-    return "" if index == DEFAULT_MODEL else index, MODES[mode] if mode else pb.MODE_UNSPECIFIED
+    return index, MODES[mode] if mode else pb.MODE_UNSPECIFIED
 
 
 def model_not_found(model: str) -> BadRequest:

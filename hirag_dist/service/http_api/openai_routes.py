@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import grpc
@@ -18,6 +19,7 @@ from hirag_dist.errors import ServiceError
 from hirag_dist.service.http_api.gateway import Gateway, GatewayCall, StatusError, error_headers, error_of, http_status
 from hirag_dist.service.http_api.openai_replies import CompletionReply, ResponsesReply, model_list, model_object
 from hirag_dist.service.http_api.openai_requests import (
+    DEFAULT_MODEL,
     Asked,
     BadRequest,
     chat_request,
@@ -67,7 +69,7 @@ class OpenAiRoutes:
     async def _model(self, request: web.Request) -> web.StreamResponse:
         name = request.match_info["model"]
         index, mode = resolve_model(name)
-        call = self._requests.call(request)
+        call = self._call(request, index)
         with self._requests.admitted() as gateway:
             try:
                 await gateway.unary("DescribeIndex", pb.DescribeIndexRequest(index=index).SerializeToString(), call)
@@ -79,13 +81,13 @@ class OpenAiRoutes:
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         asked = chat_request(await self._json(request))
-        call = self._requests.call(request)
+        call = self._call(request, asked.request.index)
         reply = CompletionReply(asked.model, call.request_id, asked.request, with_sources=asked.source_list)
         return await self._answer(request, asked, call, reply)
 
     async def _responses(self, request: web.Request) -> web.StreamResponse:
         asked = responses_request(await self._json(request))
-        call = self._requests.call(request)
+        call = self._call(request, asked.request.index)
         reply = ResponsesReply(asked.model, call.request_id, asked.request)
         return await self._answer(request, asked, call, reply)
 
@@ -107,6 +109,10 @@ class OpenAiRoutes:
         if not isinstance(body, dict):
             raise BadRequest("the request must be a JSON object")
         return body
+
+    def _call(self, request: web.Request, index: str = "") -> GatewayCall:
+        call = self._requests.call(request)
+        return replace(call, or_default=index == DEFAULT_MODEL)
 
 
 async def _indexes(gateway: Gateway, call: GatewayCall) -> list[pb.IndexEntry]:

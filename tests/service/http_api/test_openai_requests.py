@@ -68,6 +68,8 @@ def test_each_index_is_a_model_with_each_mode() -> None:
     assert {"cases", "cases/naive", "law/de", "law/de/graphrag-local"} <= set(found)
     assert len(found) == len(set(found))
     assert ids(pb.IndexEntry(name="cases"))[0] == "cases", "there is no default index"
+    named = ids(pb.IndexEntry(name="hirag"), pb.IndexEntry(name="laws", default=True))
+    assert len(named) == len(set(named)), "an index that is named as the default one otherwise is"
     (laws, *_) = model_list([pb.IndexEntry(name="laws", title="Laws of the land")], 0)["data"]
     assert laws["name"] == "Laws of the land"
 

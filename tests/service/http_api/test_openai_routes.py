@@ -65,9 +65,9 @@ async def test_the_model_names_the_index(api: openai.AsyncOpenAI, monkeypatch: p
         return find(self, "", caller)
 
     monkeypatch.setattr(SingleIndex, "find", find_any)
-    for model in ("hirag", "laws", "law/de/naive"):
+    for model in ("hirag", "hirag/naive", "laws", "law/de/naive", "hirag/de"):
         assert (await ask(api, model=model)).model == model
-    assert asked == ["", "laws", "law/de"]
+    assert asked == ["hirag", "hirag", "laws", "law/de", "hirag/de"]
 
 
 async def test_a_completion(served: fakes.Service, api: Any) -> None:
