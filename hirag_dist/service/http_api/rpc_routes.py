@@ -58,7 +58,8 @@ class ApiRequests:
 
         Raises:
             BodyTooLarge: it is longer than `max_api_body_bytes`, after decompression too.
-            StatusError: it did not arrive in time, or is compressed in a form that is not supported.
+            StatusError: it did not arrive in time, cannot be decompressed, or is compressed in a form that is not
+                supported.
         """
         limit = self._options.max_api_body_bytes
         encoding = request.headers.get("Content-Encoding", "identity")
@@ -76,6 +77,9 @@ class ApiRequests:
                         raise too_large
         except TimeoutError as error:
             raise error_of(DeadlinePassed(f"the request did not arrive within {self._options.body_s:g} s")) from error
+        except web.RequestPayloadError as error:
+            why = f"its bytes are not what Content-Encoding ({encoding}) and Transfer-Encoding say"
+            raise error_of(InvalidQuery(f"the body cannot be read: {why}")) from error
         return bytes(parts)
 
     def call(self, request: web.Request) -> GatewayCall:

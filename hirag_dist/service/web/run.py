@@ -319,9 +319,15 @@ def expected_name(names: tuple[str, ...]) -> str | None:
 
 
 def without_traceback(record: logging.LogRecord) -> bool:
-    """Make one line of a record about a request that is not HTTP/1.1, such as a gRPC client's: a filter of loggers."""
+    """Make one line of a record about a request that is not HTTP/1.1, such as a gRPC client's: a filter of loggers.
+
+    A body that is wrong in itself is told to the client alone.
+    """
     error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, web.RequestPayloadError):
+        return False
     if isinstance(error, HttpProcessingError):
+        record.levelno, record.levelname = logging.WARNING, logging.getLevelName(logging.WARNING)
         why = error.message.partition("\n")[0].rstrip(":")
         record.args = (record.getMessage(), why)
         record.msg = "%s: it cannot be read as HTTP/1.1 (%s); gRPC clients ask at the port of service.listen"

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import gzip
 import json
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -166,6 +167,19 @@ async def test_a_large_or_a_slow_body(serve: Serve) -> None:
         response = await served.request("POST", rpc("Retrieve"), data=data, headers=JSON | headers)
         assert response.status == status
         await response.json()
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate", "br", "zstd"])
+@pytest.mark.parametrize("path", [rpc("Retrieve"), "v1/chat/completions", "v1/responses"])
+async def test_a_body_that_cannot_be_decompressed_is_the_clients_error(
+    served: fakes.Service, caplog: pytest.LogCaptureFixture, path: str, coding: str
+) -> None:
+    response = await served.request("POST", path, data=b"xx", headers=JSON | {"Content-Encoding": coding})
+    assert response.status in (400, 501)
+    if coding in ("gzip", "deflate"):  # others are refused before a handler has the request
+        found = await response.json()
+        assert f"Content-Encoding ({coding})" in found.get("error", found)["message"]
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
 CHAT = {"model": "hirag", "messages": [{"role": "user", "content": "Who lit the lamp?"}]}
