@@ -197,12 +197,18 @@ def _explained(handler: _Handler) -> _Handler:
 
 
 def error_response(error: Exception, status: int | None = None) -> web.Response:
-    """Return an error as the reply. Its headers say when to ask again, in seconds and in milliseconds too."""
-    headers = {}
+    """Return an error as the reply. Its headers say when to ask again, in seconds and in milliseconds too.
+
+    OpenAI's clients repeat every 5xx unless told not to, and would pay for a retrieval and an answer three times: they
+    are to repeat what was refused before any work. A model that is out has been tried several times by the service.
+    """
+    headers = {"X-Should-Retry": "false"}
     if isinstance(error, StatusError):
-        headers = error_headers(error)
+        headers |= error_headers(error)
         if error.retry_after_s is not None:
             headers["Retry-After-Ms"] = str(math.ceil(error.retry_after_s * 1000))
+            if error.code is grpc.StatusCode.RESOURCE_EXHAUSTED or error.reason == _NOT_READY:
+                del headers["X-Should-Retry"]
     return web.Response(
         body=dump(error_body(error)),
         status=error_status(error) if status is None else status,
@@ -233,6 +239,7 @@ _CODES = {
     grpc.StatusCode.RESOURCE_EXHAUSTED: (_RATE, "rate_limit_exceeded"),
     grpc.StatusCode.DEADLINE_EXCEEDED: (_SERVER, "timeout"),
 }
+_NOT_READY = "NOT_READY"  # reason of a service that has loaded no snapshot yet
 _TOO_LARGE = "REQUEST_TOO_LARGE"  # reason of a reply that is larger than a message
 
 

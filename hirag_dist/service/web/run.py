@@ -58,7 +58,7 @@ HEADERS = {
 }
 _ANY_ORIGIN = "*"
 _MAX_AGE_S = "600"  # for which a browser keeps the reply to a preflight
-_EXPOSED = "Retry-After, X-Request-Id"
+_EXPOSED = "Retry-After, Retry-After-Ms, X-Request-Id, X-Should-Retry"
 _DOCUMENT = "/openapi.json"
 _PROBES = ("/healthz", "/readyz")
 _READY_S = 1.0  # for the gRPC service to say that it is ready

@@ -19,6 +19,7 @@ from aiohttp import ClientConnectionResetError, web
 from hirag_dist.errors import ModelUnavailable, RateLimited
 from hirag_dist.service.hot_swap import SingleIndex
 from hirag_dist.types import Citation
+from hirag_dist.wire.error_status import DeadlinePassed, NotReady, Overloaded
 from tests.service import fakes
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -170,6 +171,24 @@ async def test_an_error_after_the_first_event(served: fakes.Service, api: Any) -
     served.engine.error = ModelUnavailable("out")
     with pytest.raises(openai.InternalServerError, match="out"):
         await ask(api)
+
+
+@pytest.mark.parametrize(
+    ("error", "times"),
+    [
+        (ModelUnavailable("out"), 1),
+        (DeadlinePassed("late"), 1),
+        (NotReady("starting"), 2),
+        (Overloaded("busy", retry_after_s=0.01), 2),
+    ],
+)
+async def test_openais_client_repeats_what_the_service_advises(
+    served: fakes.Service, api: openai.AsyncOpenAI, error: Exception, times: int
+) -> None:
+    served.engine.error = error
+    with pytest.raises(openai.APIStatusError):
+        await ask(api.with_options(max_retries=1))
+    assert len(served.engine.queries) == times
 
 
 async def test_a_client_that_leaves_during_a_write_is_no_error(
