@@ -23,13 +23,15 @@ class ResponsesReply:
 
     Args:
         model: Model as the request named it.
+        with_sources: whether the cited sources are listed after the text.
 
     Attributes:
         retrieval: of the answer, whose facts the reply names; None before it came.
     """
 
-    def __init__(self, model: str, request_id: str, request: pb.AnswerRequest) -> None:
+    def __init__(self, model: str, request_id: str, request: pb.AnswerRequest, *, with_sources: bool) -> None:
         self._model = model
+        self._with_sources = with_sources
         self._id = f"resp_{request_id}"
         self._item_id = f"msg_{request_id}"
         self._created = int(time.time())
@@ -49,7 +51,7 @@ class ResponsesReply:
             "total_tokens": read + written,
         }
         status = _status(answer)
-        item = self._item(status, [_part(answer.text, self._annotations(answer))])
+        item = self._item(status, [self._whole_part(answer)])
         why = {"reason": _INCOMPLETE[answer.finish_reason]} if status == "incomplete" else None
         hirag = facts(self._question, self.retrieval, answer)
         return self._response(status, [item]) | {"incomplete_details": why, "usage": usage, "hirag": hirag}
@@ -68,13 +70,14 @@ class ResponsesReply:
         return self._event("response.output_text.delta", self._place() | {"delta": text, "logprobs": []})
 
     def last_events(self, answer: pb.FinalAnswer, *, include_usage: bool) -> Iterator[bytes]:
-        """Yield the events that end a streamed reply: citations, text, message and the whole reply."""
-        found = self._annotations(answer)
-        for at, each in enumerate(found):
+        """Yield the events that end a streamed reply: sources, citations, text, message and the whole reply."""
+        part = self._whole_part(answer)
+        if sources := part["text"].removeprefix(answer.text):
+            yield self.text_event(sources)
+        for at, each in enumerate(part["annotations"]):
             added = self._place() | {"annotation_index": at, "annotation": each}
             yield self._event("response.output_text.annotation.added", added)
-        yield self._event("response.output_text.done", self._place() | {"text": answer.text, "logprobs": []})
-        part = _part(answer.text, found)
+        yield self._event("response.output_text.done", self._place() | {"text": part["text"], "logprobs": []})
         yield self._event("response.content_part.done", self._place() | {"part": part})
         status = _status(answer)
         item = self._item(status, [part])
@@ -114,8 +117,9 @@ class ResponsesReply:
     def _item(self, status: str, content: list[dict[str, Any]]) -> dict[str, Any]:
         return {"id": self._item_id, "type": "message", "role": "assistant", "status": status, "content": content}
 
-    def _annotations(self, answer: pb.FinalAnswer) -> list[dict[str, Any]]:
-        return [{"type": "url_citation", **each} for each in citation_marks(answer.text, answer.citations)]
+    def _whole_part(self, answer: pb.FinalAnswer) -> dict[str, Any]:
+        marks = [{"type": "url_citation", **each} for each in citation_marks(answer.text, answer.citations)]
+        return _part(answer.text + (source_list(answer.citations) if self._with_sources else ""), marks)
 
     def _place(self) -> dict[str, Any]:
         return {"item_id": self._item_id, "output_index": 0, "content_index": 0}

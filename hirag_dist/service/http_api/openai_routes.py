@@ -88,7 +88,7 @@ class OpenAiRoutes:
     async def _responses(self, request: web.Request) -> web.StreamResponse:
         asked = responses_request(await self._json(request))
         call = self._call(request, asked.request.index)
-        reply = ResponsesReply(asked.model, call.request_id, asked.request)
+        reply = ResponsesReply(asked.model, call.request_id, asked.request, with_sources=asked.source_list)
         return await self._answer(request, asked, call, reply)
 
     async def _answer(self, request: web.Request, asked: Asked, call: GatewayCall, reply: _Reply) -> web.StreamResponse:

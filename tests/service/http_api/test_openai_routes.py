@@ -120,6 +120,20 @@ async def test_documents_are_cited_by_their_addresses(served: fakes.Service, api
     assert "".join([chunk.choices[0].delta.content or "" async for chunk in stream]) == wanted
 
 
+async def test_responses_list_the_sources(served: fakes.Service, api: Any) -> None:
+    text = "The keeper lit it [S1]."
+    served.engine.answers(text, Citation("S1", "chunk", "k1", "Log", document_id="d1", uri="https://example.org/log"))
+    asked = {"model": "hirag", "input": "Who?", "extra_body": {"hirag": {"source_list": True}}}
+    events = [event async for event in await api.responses.create(stream=True, **asked)]
+    assert "".join(event.delta for event in events if event.type == "response.output_text.delta") == (
+        f"{text}\n\nSources:\n[S1] Log (https://example.org/log)"
+    )
+    for response in (await api.responses.create(**asked), events[-1].response):
+        (part,) = response.output[0].content
+        assert part.text == f"{text}\n\nSources:\n[S1] Log (https://example.org/log)"
+        assert [part.text[mark.start_index : mark.end_index] for mark in part.annotations] == ["[S1]"]
+
+
 async def test_a_conversation_is_one_question(served: fakes.Service, api: Any) -> None:
     messages: Any = [
         {"role": "system", "content": "You are a pirate."},
