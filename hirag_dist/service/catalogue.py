@@ -162,7 +162,7 @@ class IndexCatalogue:
             if default is None and entries:
                 names = shorten(", ".join(entry.name for entry in entries[:_MAX_NAMED]), _MAX_NAMED)
                 raise InvalidQuery(
-                    f"index: the service has several; name one of those that ListIndexes returns: {names}"
+                    f"index: the service has several indexes and no default; name one of those that it lists: {names}"
                 )
             if default is None:
                 raise InvalidQuery("index: the service has none that you may ask; ask its operator for access")

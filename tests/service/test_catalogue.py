@@ -255,9 +255,7 @@ async def test_requests_without_a_name(
     entries = catalogue.entries(caller)
     assert [entry.name for entry in entries if entry.default] == ([] if expected is None else [expected])
     if expected is None:
-        words = (
-            f"one of those that ListIndexes returns: {', '.join(patterns or ())}$" if patterns else "has none that you"
-        )
+        words = f"one of those that it lists: {', '.join(patterns or ())}$" if patterns else "has none that you"
         with pytest.raises(InvalidQuery, match=words):
             catalogue.find("", caller)
     else:

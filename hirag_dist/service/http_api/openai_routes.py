@@ -239,6 +239,7 @@ _CODES = {
     grpc.StatusCode.RESOURCE_EXHAUSTED: (_RATE, "rate_limit_exceeded"),
     grpc.StatusCode.DEADLINE_EXCEEDED: (_SERVER, "timeout"),
 }
+_PARAMS = {"": None, "question": "messages", "mode": "model", "index": "model"}  # of fields of the service
 _NOT_READY = "NOT_READY"  # reason of a service that has loaded no snapshot yet
 _TOO_LARGE = "REQUEST_TOO_LARGE"  # reason of a reply that is larger than a message
 
@@ -257,7 +258,7 @@ def error_body(error: Exception) -> dict[str, Any]:
                 param = "model"
             elif error.code is grpc.StatusCode.INVALID_ARGUMENT:
                 field = error.json_field
-                param = {"": None, "question": "messages", "mode": "model"}.get(field, f"hirag.{field}")
+                param = _PARAMS.get(field, f"hirag.{field}")
                 message = error.message_with(param or "")
             elif error.reason == "QUOTA_EXCEEDED":
                 code = "insufficient_quota"

@@ -16,8 +16,8 @@ import pytest
 import pytest_asyncio
 from aiohttp import ClientConnectionResetError, web
 
-from hirag_dist.errors import ModelUnavailable, RateLimited
-from hirag_dist.service.hot_swap import SingleIndex
+from hirag_dist.errors import InvalidQuery, ModelUnavailable, RateLimited
+from hirag_dist.service.hot_swap import SingleIndex, index_not_found
 from hirag_dist.types import Citation
 from hirag_dist.wire.error_status import DeadlinePassed, NotReady, Overloaded
 from tests.service import fakes
@@ -176,6 +176,19 @@ async def test_what_is_not_supported_is_refused(served: fakes.Service, api: Any,
     assert param in raised.value.message or "role user" in raised.value.message
     assert raised.value.type == "invalid_request_error"
     assert not served.engine.queries
+
+
+async def test_without_a_default_index_the_model_is_to_name_one(api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def find(self: SingleIndex, name: str, caller: Any) -> Any:
+        raise index_not_found(name) if name else InvalidQuery("index: the service has several indexes; name one: laws")
+
+    monkeypatch.setattr(SingleIndex, "find", find)
+    with pytest.raises(openai.BadRequestError) as raised:
+        await ask(api)
+    assert (raised.value.body["message"], raised.value.param) == (
+        "model: the service has several indexes; name one: laws",
+        "model",
+    )
 
 
 async def test_an_error_after_the_first_event(served: fakes.Service, api: Any) -> None:
