@@ -207,7 +207,7 @@ class Query:
         top_m: key entities of each community (Eq. 14).
         top_c: communities at most.
         community_level: leaf, all, or a level number as text.
-        context_tokens: limit of the rendered context.
+        context_tokens: limit of the rendered context, at least 200.
         vector: (dim,) the question's embedding, where the caller has it: any sequence of numbers.
         labels: what every document searched must carry; a wish, within `reach`.
         filter: expression over metadata that every document searched must meet, within `reach`; empty for none.

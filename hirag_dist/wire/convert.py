@@ -22,7 +22,7 @@ LOOKUP_FIELDS = frozenset(
     for name in request.DESCRIPTOR.fields_by_name
 )
 
-_COUNTS = ("top_n", "top_m", "top_c", "context_tokens")
+_LEAST = {"top_n": 1, "top_m": 1, "top_c": 1, "context_tokens": 200}  # as the keys of the section `retrieval` have it
 _INT32_MAX = 2**31 - 1
 _MAX_LABELS = 64
 _MAX_LABEL_CHARACTERS = 1024
@@ -104,10 +104,10 @@ def query_to_proto(query: Query) -> pb.Query:
 def _check(query: Query) -> None:
     if not query.question.strip():
         raise InvalidQuery("question must not be blank")
-    for name in _COUNTS:
+    for name, least in _LEAST.items():
         value = getattr(query, name)
-        if value is not None and not 1 <= value <= _INT32_MAX:
-            bound = "at least 1" if value < 1 else f"at most {_INT32_MAX}"
+        if value is not None and not least <= value <= _INT32_MAX:
+            bound = f"at least {least}" if value < least else f"at most {_INT32_MAX}"
             raise InvalidQuery(f"{name} must be {bound}, got {value}")
 
 

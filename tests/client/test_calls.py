@@ -28,7 +28,7 @@ async def client(start: fakes.Start, engine: fakes.FakeEngine, connect: Any) -> 
 
 async def test_retrieve_returns_what_the_engine_gave(client: Any, engine: fakes.FakeEngine) -> None:
     assert await client.call("retrieve", "Who lit the lamp?") == engine.whole
-    query = Query("q", mode="flat", top_n=3, top_m=2, top_c=1, community_level="leaf", context_tokens=99)
+    query = Query("q", mode="flat", top_n=3, top_m=2, top_c=1, community_level="leaf", context_tokens=200)
     for vector in (np.array([[1.0, -2.0, 0.0, 4.0]], dtype=np.float32), [1, -2.0, 0.0, 4.0]):
         await client.call("retrieve", replace(query, vector=vector))
         assert engine.queries[-1].vector.tolist() == [1.0, -2.0, 0.0, 4.0]

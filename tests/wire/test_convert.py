@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hirag_dist.config.sections import RetrievalConfig
 from hirag_dist.errors import InvalidQuery
 from hirag_dist.types import (
     Answer,
@@ -136,7 +137,7 @@ def test_names_that_a_later_server_may_send_are_kept_readable() -> None:
         top_m=st.none() | st.integers(1, 99),
         top_c=st.none() | st.integers(1, 99),
         community_level=st.none() | TEXT,
-        context_tokens=st.none() | st.integers(1, 99),
+        context_tokens=st.none() | st.integers(200, 999),
         filter=TEXT,
         as_of=TEXT,
     )
@@ -176,6 +177,14 @@ def test_any_sequence_of_numbers_is_a_query_vector(vector: Any) -> None:
 def test_a_wrong_query_is_refused_by_the_name_of_its_field(message: pb.Query, words: str) -> None:
     with pytest.raises(InvalidQuery, match=f"^{words}"):
         query_from_proto(message, 2)
+
+
+@pytest.mark.parametrize("name", ["top_n", "top_m", "top_c", "context_tokens"])
+def test_a_count_has_the_least_value_of_its_key(name: str) -> None:
+    least = RetrievalConfig.model_json_schema()["properties"][name]["minimum"]
+    query_to_proto(Query("q", **{name: least}))
+    with pytest.raises(InvalidQuery, match=f"{name} must be at least {least}, got {least - 1}"):
+        query_to_proto(Query("q", **{name: least - 1}))
 
 
 NO_VECTORS: list[Any] = [[1.0, float("nan")], (float("inf"),), ["1"], [None], "12", [10**400]]
