@@ -240,7 +240,7 @@ async def test_paths_are_the_shortest_of_the_visible_graph(engine: QueryEngine, 
                 assert triple.weight == pytest.approx(known.weight(visible[triple.relation_id]))
             lengths.add(len(found.triples))
     assert {0, 1, 2} <= lengths
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFound, match="target: none"):
         await engine.find_path(seen[0], "nothing", scope=known.scope)
 
 
@@ -292,7 +292,7 @@ async def test_a_caller_who_sees_no_document_finds_nothing(engine: QueryEngine) 
     scope = AccessScope(labels=("no document has it",))
     for found, said in (
         (engine.get_entity("wordaa", scope=scope), "entity: none"),
-        (engine.find_path("wordaa", "wordab", scope=scope), "entity: none"),
+        (engine.find_path("wordaa", "wordab", scope=scope), "source: none"),
         (engine.get_community("c", scope=scope), "community_id: none"),
         (engine.get_document("d", scope=scope), "document_id: none"),
     ):

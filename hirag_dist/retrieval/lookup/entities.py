@@ -265,7 +265,7 @@ async def path_details(
         DeadlineExceeded: the deadline passed.
     """
     (seen, first, note), (_, last, other) = await deadline.run_in_thread(
-        lambda: (find_entity(view, tables, source), find_entity(view, tables, target))
+        lambda: (find_entity(view, tables, source, "source"), find_entity(view, tables, target, "target"))
     )
     components = seen.components
     if components is None:

@@ -28,7 +28,9 @@ _MAX_LONGER = 1000  # entities whose names are compared by their words
 _MAX_SHOWN = 80  # characters of what was asked for, in a message
 
 
-def find_entity(view: MappedIndex | None, tables: LookupTables, wanted: str) -> tuple[MappedIndex, int, str]:
+def find_entity(
+    view: MappedIndex | None, tables: LookupTables, wanted: str, argument: str = "entity"
+) -> tuple[MappedIndex, int, str]:
     """Return the view, the row of an entity in it, and a note where the name is not all of the entity's.
 
     Args:
@@ -36,12 +38,13 @@ def find_entity(view: MappedIndex | None, tables: LookupTables, wanted: str) -> 
         wanted: id, or a name that the caller may see. Of several entities with the name, the one of the lowest layer
             is returned: the one whose name is spelled so before others, and an alias last. Without one, the only
             extracted entity whose name has these words is returned.
+        argument: of the caller that has the id or name, for the message of an error.
 
     Raises:
         NotFound: the caller may see no such entity.
     """
     if view is None:
-        raise NotFound(_not_found(wanted, []))
+        raise NotFound(_not_found(argument, wanted, []))
     row = tables.row("entities", wanted)
     if row is not None and is_visible(view, row):
         return view, row, ""
@@ -54,7 +57,7 @@ def find_entity(view: MappedIndex | None, tables: LookupTables, wanted: str) -> 
         note = f"No entity is named {short(wanted)}; {short(name)} is the only one whose name has these words."
         return view, row, note
     closest = [*(name for _, name in longer), *closest_names(view, wanted)]
-    raise NotFound(_not_found(wanted, list(dict.fromkeys(closest))[:_MAX_CLOSEST]))
+    raise NotFound(_not_found(argument, wanted, list(dict.fromkeys(closest))[:_MAX_CLOSEST]))
 
 
 def longer_names(view: MappedIndex, wanted: str) -> list[tuple[int, str]]:
@@ -127,7 +130,7 @@ def _named_rows(view: MappedIndex, tables: LookupTables, wanted: str) -> list[tu
     return found
 
 
-def _not_found(wanted: str, closest: Iterable[str]) -> str:
+def _not_found(argument: str, wanted: str, closest: Iterable[str]) -> str:
     names = ", ".join(map(short, closest))
     hint = f"the closest names: {names}" if names else "a search for it shows names and ids of entities"
-    return f"entity: none that this caller may see has the id or name {short(wanted)}; {hint}"
+    return f"{argument}: none that this caller may see has the id or name {short(wanted)}; {hint}"
