@@ -312,10 +312,11 @@ def check_names(given: Iterable[str], known: Iterable[str], what: str) -> None:
     for name in given:
         if name in known:
             continue
+        near = get_close_matches(name, [*known, *QueryOptions.__annotations__], n=1, cutoff=0.6)
         if name in QueryOptions.__annotations__:
             hint = f"it is a field of Query: Query(question, {name}=…)"
-        elif near := get_close_matches(name, known, n=1, cutoff=0.6):
-            hint = f"did you mean {near[0]}?"
+        elif near:
+            hint = f"did you mean {near[0] if near[0] in known else f'Query(question, {near[0]}=…)'}?"
         else:
             hint = f"{what} takes {', '.join(known)}"
         raise TypeError(f"unknown keyword argument {name!r}; {hint}")

@@ -227,6 +227,8 @@ async def test_unknown_keyword_arguments_are_errors(client: Any, engine: fakes.F
     for name, value in (("top_n", 3), ("mode", "local")):
         with pytest.raises(TypeError, match=rf"'{name}'; it is a field of Query: Query\(question, {name}=…\)"):
             await client.call("retrieve", "q", **{name: value})
+    with pytest.raises(TypeError, match=r"'topn'; did you mean Query\(question, top_n=…\)\?"):
+        await client.call("retrieve", "q", topn=3)
     with pytest.raises(TypeError, match="unknown keyword argument 'timeout'; did you mean timeout_s"):
         connect("127.0.0.1:1", timeout=5)
     with pytest.raises(TypeError, match=r"unknown keyword argument 'secret'; .*token"):
