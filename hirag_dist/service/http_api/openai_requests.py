@@ -295,7 +295,7 @@ def _read(form: type[_B], body: Mapping[str, Any]) -> _B:
         return form.model_validate(body, strict=True)
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        where = ".".join(str(each) for each in fault["loc"])
+        where = ".".join(str(each) for each in fault["loc"] if each != "str")  # a kind of value, and no field
         raise BadRequest(f"{where}: {fault['msg']}", where) from None
 
 

@@ -164,6 +164,7 @@ async def test_a_conversation_is_one_question(served: fakes.Service, api: Any) -
         ({"modalities": ["text", "audio"]}, "modalities"),
         ({"extra_body": {"hirag": {"top_k": 3}}}, "hirag"),
         ({"extra_body": {"hirag": {"topN": 0}}}, "hirag.topN"),
+        ({"stop": 5}, "stop"),
         ({"messages": []}, "messages"),
         ({"messages": [{"role": "system", "content": "x"}]}, "messages"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages"),
