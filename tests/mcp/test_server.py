@@ -118,16 +118,23 @@ async def test_what_reaches_the_service(start: fakes.Start, engine: fakes.FakeEn
 
 async def test_errors_are_results_that_a_model_reads(client: Any, engine: fakes.FakeEngine) -> None:
     for name, arguments, message in (
-        ("search", {"question": "q", "top_k": 3}, "top_k\n  Extra inputs are not permitted"),
-        ("search", {}, "question\n  Field required"),
-        ("search", {"question": "q", "context_tokens": 20}, "should be greater than or equal to 300"),
+        (
+            "search",
+            {"question": "q", "top_k": 3},
+            "top_k: there is no such argument; there are: question, mode",
+        ),
+        ("search", {}, "question is missing"),
+        ("search", {"question": "q", "context_tokens": 20}, "context_tokens must be greater than or equal to 300"),
+        ("search", {"question": "q", "labels": "a", "top_n": "x"}, "labels must be a valid list"),
         ("search", {"question": " "}, "question must not be blank"),
-        ("search", {"question": "q", "mode": "graphrag-global"}, "Input should be 'hirag'"),
-        ("entity", {"entity": "x", "max_relations": 9}, "max_relations\n  Extra inputs"),
+        ("search", {"question": "q", "mode": "graphrag-global"}, "mode must be 'hirag'"),
+        ("entity", {"entity": "x", "max_relations": 9}, "max_relations: there is no such argument"),
     ):
         result = await client.call_tool(name, arguments)
         assert result.is_error
         assert message in text_of(result)
+        assert "pydantic" not in text_of(result)
+        assert result.meta["hirag-dist/reason"] == "INVALID_QUERY"
     assert not engine.lookups
     for error, reason in (
         (NotFound("none; the closest names: 'x'"), "NOT_FOUND"),
