@@ -31,6 +31,7 @@ from hirag_dist.types import (
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire.convert import (
     LEVELS,
+    MAX_QUESTION_CHARACTERS,
     answer_to_proto,
     key_from_proto,
     query_from_proto,
@@ -120,7 +121,6 @@ def _lookup_method(method: str) -> Callable[[QueryServicer, bytes, Context], Awa
 
 
 logger = logging.getLogger(__name__)
-MAX_QUESTION_CHARACTERS = 32_768  # embedding a longer question would delay the other requests
 _DEADLINE_MARGIN_S = 0.05  # subtracted from the deadline, so that a partial result reaches the caller in time
 _SMALLER = "omit_context, omit_source_text or a smaller top_n, top_m or top_c"  # options of a request
 

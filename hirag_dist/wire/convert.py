@@ -24,6 +24,7 @@ LOOKUP_FIELDS = frozenset(
 
 _LEAST = {"top_n": 1, "top_m": 1, "top_c": 1, "context_tokens": 200}  # as the keys of the section `retrieval` have it
 _INT32_MAX = 2**31 - 1
+MAX_QUESTION_CHARACTERS = 32_768  # embedding a longer question would delay the other requests
 _MAX_LABELS = 64
 _MAX_LABEL_CHARACTERS = 1024
 _MAX_LEVEL_CHARACTERS = 64

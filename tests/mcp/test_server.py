@@ -127,6 +127,7 @@ async def test_errors_are_results_that_a_model_reads(client: Any, engine: fakes.
         ("search", {"question": "q", "context_tokens": 20}, "context_tokens must be greater than or equal to 300"),
         ("search", {"question": "q", "labels": "a", "top_n": "x"}, "labels must be a valid list"),
         ("search", {"question": " "}, "question must not be blank"),
+        ("search", {"question": "q" * 32_769}, "question: String should have at most 32768 characters"),
         ("search", {"question": "q", "mode": "graphrag-global"}, "mode must be 'hirag'"),
         ("entity", {"entity": "x", "max_relations": 9}, "max_relations: there is no such argument"),
     ):
@@ -204,6 +205,7 @@ async def test_a_reply_is_within_its_tokens(client: Any, engine: fakes.FakeEngin
     )
     sources = tuple(replace(whole.sources[0], chunk_id=f"{n:016x}", text="lit the lamp " * 300) for n in range(30))
     engine.whole = replace(whole, local=entities, triples=whole.triples * 200, sources=sources)
+    engine.whole = replace(engine.whole, question="灯台守 lit the lamp " * 2000)
     reports = tuple(replace(whole.communities[0], report="All about it. " * 2000) for _ in range(9))
     engine.found = {
         "get_entity": EntityDetails(entities[0], whole.triples * 200, entities, entities, entities, reports, sources),
