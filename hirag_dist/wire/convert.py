@@ -57,7 +57,7 @@ def query_from_proto(message: pb.Query, dim: int) -> Query:
     vector = np.array(message.vector, dtype=np.float32) if message.vector else None
     if vector is not None and not np.isfinite(vector).all():
         raise InvalidQuery(_NOT_FINITE)
-    given = {name: getattr(message, name) for name in (*_COUNTS, "community_level") if message.HasField(name)}
+    given = {name: getattr(message, name) for name in (*_LEAST, "community_level") if message.HasField(name)}
     query = Query(
         message.question, mode, vector=vector, labels=scope.labels, filter=scope.filter, as_of=scope.as_of, **given
     )
