@@ -239,7 +239,9 @@ def serve_with_workers(config: Config, index: str, n_processes: int, ready: Read
         listen = _reserve(stack, configured.listen)
         page = page_options(config, n_processes=n_processes)
         if page is not None:
-            page = replace(page, listen=_reserve(stack, page.listen, "--http"), reuse_port=True)
+            shared = _reserve(stack, page.listen, "--http")
+            delay_s, drain_s = configured.drain_delay_s, configured.drain_s
+            page = replace(page, listen=shared, reuse_port=True, drain_delay_s=delay_s, drain_s=drain_s)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hirag-serve-")))
         metrics = WorkerMetrics(folder, n_processes)
         options = server_options(config, shared_listen=listen)

@@ -174,6 +174,7 @@ class PageOptions:
         max_api_requests: requests to the APIs at a time; more are rejected with 429.
         timeout_s: seconds that a question may take where its client does not say.
         body_s: seconds that a request may take to arrive.
+        drain_delay_s: seconds for which a page in a process of its own still answers after a signal, as the service.
         drain_s: seconds that questions have to finish when the page stops.
         reuse_port: whether another process reserves the address for the page.
         poll_s: seconds between two checks of the certificates.
@@ -197,6 +198,7 @@ class PageOptions:
     max_api_requests: int = 320
     timeout_s: float = 120.0
     body_s: float = 10.0
+    drain_delay_s: float = 0.0
     drain_s: float = 5.0
     reuse_port: bool = False
     poll_s: float = 2.0

@@ -26,7 +26,7 @@ from hirag_dist.service.file_watch import ReloadingValue
 from hirag_dist.service.http_api import openai_routes, rpc_routes
 from hirag_dist.service.http_api.gateway import Gateway, StatusError
 from hirag_dist.service.options import LOOPBACK_NAMES, PageOptions, reached_at, url_of
-from hirag_dist.service.supervisor import stop_signals
+from hirag_dist.service.supervisor import finished_before, stop_signals
 from hirag_dist.wire.addresses import split_address
 
 logger = logging.getLogger(__name__)
@@ -445,9 +445,10 @@ async def serve_page(
     ready: Callable[[str], None] | None = None,
     stop: asyncio.Event | None = None,
 ) -> None:
-    """Serve the page until SIGTERM or SIGINT, then drain requests for at most `drain_s` and return.
+    """Serve the page until SIGTERM or SIGINT and for `drain_delay_s` after it; then drain requests and return.
 
-    Signals reach the main thread only; elsewhere use `stop`.
+    The drain takes `drain_s` at most, and a second signal ends the delay. Signals reach the main thread only; elsewhere
+    use `stop`.
 
     Args:
         target: HOST:PORT of the service.
@@ -459,7 +460,8 @@ async def serve_page(
         BackendUnavailable: the address cannot be listened on.
     """
     stop = asyncio.Event() if stop is None else stop
-    with stop_signals(stop):
+    hurry = asyncio.Event()
+    with stop_signals(stop, hurry):
         async with Page(options, target) as page:
             watching = asyncio.create_task(page.watch())
             try:
@@ -467,5 +469,6 @@ async def serve_page(
                 if ready is not None:
                     ready(page.url)
                 await stop.wait()
+                await finished_before(hurry, asyncio.create_task(asyncio.sleep(options.drain_delay_s)))
             finally:
                 watching.cancel()

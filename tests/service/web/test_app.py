@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
+import signal
 import ssl
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +18,9 @@ import pytest
 from hirag_dist.client import AsyncHiragClient, ClientOptions
 from hirag_dist.errors import ServiceError
 from hirag_dist.service.http_api.gateway import Gateway, GatewayCall
+from hirag_dist.service.options import PageOptions
 from hirag_dist.service.request_gate import SERVICE_NAME
+from hirag_dist.service.web.run import serve_page
 from hirag_dist.wire._pb import query_pb2 as pb
 from tests.service import fakes
 
@@ -125,3 +129,17 @@ async def test_a_replaced_connection_is_closed_when_its_last_question_ends(serve
         await asyncio.sleep(0.01)
     assert await gateway.unary("Retrieve", asked, GatewayCall(60.0, "two"))
     await gateway.close()
+
+
+async def test_a_page_that_is_leaving_still_answers_until_a_second_signal(serve: Serve) -> None:
+    service, stop, url = await serve(), asyncio.Event(), asyncio.get_running_loop().create_future()
+    options = PageOptions("127.0.0.1:0", drain_delay_s=3600)
+    page = asyncio.create_task(serve_page(options, service.address, url.set_result, stop))
+    address = await url
+    stop.set()
+    await service.server.set_stopping()
+    for path, status in (("healthz", 200), ("readyz", 503)):
+        async with service.http.get(address + path) as response:
+            assert response.status == status
+    os.kill(os.getpid(), signal.SIGTERM)
+    await asyncio.wait_for(page, 20)
