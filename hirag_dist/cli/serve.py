@@ -239,11 +239,14 @@ def mcp(
                 limits = {"snapshot": snapshot, "max_usd": max_usd, "max_tokens": max_tokens}
                 backend = await _index(str(index), loaded, limits, label_reach(as_labels))
             stack.push_async_callback(backend.close)
-            made = make_server(backend, serving)
             if options is None:
-                await serve_stdio(made)
+                await serve_stdio(make_server(backend, serving))
             else:
-                await serve_http(made, options, lambda url: err.print(f"MCP at {url}", markup=False, soft_wrap=True))
+
+                def announce(url: str) -> None:
+                    err.print(f"MCP at {url}", markup=False, soft_wrap=True)
+
+                await serve_http(backend, serving, options, announce)
         if options is None:
             sys.stdout.flush()
             os._exit(0)  # a thread may still wait for a line of stdin, and nothing can interrupt it

@@ -42,6 +42,15 @@ class ServiceBackend:
         options: dict[str, Any] = {"token": caller.token, "timeout_s": caller.timeout_s}
         return self.client, options | ({"index": caller.index} if caller.index else {})
 
+    async def admit(self, caller: Caller) -> None:
+        """Check that the service knows a caller.
+
+        Raises:
+            Unauthenticated: it does not.
+            HiragError: it cannot be asked, or has another reason to refuse the caller.
+        """
+        await self.client.list_indexes(token=caller.token, timeout_s=caller.timeout_s)
+
     async def describe(self, caller: Caller) -> IndexInfo:
         """Return the description of the index, as the caller may see it."""
         client, options = await self.target(caller)
@@ -79,6 +88,9 @@ class IndexBackend:
         async with asyncio.timeout(caller.timeout_s):
             index = await asyncio.shield(self._opening)
         return index, {"reach": self._reach, "timeout_s": caller.timeout_s}
+
+    async def admit(self, caller: Caller) -> None:
+        """Admit every caller: there is one."""
 
     async def describe(self, caller: Caller) -> IndexInfo:
         """Return the description of the index."""

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import signal
 import socket
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -15,13 +15,18 @@ import uvicorn
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.server.mcpserver import MCPServer
+from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from mcp.server.transport_security import TransportSecuritySettings
-from starlette.requests import Request
+from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 
-from hirag_dist.errors import ConfigError
-from hirag_dist.mcp.tools import token_of
+from hirag_dist.errors import ConfigError, HiragError
+from hirag_dist.mcp import Backend, Caller
+from hirag_dist.mcp.tools import ServerSettings, make_server, token_of
 from hirag_dist.wire.addresses import is_loopback, join_address, split_address
+from hirag_dist.wire.error_status import Unauthenticated
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 PATH = "/mcp"
@@ -130,29 +135,28 @@ async def serve_stdio(server: MCPServer[Any]) -> None:
 
 
 class _CallerMiddleware:
-    """Middleware that binds a session to the token that began it.
+    """Middleware that lets only callers of the service begin a session, and binds it to the token that began it.
 
-    The service checks tokens, at every call of a tool. A session that another token continues is refused by the SDK,
-    which compares the users.
+    A session takes memory for half an hour, and there is a limit for all of them. The service checks tokens again at
+    every call of a tool. A session that another token continues is refused by the SDK, which compares the users.
 
     Args:
+        admit: Raises HiragError for a token, or none, with which no session may begin.
         required: Whether requests without a token are refused here.
     """
 
-    def __init__(self, app: Any, *, required: bool) -> None:
+    def __init__(self, app: Any, admit: Callable[[str | None], Awaitable[None]], *, required: bool) -> None:
         self._app = app
+        self._admit = admit
         self._required = required
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Pass a request on."""
+        """Pass a request on, or refuse it."""
         if scope["type"] == "http":
-            token = token_of(Request(scope).headers)
-            if token is None and self._required:
-                refusal = JSONResponse(
-                    {"error": "a bearer token is needed: send it in the header Authorization"},
-                    status_code=401,
-                    headers={"WWW-Authenticate": "Bearer"},
-                )
+            headers = Headers(scope=scope)
+            token = token_of(headers)
+            refusal = await self._refusal(headers, token)
+            if refusal is not None:
                 await refusal(scope, receive, send)
                 return
             if token is not None:
@@ -160,11 +164,28 @@ class _CallerMiddleware:
                 scope = scope | {"user": AuthenticatedUser(AccessToken(token=name, client_id=name, scopes=[]))}
         await self._app(scope, receive, send)
 
+    async def _refusal(self, headers: Headers, token: str | None) -> JSONResponse | None:
+        """Return the reply to a request that is refused; None for one that is passed on."""
+        needed = {"WWW-Authenticate": "Bearer"}
+        if token is None and self._required:
+            error = "a bearer token is needed: send it in the header Authorization"
+            return JSONResponse({"error": error}, 401, needed)
+        version = headers.get(MCP_PROTOCOL_VERSION_HEADER)
+        has_sessions = version is None or version in HANDSHAKE_PROTOCOL_VERSIONS
+        if has_sessions and MCP_SESSION_ID_HEADER not in headers:
+            try:
+                await self._admit(token)
+            except (Unauthenticated, ConfigError) as error:  # the latter of a token that is no line of ASCII characters
+                return JSONResponse({"error": str(error)}, 401, needed)
+            except HiragError as error:
+                return JSONResponse({"error": str(error)}, 503)
+        return None
+
 
 async def serve_http(
-    server: MCPServer[Any], options: HttpOptions, started: Callable[[str], None] = lambda url: None
+    backend: Backend, settings: ServerSettings, options: HttpOptions, started: Callable[[str], None] = lambda url: None
 ) -> None:
-    """Serve until SIGINT or SIGTERM.
+    """Serve the tools over a backend until SIGINT or SIGTERM.
 
     Args:
         started: Called with the URL once the server listens.
@@ -172,15 +193,20 @@ async def serve_http(
     Raises:
         ConfigError: the address cannot be used, or the certificate cannot be read.
     """
+
+    async def admit(token: str | None) -> None:
+        await backend.admit(Caller(token, settings.timeout_s))
+
     try:
         listener = _listener(options)
     except OSError as error:
         raise ConfigError(f"--http {options.listen} cannot be used: {error.strerror}") from error
     with listener:
         port = listener.getsockname()[1]
+        server = make_server(backend, settings)
         app = server.streamable_http_app(streamable_http_path=PATH, transport_security=options.security(port))
         config = uvicorn.Config(
-            _CallerMiddleware(app, required=options.is_open),
+            _CallerMiddleware(app, admit, required=options.is_open),
             ssl_certfile=options.tls_cert,
             ssl_keyfile=options.tls_key,
             log_config=None,

@@ -19,37 +19,50 @@ from tests.service.fixtures import engine, start
 
 __all__ = ["engine", "start"]
 
-Serve = Callable[[MCPServer[Any]], Awaitable[str]]
+Serve = Callable[[ServiceBackend], Awaitable[str]]
 
 
 @pytest.fixture
-async def connect() -> AsyncIterator[Callable[..., MCPServer[Any]]]:
-    """Makes an MCP server that asks a service; keywords are `ServerSettings`."""
-    clients = []
+async def backend_of() -> AsyncIterator[Callable[[str], ServiceBackend]]:
+    """Returns the backend of the service at an address."""
+    backends: list[ServiceBackend] = []
 
-    def make(address: str, **settings: Any) -> MCPServer[Any]:
-        clients.append(AsyncHiragClient(address, retries=False))
-        return make_server(ServiceBackend(clients[-1]), ServerSettings(**settings))
+    def make(address: str) -> ServiceBackend:
+        backends.append(ServiceBackend(AsyncHiragClient(address, retries=False)))
+        return backends[-1]
 
     yield make
-    for client in clients:
-        await client.close()
+    for backend in backends:
+        await backend.close()
 
 
 @pytest.fixture
-async def server(start: fakes.Start, engine: fakes.FakeEngine, connect: Any) -> Any:
+def connect(backend_of: Callable[[str], ServiceBackend]) -> Callable[..., MCPServer[Any]]:
+    """Makes an MCP server that asks a service; keywords are `ServerSettings`."""
+    return lambda address, **settings: make_server(backend_of(address), ServerSettings(**settings))
+
+
+@pytest.fixture
+async def backend(start: fakes.Start, engine: fakes.FakeEngine, backend_of: Any) -> Any:
+    """A service around `engine`."""
+    return backend_of((await start(engine)).address)
+
+
+@pytest.fixture
+def server(backend: ServiceBackend) -> MCPServer[Any]:
     """An MCP server that asks a service around `engine`."""
-    return connect((await start(engine)).address)
+    return make_server(backend, ServerSettings())
 
 
 @pytest.fixture
 async def serve() -> AsyncIterator[Serve]:
-    """Serves an MCP server over HTTP on loopback; returns its URL."""
+    """Serves the tools of a backend over HTTP on loopback; returns the URL."""
     serving: list[asyncio.Task[None]] = []
 
-    async def run(server: MCPServer[Any]) -> str:
+    async def run(backend: ServiceBackend) -> str:
         url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        serving.append(asyncio.create_task(serve_http(server, HttpOptions("127.0.0.1:0"), url.set_result)))
+        served = serve_http(backend, ServerSettings(), HttpOptions("127.0.0.1:0"), url.set_result)
+        serving.append(asyncio.create_task(served))
         done, _ = await asyncio.wait([url, serving[-1]], return_when=asyncio.FIRST_COMPLETED)
         assert url in done, serving[-1].exception()
         return url.result()

@@ -58,8 +58,8 @@ class Wire:
     async def tool(self, name: str, **arguments: Any) -> dict[str, Any]:
         return await self.ask("tools/call", name=name, arguments=arguments)
 
-    async def status(self) -> int:
-        return (await self._post({"jsonrpc": "2.0", "id": 99, "method": "tools/list"}))[0]
+    async def status(self, method: str = "tools/list") -> int:
+        return (await self._post({"jsonrpc": "2.0", "id": 99, "method": method}))[0]
 
     async def _post(self, message: dict[str, Any]) -> tuple[int, list[Any]]:
         async with self._session.post(self._url, json=message, headers=self.headers) as response:
@@ -80,11 +80,11 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
 
 
 @pytest.fixture
-async def labelled(made: Indexes, start: fakes.Start, connect: Any, serve: Any, tmp_path: Path) -> str:
+async def labelled(made: Indexes, start: fakes.Start, backend_of: Any, serve: Any, tmp_path: Path) -> str:
     """URL of a server over a service whose callers visitor and agent see different documents."""
     callers = fakes.CallersFile(tmp_path / "callers.yaml").add("visitor", labels=[]).add("agent", labels=["secret"])
     service = await start(made(corpus(1)), callers_file=callers.path)
-    return str(await serve(connect(service.address)))
+    return str(await serve(backend_of(service.address)))
 
 
 def of_kind(reply: dict[str, Any], kind: str) -> list[str]:
@@ -137,8 +137,16 @@ async def test_a_session_belongs_to_its_token(labelled: str, session: aiohttp.Cl
         assert await agent.status() == 404
 
 
-async def test_other_hosts_and_origins(server: Any, serve: Any, session: aiohttp.ClientSession) -> None:
-    url = await serve(server)
+async def test_only_callers_of_the_service_begin_sessions(
+    labelled: str, session: aiohttp.ClientSession, backend_of: Any, serve: Any
+) -> None:
+    for headers in ({"Authorization": "Bearer made-up"}, {"Authorization": "Bearer no\xa0token"}, {}):
+        assert await Wire(session, labelled, **headers).status("initialize") == 401
+    assert await Wire(session, await serve(backend_of("127.0.0.1:1"))).status("initialize") == 503
+
+
+async def test_other_hosts_and_origins(backend: Any, serve: Any, session: aiohttp.ClientSession) -> None:
+    url = await serve(backend)
     port = url.split(":")[2].split("/")[0]
     for headers, status in (
         ({}, 200),
@@ -169,7 +177,10 @@ async def test_beyond_loopback_every_request_has_a_token() -> None:
     async def send(message: Any) -> None:
         replies.append(message)
 
-    guarded = run._CallerMiddleware(app, required=True)
+    async def admit(token: str | None) -> None:
+        assert token == "own-token"
+
+    guarded = run._CallerMiddleware(app, admit, required=True)
     scope = {"type": "http", "method": "POST", "path": "/mcp", "headers": []}
     await guarded(scope, None, send)
     assert not reached
@@ -179,8 +190,8 @@ async def test_beyond_loopback_every_request_has_a_token() -> None:
     assert "own-token" not in str(vars(reached[0]["user"].access_token)), "the SDK logs users"
 
 
-async def test_the_sdk_over_http(server: Any, serve: Any, engine: fakes.FakeEngine) -> None:
-    url = await serve(server)
+async def test_the_sdk_over_http(backend: Any, serve: Any, engine: fakes.FakeEngine) -> None:
+    url = await serve(backend)
     for mode in ("auto", "legacy"):
         async with Client(streamable_http_client(url), mode=mode) as client:
             seen: list[float] = []
