@@ -22,7 +22,7 @@ from hirag_dist.composition.query import SharedModels, make_engine
 from hirag_dist.composition.serving_process import Task, WorkerProcess, serve_page_process
 from hirag_dist.config.model import Config, RetrievalConfig
 from hirag_dist.config.service import ServiceConfig, is_index_name
-from hirag_dist.errors import ConfigError, StoreError
+from hirag_dist.errors import ConfigError, SnapshotNotFound, StoreError
 from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.retrieval.engine import QueryEngine
 from hirag_dist.service.catalogue import CatalogueLimits, IndexCatalogue, IndexDefinition
@@ -194,8 +194,20 @@ async def serve_index(
     async def open_engine() -> QueryEngine:
         return await in_daemon_thread(make, lambda engine: asyncio.run(engine.close()))
 
-    swapper = SnapshotSwapper(open_engine, lambda: current_id(store), options.poll_s, ThreadEngineRunner())
+    swapper = SnapshotSwapper(open_engine, lambda: served_id(store), options.poll_s, ThreadEngineRunner())
     await serve_grpc(SingleIndex(swapper), options, ready, stop, on_stop)
+
+
+def served_id(store: Store) -> str:
+    """Return the id of the current snapshot of an index that is served; "" where `current` is damaged.
+
+    Raises:
+        SnapshotNotFound: `current` is gone, and with it perhaps the whole index.
+    """
+    found = current_id(store)
+    if found is None:
+        raise SnapshotNotFound(f"{store.uri}/{CURRENT} is gone; put it back, or write the id of a snapshot into it")
+    return found
 
 
 async def serve_index_and_page(
@@ -389,7 +401,10 @@ def make_catalogue(config: Config, sharers: int = 1) -> IndexCatalogue:
             again, opened = opened, True
             return await in_daemon_thread(lambda: make(definition, store, again=again), discard)
 
-        return SnapshotSwapper(open_engine, lambda: current_id(store), _NEVER_S, runner, definition.name)
+        settings = service.indexes.get(definition.name)
+        is_listed = settings is None or settings.uri is None  # then a listing notices that it is gone
+        find = current_id if is_listed else served_id
+        return SnapshotSwapper(open_engine, lambda: find(store), _NEVER_S, runner, definition.name)
 
     async def open_once(definition: IndexDefinition) -> None:
         engine = await in_daemon_thread(lambda: make(definition, Store(definition.uri)), discard)

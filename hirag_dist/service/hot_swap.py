@@ -88,7 +88,8 @@ class SnapshotSwapper:
 
     Args:
         open_engine: opens the current snapshot.
-        current_id: returns its id, None if nothing is published; runs in a thread, so it may read a file.
+        current_id: returns its id, "" if `current` is damaged, None to stay with the one that is served; runs in a
+            thread, so it may read a file.
         poll_s: seconds between two checks of `current_id`.
     """
 
@@ -191,7 +192,8 @@ class SnapshotSwapper:
             pause_s = self._poll_s * min(2**self._failures, _MAX_RETRY_POLLS)
             self._retry_at = asyncio.get_running_loop().time() + pause_s
             back = "" if shared is None else f"; to stay with {shared.engine.info.snapshot_id}, write it into `current`"
-            self._log_failure(f"snapshot {current} cannot be served, the old one goes on: {error}{back}")
+            named = f"snapshot {current}" if current else "what `current` names"
+            self._log_failure(f"{named} cannot be served, the old one goes on: {error}{back}")
             self._swap_observer(False)
             return False
         if self._retired is not None:

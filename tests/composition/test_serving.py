@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from hirag_dist.composition import serving
 from hirag_dist.composition.serving import (
     CatalogueListing,
     catalogue_config,
@@ -135,6 +136,44 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (corpus / "same.txt").write_text(f"{keeper} keeps the Lighthouse. {keeper} wrote the Log of the Lighthouse.")
         build(corpus, folder / name)
     return folder
+
+
+async def test_an_index_that_vanishes_while_it_is_served_is_a_failed_swap(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    index = shutil.copytree(folder / "acme", tmp_path / "acme")
+    told: list[bool] = []
+
+    async def serve_until_gone(indexes: Any, *_: object) -> None:
+        indexes.on_swap(told.append)
+        await indexes.start()
+        (index / "current").unlink()
+        for _ in range(3):
+            assert not await indexes._swapper.refresh()
+        assert indexes.engine is not None
+        await indexes.close()
+
+    monkeypatch.setattr(serving, "serve_grpc", serve_until_gone)
+    await serving.serve_index(configured(), str(index), server_options(configured()), told.append)
+    assert told == [False, False]
+    assert caplog.text.count(f"{index}/current is gone; put it back, or write the id of a snapshot into it") == 1
+
+
+@pytest.mark.parametrize("is_listed", [True, False])
+async def test_an_index_that_vanishes_from_a_catalogue_is_a_failed_swap_unless_the_listing_notices(
+    folder: Path, tmp_path: Path, is_listed: bool
+) -> None:
+    index = shutil.copytree(folder / "acme", tmp_path / "acme")
+    named = {"catalogue": str(tmp_path)} if is_listed else {"indexes": {"acme": {"uri": str(index)}}}
+    catalogue, told = make_catalogue(catalogue_config(configured(**named))), list[bool]()
+    catalogue.on_swap(told.append)
+    await catalogue.refresh_listing()
+    async with catalogue.find("acme", ALL).lease(lambda: None):
+        (index / "current").unlink()
+        for _ in range(3):
+            await catalogue.refresh_snapshots()
+    assert told == ([] if is_listed else [False, False])
+    await catalogue.close()
 
 
 async def test_indexes_share_models_and_nothing_of_their_callers(folder: Path) -> None:

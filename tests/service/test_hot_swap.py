@@ -105,6 +105,14 @@ async def test_a_failing_snapshot_is_logged_once_and_the_old_one_serves(
     assert await swapper.refresh()  # a better one is not kept waiting
 
 
+async def test_a_damaged_current_is_named(
+    store: Store, swapper: SnapshotSwapper, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.current, store.broken = "", {"": SnapshotCorrupt("it is empty")}
+    assert not await swapper.refresh()
+    assert "what `current` names cannot be served, the old one goes on: it is empty; to stay with s1" in caplog.text
+
+
 async def test_a_failing_snapshot_is_tried_again(store: Store) -> None:
     async def better_the_second_time() -> Any:
         try:
