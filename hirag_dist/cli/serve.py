@@ -38,6 +38,7 @@ from hirag_dist.cli._output import emit, err, told_when_late
 from hirag_dist.errors import ConfigError
 
 if TYPE_CHECKING:
+    from hirag_dist.config.service import ServiceConfig
     from hirag_dist.mcp import Backend
     from hirag_dist.mcp.run import HttpOptions
 
@@ -88,7 +89,10 @@ def _serve(
 
         def announce(address: str, url: str | None = None) -> None:
             is_open()
-            err.print(f'Serving on {address}. Ask it: hirag-dist query --server {address} "…". Ctrl-C stops it.')
+            ask = f'hirag-dist query --server {address}{_connection_options(service)} "…"'
+            err.print(f"Serving on {address}. Ask it: {ask}. Ctrl-C stops it.")
+            if service.tls_cert is not None:
+                err.print("CA.pem holds the authority of its certificate; where the system knows it, --tls will do.")
             if url is not None and service.http_page:
                 err.print(f"Browser page: {url}")
             if url is not None:
@@ -96,6 +100,16 @@ def _serve(
 
         if not serving.serve(loaded, index or "", announce, verify=check_files):
             raise typer.Exit(1)
+
+
+def _connection_options(service: ServiceConfig) -> str:
+    """Return the options that a command needs for a connection to a service; capitals stand for the caller's files."""
+    options = {
+        "--ca CA.pem": service.tls_cert,
+        "--cert CERT.pem --key KEY.pem": service.tls_client_ca,
+        "--token-file FILE": service.callers_file if service.tls_client_ca is None else None,  # else certificates do
+    }
+    return "".join(f" {option}" for option, given in options.items() if given is not None)
 
 
 def _token(

@@ -99,6 +99,7 @@ LIST_PAGE_SIZE = 1000  # indexes in one call of `list_indexes`
 _KEEPALIVE_TIMEOUT_S = 20.0
 _IDLE_S = 240  # without a call, after which the connection is closed until the next one
 HOW_TO_START = "start one with `hirag-dist serve`, or give its gRPC port if this is its HTTP port"
+_CLOSED = re.compile(r"socket closed|reset by peer", re.IGNORECASE)
 _TLS_TROUBLE = re.compile(r"handshake|certificate|verification check|ssl", re.IGNORECASE)
 
 
@@ -364,6 +365,12 @@ def explain(error: grpc.RpcError, target: str, *, begun: bool = False, closed: b
                 f"the TLS handshake with {target} failed; if the service uses no TLS, connect without it; else "
                 "root_certificates (--ca) must hold the authority that signed its certificate, and server_name "
                 f"(--server-name) be a name in it (gRPC: {message})"
+            )
+        case grpc.StatusCode.UNAVAILABLE if _CLOSED.search(message):
+            return ServiceError(
+                f"no service answers at {target}, which closed the connection; if it uses TLS, give root_certificates "
+                "(--ca) or tls (--tls), and if it asks for a certificate, certificate and key (--cert, --key) too; "
+                f"else {HOW_TO_START} (gRPC: {message})"
             )
         case grpc.StatusCode.UNAVAILABLE:
             return ServiceError(f"no service answers at {target}; {HOW_TO_START} (gRPC: {message})")

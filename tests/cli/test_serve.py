@@ -17,8 +17,26 @@ import openai
 import pytest
 
 from hirag_dist.cli._command_line import run
+from hirag_dist.cli.serve import _connection_options
+from hirag_dist.config.service import ServiceConfig
 
 COMMAND = [sys.executable, "-m", "hirag_dist", "simulate-llm", "--listen", "127.0.0.1:0"]
+
+
+TLS = {"tls_cert": "a.pem", "tls_key": "a.key"}
+
+
+@pytest.mark.parametrize(
+    ("service", "options"),
+    [
+        ({}, ""),
+        ({"callers_file": "callers.yaml"}, " --token-file FILE"),
+        (TLS | {"callers_file": "callers.yaml"}, " --ca CA.pem --token-file FILE"),
+        (TLS | {"tls_client_ca": "ca.pem", "callers_file": "c.yaml"}, " --ca CA.pem --cert CERT.pem --key KEY.pem"),
+    ],
+)
+def test_serve_names_the_options_by_which_it_can_be_asked(service: dict[str, str], options: str) -> None:
+    assert _connection_options(ServiceConfig.model_validate(service)) == options
 
 
 @pytest.mark.integration
