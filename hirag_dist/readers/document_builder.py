@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -22,7 +22,6 @@ USUAL_FIELDS: Final[Mapping[FieldKind, tuple[str, ...]]] = {
 MAX_TITLE_CHARS = 1000
 FIRST_WORDS_CHARS = 80
 _TITLE_SCAN = 16 * MAX_TITLE_CHARS
-UNSAID: Final = object()  # in place of labels
 
 
 def find_field(names: Iterable[str], wanted: str | None, usual: tuple[str, ...]) -> str | None:
@@ -34,6 +33,20 @@ def find_field(names: Iterable[str], wanted: str | None, usual: tuple[str, ...])
         by_lower.setdefault(name.strip().lower(), name)
     candidates = usual if wanted is None else (wanted.lower(),)
     return next((by_lower[name] for name in candidates if name in by_lower), None)
+
+
+def label_fields(names: Iterable[str], wanted: str | None) -> list[str]:
+    """Return the names of all fields for labels, as `find_field` takes them: the one wanted, or all usual ones."""
+    listed = list(names)
+    usual = USUAL_FIELDS["label"] if wanted is None else (wanted.lower(),)
+    return [name for name in listed if name == wanted] or [name for name in listed if name.strip().lower() in usual]
+
+
+def doubled_labels(names: Iterable[str], wanted: str | None) -> str | None:
+    """Return the reason why names cannot be used, of which one for labels is there twice; None where none is."""
+    found = label_fields(names, wanted)
+    twice = next((name for name in found if found.count(name) > 1), None)
+    return None if twice is None else f"the field {twice!r} with the labels is there twice"
 
 
 def kind_of(value: object) -> str:
@@ -71,7 +84,7 @@ class DocumentBuilder:
         text: str,
         *,
         title: object = None,
-        labels: object = UNSAID,
+        labels: Sequence[object] = (),
         record: int = 0,
         default_title: str | None = None,
         source_id: object = None,
@@ -81,7 +94,7 @@ class DocumentBuilder:
         """Return the document of a text, cleaned; `Unreadable` for an empty text or labels that are none.
 
         Args:
-            labels: what the field for labels holds; `UNSAID` where there is no such field.
+            labels: what each field for labels holds; empty where there is no such field.
             source_id: what the field for the owner's id holds.
             places: of the text before it is cleaned.
             properties: what metadata may be taken from, by name.
@@ -92,13 +105,17 @@ class DocumentBuilder:
         limit = self.options.max_document_bytes
         if len(text) > limit or (len(text) > limit // 4 and len(text.encode()) > limit):
             return self.unreadable(record, f"the text is longer than {limit} bytes: split it")
-        if labels is UNSAID and self.options.label_field is not None:
+        if not labels and self.options.label_field is not None:
             missing = f"no field {self.options.label_field!r} with the labels"
             return self.unreadable(record, f"{missing}; what has none to give can be a record of JSONL that has it")
         try:
-            names = () if labels is UNSAID else _labels(labels)
+            filled = [names for names in map(_labels, labels) if names]
         except ValueError as error:
             return self.unreadable(record, str(error))
+        if len(set(map(frozenset, filled))) > 1:
+            why = "the fields with the labels differ; name the one that holds in reading.label_field (--label-field)"
+            return self.unreadable(record, why)
+        names = filled[0] if filled else ()
         title = _title(title) or _title(default_title) or self.stem
         own_places = tuple(places)
         if text != given:
@@ -138,11 +155,10 @@ class DocumentBuilder:
         if id_field is None and options.id_field is not None:
             why = f"no field {options.id_field!r} with the id; name another in reading.id_field (--id-field)"
             return self.unreadable(record, why)
-        label_field = self.field("label", present if options.label_field is None else fields)
         return self.document(
             text,
             title=None if title_field is None else fields[title_field],
-            labels=UNSAID if label_field is None else fields[label_field],
+            labels=[fields[name] for name in label_fields(fields, options.label_field)],
             record=record,
             default_title=default_title or self.title_of(text, record),
             source_id=key if id_field is None else fields[id_field],

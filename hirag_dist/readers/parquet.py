@@ -12,7 +12,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from hirag_dist.config.object_stores import store_uri
-from hirag_dist.readers.document_builder import USUAL_FIELDS, DocumentBuilder, find_field, missing_text
+from hirag_dist.readers.document_builder import (
+    DocumentBuilder,
+    doubled_labels,
+    find_field,
+    label_fields,
+    missing_text,
+)
 from hirag_dist.readers.limited_process import LimitedProcess
 from hirag_dist.readers.model import Document, FileRefused, ReadOptions, SourceFile, Unreadable
 from hirag_dist.readers.open import expands_too_far, open_source
@@ -32,18 +38,22 @@ def read_parquet(source: SourceFile, maker: DocumentBuilder) -> Iterator[Documen
     """
     options = maker.options
     with open_parquet(source, options) as table:
-        text, title, labels, own_id = (maker.field(kind, table.names) for kind in USUAL_FIELDS)
+        text, title, own_id = (maker.field(kind, table.names) for kind in ("text", "title", "id"))
+        labels = label_fields(table.names, options.label_field)
         if text is None:
             yield maker.unreadable(None, missing_text(table.names, options.text_field))
             return
-        if labels is None and options.label_field is not None:
+        if reason := doubled_labels(table.names, options.label_field):
+            yield maker.unreadable(None, reason)
+            return
+        if not labels and options.label_field is not None:
             yield maker.unreadable(None, f"no column {options.label_field!r} with the labels")
             return
         keys = [key for field in options.metadata for key in field.keys]
         described = [
             find_field(table.names, key, ()) or find_field(table.names, key.partition(".")[0], ()) for key in keys
         ]
-        columns = [name for name in dict.fromkeys((text, title, labels, own_id, *described)) if name is not None]
+        columns = [name for name in dict.fromkeys((text, title, *labels, own_id, *described)) if name is not None]
         record = -1
         for record, row in enumerate(table.rows(columns)):
             yield maker.from_fields(row, record)

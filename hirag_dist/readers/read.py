@@ -11,7 +11,7 @@ from typing import cast
 
 import yaml
 
-from hirag_dist.readers.document_builder import UNSAID, USUAL_FIELDS, DocumentBuilder
+from hirag_dist.readers.document_builder import USUAL_FIELDS, DocumentBuilder, doubled_labels, label_fields
 from hirag_dist.readers.encoding import NotText, clean_text, decode_text, text_lines
 from hirag_dist.readers.limited_process import raise_if_full
 from hirag_dist.readers.model import (
@@ -51,17 +51,20 @@ def read_markdown(text: str, maker: DocumentBuilder) -> Document | Unreadable:
     is `Unreadable`. The title is its title field, else the first heading of the first level outside code, else the
     file's stem. Places are the sections below headings.
     """
-    text, fields = _split_front_matter(_PICTURE.sub("", clean_text(text)))
+    text, fields, names = _split_front_matter(_PICTURE.sub("", clean_text(text)))
+    options = maker.options
+    if reason := doubled_labels(names, options.label_field):
+        return maker.unreadable(None, f"in its front matter {reason}")
     matter = None if fields else _FRONT_MATTER.match(text) or _OPENED.match(text)
     if matter is not None and _LABELS.search(matter[1] or ""):
         return maker.unreadable(None, "its front matter names labels and is not valid YAML between two lines of ---")
-    title_field, label_field, id_field = (maker.field(kind, fields) for kind in ("title", "label", "id"))
+    title_field, id_field = (maker.field(kind, fields) for kind in ("title", "id"))
     headings = list(_headings(text))
     first = next((name for _, name, level in headings if level == 1), None)
     return maker.document(
         text,
         title=None if title_field is None else fields[title_field],
-        labels=UNSAID if label_field is None else fields[label_field],
+        labels=[fields[name] for name in label_fields(fields, options.label_field)],
         default_title=first,
         source_id=None if id_field is None else fields[id_field],
         places=_places(headings, len(text)),
@@ -69,17 +72,21 @@ def read_markdown(text: str, maker: DocumentBuilder) -> Document | Unreadable:
     )
 
 
-def _split_front_matter(text: str) -> tuple[str, dict[str, object]]:
+def _split_front_matter(text: str) -> tuple[str, dict[str, object], list[str]]:
+    """Return the text below front matter, its fields, and their names as they are written, some maybe twice."""
     match = _FRONT_MATTER.match(text)
     if match is None or len(match[0]) > _MAX_FRONT_MATTER:
-        return text, {}
+        return text, {}, []
     try:
-        fields = yaml.safe_load(match[1] or "")
+        loader = yaml.SafeLoader(match[1] or "")
+        node = loader.get_single_node()
+        names = [str(key.value) for key, _ in node.value] if isinstance(node, yaml.MappingNode) else []
+        fields = loader.construct_document(node)
     except Exception:  # yaml raises KeyError and IndexError too, of odd values
-        return text, {}
+        return text, {}, []
     if not isinstance(fields, dict):
-        return text, {}
-    return text[match.end() :].lstrip("\n"), {str(name): value for name, value in fields.items()}
+        return text, {}, []
+    return text[match.end() :].lstrip("\n"), {str(name): value for name, value in fields.items()}, names
 
 
 def _headings(text: str) -> Iterator[tuple[int, str, int]]:

@@ -8,9 +8,18 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import cast
 
-from hirag_dist.readers.document_builder import USUAL_FIELDS, DocumentBuilder, find_field, kind_of, missing_text
+from hirag_dist.readers.document_builder import (
+    USUAL_FIELDS,
+    DocumentBuilder,
+    doubled_labels,
+    find_field,
+    kind_of,
+    label_fields,
+    missing_text,
+)
 from hirag_dist.readers.encoding import NotText, clean_text, decode_text, text_lines
 from hirag_dist.readers.limited_process import raise_if_full
 from hirag_dist.readers.model import Document, FileReason, FileRefused, ReadOptions, SourceFile, Unreadable
@@ -189,9 +198,9 @@ def _bad_header(header: list[str], maker: DocumentBuilder) -> str | None:
         reason = missing_text(header, options.text_field)
         filled = [cell for cell in header if cell]
         return f"{reason}; {_NO_HEADER}" if filled and all(map(_DATUM.fullmatch, filled)) else reason
-    if options.label_field is not None and maker.field("label", header) is None:
+    if options.label_field is not None and not label_fields(header, options.label_field):
         return f"no column {options.label_field!r} with the labels"
-    return None
+    return doubled_labels(header, options.label_field)
 
 
 _NO_HEADER = (
@@ -284,16 +293,17 @@ def read_json_lines(lines: Iterable[str], maker: DocumentBuilder) -> Iterator[Do
 
     A line holds an object with a text field, or a string that is the text itself.
     """
-    for record, value in enumerate(json_values(lines, maker.options.max_document_bytes)):
+    options = maker.options
+    for record, value in enumerate(json_values(lines, options.max_document_bytes, options.label_field)):
         yield _from_value(value, record, maker)
 
 
-def json_values(lines: Iterable[str], max_bytes: int) -> Iterator[object]:
+def json_values(lines: Iterable[str], max_bytes: int, label_field: str | None = None) -> Iterator[object]:
     """Yield the value of each line that is not blank, or the ValueError that says why it has none."""
     for number, line in enumerate(lines, start=1):
         if line and not line.isspace():
             try:
-                yield parse_json(line, max_bytes)
+                yield parse_json(line, max_bytes, label_field)
             except ValueError as error:
                 yield ValueError(f"line {number} is not valid JSON: {error}")
 
@@ -310,7 +320,7 @@ def read_json(text: str, maker: DocumentBuilder) -> Iterator[Document | Unreadab
         yield maker.unreadable(None, "the text is empty")
         return
     try:
-        value = parse_json(text, maker.options.max_file_bytes)
+        value = parse_json(text, maker.options.max_file_bytes, maker.options.label_field)
     except ValueError as error:
         if "Extra data" in str(error) and "\n" in text.strip():
             yield from read_json_lines(iter_lines(text), maker)
@@ -378,25 +388,36 @@ def iter_lines(text: str) -> Iterator[str]:
     return (line.removesuffix("\n") for line in io.StringIO(text))
 
 
-def parse_json(text: str, max_bytes: int) -> object:
+def parse_json(text: str, max_bytes: int, label_field: str | None = None) -> object:
     """Parse JSON, with raw line ends in strings allowed.
 
     Args:
         max_bytes: the values may take `_MEMORY_FACTOR` times as much memory, estimated from the marks between them.
+        label_field: as in `ReadOptions`.
 
     Raises:
-        ValueError: it is no JSON, or nested too deeply to be read, or of too many values; the message says where.
+        ValueError: it is no JSON, or nested too deeply to be read, or of too many values; the message says where. Or an
+            object has a field for labels twice.
     """
     values = text.count(",") + text.count("[")
     if values * _VALUE_BYTES + text.count("{") * _OBJECT_BYTES > _MEMORY_FACTOR * max_bytes:
         raise ValueError(f"it holds too many values, about {values}: split it, or raise the limits of `reading`")
     try:
-        return json.loads(text, strict=False, parse_int=_integer)
+        hook = partial(_fields, label_field=label_field)
+        return json.loads(text, strict=False, parse_int=_integer, object_pairs_hook=hook)
     except json.JSONDecodeError as error:
         line = f"line {error.lineno}, " if error.lineno > 1 else ""
         raise ValueError(f"{error.msg} ({line}column {error.colno})") from error
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
+
+
+def _fields(pairs: list[tuple[str, object]], label_field: str | None) -> dict[str, object]:
+    """Return the fields of an object of JSON; of a name that is there twice, the last."""
+    fields = dict(pairs)
+    if len(fields) < len(pairs) and (reason := doubled_labels([name for name, _ in pairs], label_field)):
+        raise ValueError(reason)
+    return fields
 
 
 def _integer(digits: str) -> int | str:

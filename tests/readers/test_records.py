@@ -255,6 +255,71 @@ def test_an_empty_field_is_no_label(read: Any, name: str, content: str) -> None:
     assert (found.text.strip(), found.labels) == ("open", ())
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.md", "---\nlabels:\nacl: [secret]\n---\ntext"),
+        ("a.jsonl", '{"text": "text", "labels": null, "acl": ["secret"]}'),
+        ("a.jsonl", '{"text": "text", "labels": [], "acl": "secret"}'),
+        ("a.jsonl", '{"text": "text", "label": "secret", "acl": ["secret", "secret"]}'),
+        ("a.csv", "labels,acl,text\n,secret,text"),
+        ("a.csv", "Labels,labels,text\n,secret,text"),
+    ],
+)
+def test_of_several_fields_for_labels_the_filled_one_holds(read: Any, name: str, content: str) -> None:
+    assert labels_of(read(name, content)) == [("secret",)]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.md", "---\nlabels: a\nacl: [secret]\n---\ntext"),
+        ("a.jsonl", '{"text": "text", "label": ["secret", "a"], "acl": "secret"}'),
+        ("a.csv", "labels,acl,text\na,secret,text"),
+    ],
+)
+def test_fields_for_labels_that_differ_are_refused_unless_one_is_named(read: Any, name: str, content: str) -> None:
+    (found,) = read(name, content)
+    assert "the fields with the labels differ; name the one that holds" in found.reason
+    assert labels_of(read(name, content, label_field="acl")) == [("secret",)]
+
+
+@pytest.mark.parametrize("option", [None, "labels"])
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.md", "---\nlabels: [secret]\nlabels: []\n---\ntext"),
+        ("a.md", "---\n{labels: [secret], labels: []}\n---\ntext"),
+        ("a.jsonl", '{"labels": ["secret"], "text": "text", "labels": []}'),
+        ("a.json", '[{"labels": ["secret"], "text": "text", "l\\u0061bels": []}]'),
+        ("a.csv", "labels,text,labels\nsecret,text,"),
+    ],
+)
+def test_a_field_for_labels_that_is_there_twice_is_refused(read: Any, name: str, content: str, option: Any) -> None:
+    (found,) = read(name, content, label_field=option)
+    assert "the field 'labels' with the labels is there twice" in found.reason
+    assert isinstance(found, Unreadable)
+
+
+def test_other_fields_may_be_there_twice(read: Any) -> None:
+    for name, content in (
+        ("a.md", "---\ntags: a\ntags: b\n---\ntext"),
+        ("a.jsonl", '{"text": "text", "n": 1, "n": 2}'),
+        ("a.csv", "n,text,n\n1,text,2"),
+    ):
+        assert texts(read(name, content)) == ["text"]
+
+
+@starts_a_process
+def test_several_columns_for_labels_in_parquet(read: Any) -> None:
+    found = read("a.parquet", parquet({"text": ["a", "b"], "labels": [None, ["x"]], "acl": [["secret"], ["y"]]}))
+    assert labels_of(found) == [("secret",), None]
+    twice = pa.table([["a"], [["secret"]], pa.array([[]], pa.list_(pa.string()))], names=["text", "labels", "labels"])
+    sink = io.BytesIO()
+    pq.write_table(twice, sink)
+    assert "'labels' with the labels is there twice" in read("b.parquet", sink.getvalue())[0].reason
+
+
 def ids(file: Path, options: ReadOptions | None = None) -> list[str]:
     (source,) = find_inputs([str(file)])
     found = read_source(source, options or ReadOptions())
