@@ -139,6 +139,7 @@ def read_delimited(
         lambda header: delimiter or _delimiter_of(header, maker),
         lambda header: _bad_header(header, maker),
         "the file is empty",
+        lambda header: label_fields(header, maker.options.label_field),
     )
     for record, fields in enumerate(rows):
         if isinstance(fields, FileReason):
@@ -153,8 +154,12 @@ def read_table(
     delimiter_of: Callable[[str], str],
     check_header: Callable[[list[str]], str | None] = lambda header: None,
     if_empty: str = "",
+    needed_of: Callable[[list[str]], list[str]] = lambda header: [],
 ) -> Iterator[dict[str, str] | str]:
     """Yield the fields of each row below the header, empty where the row is shorter; for a broken row the reason.
+
+    A row that ends before a column with labels is broken: it may have been cut off, and then says nothing about who may
+    read it.
 
     csv's limit on the size of a field, one number for the process, is raised and stays so.
 
@@ -163,6 +168,7 @@ def read_table(
         delimiter_of: header → one character.
         check_header: returns the reason why a header cannot be used; it is the only item then, as `FileReason`.
         if_empty: the only item of a file without lines, as `FileReason`; no item if empty.
+        needed_of: header → the columns with labels.
     """
     csv.field_size_limit(max(csv.field_size_limit(), max_row_bytes))
     first = next((line for line in lines if line and not line.isspace()), None)
@@ -182,9 +188,16 @@ def read_table(
     if reason is not None:
         yield FileReason(reason)
         return
+    needed = needed_of(header)
+    n_needed = 1 + max(map(header.index, needed), default=-1)
     for row in rows:
         if isinstance(row, str):
             yield row
+        elif len(row) < n_needed:
+            yield (
+                f"the row ends before column {header[n_needed - 1]!r} with the labels: complete it, or end it with an "
+                "empty field if it has no labels"
+            )
         elif any(cell.strip() for cell in row[len(header) :]):
             yield f"the row has {len(row)} fields, the header {len(header)}: quote fields that hold the delimiter"
         else:

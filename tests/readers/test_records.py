@@ -255,6 +255,16 @@ def test_an_empty_field_is_no_label(read: Any, name: str, content: str) -> None:
     assert (found.text.strip(), found.labels) == ("open", ())
 
 
+@pytest.mark.parametrize("delimiter", [",", "\t"])
+@pytest.mark.parametrize("option", [None, "labels"])
+def test_a_row_that_ends_before_its_labels_is_refused(read: Any, delimiter: str, option: str | None) -> None:
+    rows = (["id", "text", "Labels", "year"], ["1", "a", "secret"], ["2", "b"], ["3", "c", ""])
+    table = "".join(delimiter.join(row) + "\n" for row in rows)
+    found = read("d.csv", table, label_field=option)
+    assert labels_of(found) == [("secret",), None, ()]
+    assert "the row ends before column 'Labels' with the labels" in found[1].reason
+
+
 @pytest.mark.parametrize(
     ("name", "content"),
     [
