@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import configparser
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
 from hirag_dist.errors import ConfigError
 
@@ -19,27 +20,34 @@ if TYPE_CHECKING:
 
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _RETRY: RetryConfig = {"max_retries": 5, "retry_timeout": timedelta(seconds=20)}  # shorter than a lock lives
+_BARE_PERCENT = re.compile("%(?![0-9A-Fa-f]{2})")
+_IN_PATHS = "/:@%+,;=&$!'()~#"
 _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 
 
 def store_uri(uri: str, environ: Mapping[str, str] = os.environ) -> str:
     """Return the URI of a store for `pyarrow.fs.FileSystem.from_uri`, with the endpoint and region of the environment.
 
-    What the query of the URI says comes first. URIs of other stores are returned as they are.
+    What the query of the URI says comes first. Characters of the path that a URI must not have are escaped.
 
     Raises:
         ConfigError: the endpoint is no URL.
 
     >>> store_uri("s3://bucket/index", {"AWS_ENDPOINT_URL": "http://minio:9000"})
     's3://bucket/index?endpoint_override=minio%3A9000&scheme=http&region=us-east-1'
+    >>> store_uri("s3://bucket/an index%20ü", {})
+    's3://bucket/an%20index%20%C3%BC'
     """
+    base, mark, query = uri.partition("?")
+    scheme, separator, rest = base.partition("://")
+    host, slash, path = rest.partition("/")
+    base = f"{scheme}{separator}{host}{slash}{quote(_BARE_PERCENT.sub('%25', path), safe=_IN_PATHS)}"
     variable = next((name for name in _ENDPOINTS if environ.get(name)), None)
     if variable is None or not uri.lower().startswith("s3://"):
-        return uri
-    base, _, query = uri.partition("?")
+        return base + mark + query
     given = parse_qs(query, keep_blank_values=True)
     if "endpoint_override" in given:
-        return uri
+        return base + mark + query
     endpoint = urlsplit(environ[variable])
     if endpoint.scheme not in ("http", "https") or not endpoint.netloc:
         raise ConfigError(f"Invalid {variable}: expected http://HOST:PORT or https://HOST, got {environ[variable]!r}")

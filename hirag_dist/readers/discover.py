@@ -371,10 +371,11 @@ def _find_remote(name: str, *, is_listed: bool = True) -> list[SourceFile]:
             return [_source(root + mark + query, public_uri(root), info, etag, named=True)]
         etags = _etags(filesystem, path)  # first: of an object that is written meanwhile the next listing gives another
         below = filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=True))
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise InputError(f"{shown} cannot be reached: {explain(error)}") from error
     if info.type == fs.FileType.NotFound and not below:
-        raise InputError(f"{shown} does not exist: check the bucket and the path")
+        hint = "; a percent sign of a name is written %25 in a URI" if "%" in base else ""
+        raise InputError(f"{shown} does not exist: check the bucket and the path{hint}")
     pattern = "" if magic is None else base[base.rfind("/", 0, magic.start()) + 1 :]
     matches = re.compile(glob_to_regex(pattern or "**")).fullmatch
     hidden = matches_hidden(pattern)

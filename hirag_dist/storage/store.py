@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from hirag_dist.config.object_stores import store_uri
-from hirag_dist.errors import StoreError
+from hirag_dist.errors import ConfigError, StoreError
 from hirag_dist.storage.conditional_put import S3ConditionalPut
 from hirag_dist.storage.digest import BLOCK_BYTES, HashingFile, WrittenFile
 from hirag_dist.storage.file_locks import (
@@ -70,19 +70,31 @@ class Store:
     """
 
     def __init__(self, uri: str) -> None:
-        """Open a folder by path or URI. It need not exist yet. Raises StoreError where the URI names no filesystem."""
+        """Open a folder by path or URI. It need not exist yet.
+
+        Raises:
+            ConfigError: the URI is empty, or names no folder of a filesystem.
+            StoreError: the filesystem cannot be reached.
+        """
+        if not uri.strip():  # as of a variable of the shell that is not set
+            raise ConfigError("the index is an empty text: name a folder or a URI, such as s3://BUCKET/index")
         self._appending = threading.Lock()  # two appends must not get the same offset
         self._opened = uri
         self.uri = without_credentials(uri)  # for messages
         if "://" in uri:
             try:
                 self._fs, self.root = fs.FileSystem.from_uri(store_uri(uri))
-            except (pa.ArrowInvalid, OSError, NotImplementedError) as error:
+            except (pa.ArrowInvalid, OSError, NotImplementedError, UnicodeDecodeError) as error:
                 reason = one_line_of(error).replace(uri, self.uri)
-                raise StoreError(f"cannot open {self.uri}: {reason}") from error
+                if isinstance(error, UnicodeDecodeError):
+                    reason = "what its escapes such as %20 stand for is not UTF-8"
+                kind = StoreError if isinstance(error, OSError) else ConfigError
+                raise kind(f"cannot open {self.uri}: {reason}") from error
         else:
             self._fs, self.root = fs.LocalFileSystem(), str(Path(uri).absolute())
         self.root = self.root.rstrip("/")
+        if not self.root:
+            raise ConfigError(f"{uri} names no bucket and no folder: name one, such as s3://BUCKET/index")
         self.local = Path(self.root) if isinstance(self._fs, fs.LocalFileSystem) else None
 
     def __reduce__(self) -> tuple[type[Store], tuple[str]]:

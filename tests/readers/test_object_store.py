@@ -62,6 +62,15 @@ def test_what_is_not_there(query: str, name: str) -> None:
         check_inputs([f"s3://key:secret@bucket/{name}?{query}"])
 
 
+def test_a_name_with_a_percent_sign_is_found_as_it_is_written_in_a_uri(query: str) -> None:
+    write(query, "odd/sp ace ä+%41.txt")
+    assert shown("odd/sp ace ä+%2541.txt", query) == ["s3://bucket/odd/sp%20ace%20%C3%A4+%2541.txt"]
+    with pytest.raises(InputError, match=r"does not exist: .*; a percent sign of a name is written %25 in a URI"):
+        shown("odd/sp ace ä+%41.txt", query)
+    with pytest.raises(InputError, match=r"cannot be reached: .*utf-8"):
+        shown("odd/%ff", query)
+
+
 def test_what_is_there_is_not_refused(query: str) -> None:
     check_inputs([f"s3://key:secret@bucket/{name}?{query}" for name in ("", "docs", "docs/", "docs/a.txt", "d*/*.txt")])
 

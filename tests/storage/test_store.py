@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hirag_dist.errors import StoreError
+from hirag_dist.errors import ConfigError, StoreError
 from hirag_dist.storage.store import Store
 from tests.storage.s3_server import s3_server
 
@@ -156,9 +156,34 @@ def test_messages_hold_no_credentials() -> None:
     store = Store("s3://key:s3cret@bucket/a/index/?endpoint_override=127.0.0.1:1&scheme=http&region=x")
     assert store.uri == "s3://bucket/a/index"
     assert Store("file:///tmp/index").uri == "file:///tmp/index"
-    with pytest.raises(StoreError) as caught:
+    with pytest.raises(ConfigError) as caught:
         Store("s3://key:s3cret@bucket/index?no_such_option=1")
     assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("uri", "said"),
+    [
+        ("", "an empty text: name a folder or a URI"),
+        (" ", "an empty text: name a folder or a URI"),
+        ("s3://", "names no bucket and no folder"),
+        ("/", "names no bucket and no folder"),
+        ("foo://x", "cannot open foo://x: Unrecognized filesystem"),
+        ("file:///tmp/x%ff", "cannot open file:///tmp/x%ff: what its escapes such as %20 stand for is not UTF-8"),
+    ],
+)
+def test_what_names_no_folder_is_a_wrong_configuration(uri: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        Store(uri)
+
+
+@pytest.mark.parametrize("name", ["i dx ä", "i%20dx%20%C3%A4"])
+def test_a_uri_may_hold_characters_that_have_to_be_escaped(tmp_path: Path, name: str) -> None:
+    assert Store(f"file://{tmp_path}/{name}").local == tmp_path / "i dx ä"
+
+
+def test_a_percent_sign_that_begins_no_escape_is_one() -> None:
+    assert Store("file:///tmp/100%").local == Path("/tmp/100%")
 
 
 @pytest.mark.smoke
