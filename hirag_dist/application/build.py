@@ -38,7 +38,7 @@ from hirag_dist.compute.kernels import has_gpu_workers
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.text.tokens import counter
-from hirag_dist.errors import ConfigError, IndexBusy, SnapshotError, StoreError, WorkFileDamaged
+from hirag_dist.errors import ConfigError, IndexBusy, InputError, SnapshotError, StoreError, WorkFileDamaged
 from hirag_dist.execution.events import UsageRecorded
 from hirag_dist.execution.executors import return_freed_memory
 from hirag_dist.execution.runner import StageRunner
@@ -54,8 +54,8 @@ from hirag_dist.llm.reply_store import Ledger, compact
 from hirag_dist.llm.usage import UsageMeter, added, usage_rows
 from hirag_dist.protocols import EventListener
 from hirag_dist.readers import check_inputs, find_inputs
-from hirag_dist.storage.layout import BUILD
-from hirag_dist.storage.lock import BuildLock
+from hirag_dist.storage.layout import BUILD, BUILDS, CACHE, CURRENT, LOCK, MANIFEST, SNAPSHOTS, WORK, snapshot_path
+from hirag_dist.storage.lock import GUARD, BuildLock
 from hirag_dist.storage.snapshot.documents import tokens_per_corpus_token
 from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.snapshot.reader import current_id, no_index, open_snapshot
@@ -216,6 +216,24 @@ def read_import(folder: str, config: Config, keep_communities: bool = False) -> 
     return read_working_folder(folder, counter(config.tokenizer), keep_communities)
 
 
+def _check_folder(store: Store) -> None:
+    """Refuse a folder of something else, of which builds and `prune` would remove what an index has under that name.
+
+    A build that was interrupted left a mark before any such folder. A reply store may be copied here before it.
+
+    Raises:
+        InputError: the folder is no index, and holds folders that an index has.
+    """
+    if not {BUILD, CURRENT, LOCK, GUARD}.isdisjoint(store.names("")):
+        return
+    taken = [name for name in (WORK, SNAPSHOTS, CACHE, BUILDS, "reports", "milvus") if store.names(name)]
+    if taken and not any(store.exists(f"{snapshot_path(name)}/{MANIFEST}") for name in store.names(SNAPSHOTS)):
+        raise InputError(
+            f"{store.uri} is no index and holds {', '.join(taken)}, where an index removes what it does not know: give "
+            f"the index a folder of its own, such as {store.uri}/index"
+        )
+
+
 def execute_build(
     config: Config,
     store: Store,
@@ -239,6 +257,7 @@ def execute_build(
     return_freed_memory()
     prompts = load_prompts(config.prompts)
     store.check_writable()
+    _check_folder(store)
     check_prices(config, (*BUILD_ROLES, "embed"), options.max_usd)
     warn_of_idle_limit(config, (*BUILD_ROLES, "embed"), options.max_tokens)
     with (

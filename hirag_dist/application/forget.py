@@ -39,10 +39,18 @@ from hirag_dist.core.text.normalize import count_noun, first_names
 from hirag_dist.errors import BackendUnavailable, InputError, StoreError
 from hirag_dist.llm.reply_store import PurgeResult, purge
 from hirag_dist.llm.reply_store.block_format import Record, unpack_value
-from hirag_dist.storage.layout import BUILD, BUILDS, CACHE, DROPS, FORGET, snapshot_path
+from hirag_dist.storage.layout import BUILD, BUILDS, CACHE, DROPS, FORGET, is_snapshot_folder, snapshot_path
 from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.snapshot.cache import cached_folders
-from hirag_dist.storage.snapshot.gc import ExpiredSnapshot, GcPlan, RetentionPolicy, collections_of, prune, served
+from hirag_dist.storage.snapshot.gc import (
+    ExpiredSnapshot,
+    GcPlan,
+    RetentionPolicy,
+    collections_of,
+    orphans_of,
+    prune,
+    served,
+)
 from hirag_dist.storage.snapshot.history import record_current, retired_at
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.snapshot.writer import write_whole
@@ -78,11 +86,11 @@ def clear_workspace(store: Store, lock: BuildLock, removed: RemovedDocuments) ->
     store.delete("work")
     finished = finished_snapshots(store)
     for name in store.names("snapshots"):
-        if name not in finished:
+        if name not in finished and is_snapshot_folder(name):
             lock.check()
             store.delete(snapshot_path(name))
     for name in store.names(CACHE):
-        if name not in finished and not name.startswith("."):
+        if name not in finished and is_snapshot_folder(name):
             store.delete(f"{CACHE}/{name}")
     search = TraceSearch(removed)
     for path in (BUILD, *(f"{BUILDS}/{name}" for name in store.names(BUILDS))):
@@ -155,8 +163,7 @@ def remove_snapshots(
             due.append(ExpiredSnapshot(name, at, 0))
     removed = {snapshot.snapshot_id for snapshot in due}
     kept = tuple(name for name in present if name not in removed)
-    orphans = tuple(name for name in sorted(store.names(CACHE)) if not name.startswith(".") and name not in present)
-    plan = GcPlan(tuple(due), kept, orphans)
+    plan = GcPlan(tuple(due), kept, orphans_of(store, present))
     dropped: list[str] = []
     with ExitStack() as stack:
         places = []

@@ -34,7 +34,18 @@ from hirag_dist.errors import BackendUnavailable
 from hirag_dist.llm.reply_store import scan_records
 from hirag_dist.llm.reply_store.block_format import unpack_value
 from hirag_dist.retrieval.vector_index.milvus import MilvusCollections, lite_collections, server_collections
-from hirag_dist.storage.layout import BUILD, BUILDS, CACHE, DROPS, FORGET, LEDGER, LOCK, MANIFEST, snapshot_path
+from hirag_dist.storage.layout import (
+    BUILD,
+    BUILDS,
+    CACHE,
+    DROPS,
+    FORGET,
+    LEDGER,
+    LOCK,
+    MANIFEST,
+    is_snapshot_folder,
+    snapshot_path,
+)
 from hirag_dist.storage.serving.mmap_files import map_array
 from hirag_dist.storage.snapshot.cache import cached_folders
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
@@ -365,7 +376,7 @@ def _of_caches(
 ) -> list[Finding]:
     counter = FindingCounter(CACHE)
     for name in store.names(CACHE):
-        if name in stale or (name not in finished and not name.startswith(".")):
+        if name in stale or (name not in finished and is_snapshot_folder(name)):
             counter.add("files of a snapshot that held them, or is gone", f"{CACHE}/{name}")
         else:
             for path in store.walk(f"{CACHE}/{name}"):

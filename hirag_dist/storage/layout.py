@@ -81,6 +81,11 @@ def pointer_id(data: bytes) -> str:
     return text if re.fullmatch(r"[\w.-]{1,100}", text, re.ASCII) else ""
 
 
+def is_snapshot_folder(name: str) -> bool:
+    """Tell the name of a snapshot, or of its derived files, from one that something else has below an index."""
+    return re.fullmatch(r"[0-9a-f]{16}(-[0-9a-f]{8})?", name) is not None
+
+
 def snapshot_path(snapshot_id: str) -> str:
     """Return the folder of a snapshot."""
     return f"{SNAPSHOTS}/{snapshot_id}"

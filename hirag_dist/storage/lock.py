@@ -44,6 +44,7 @@ logger = logging.getLogger(__name__)
 _POLL_S = 1.0  # between two attempts at a lock that another build holds
 _GUARD_POLL_S = 0.05
 _GUARD_TIMEOUT_S = 10.0  # a process needs the guard for milliseconds
+GUARD = f".{LOCK}.guard"  # in a local folder since its first build began
 _OTHER_VERSION = '"0"'  # an ETag that no object has
 
 
@@ -421,7 +422,7 @@ class BuildLock:
             return
         try:
             self._store.local.mkdir(parents=True, exist_ok=True)
-            guard = os.open(self._store.local / f".{LOCK}.guard", os.O_WRONLY | os.O_CREAT, 0o644)
+            guard = os.open(self._store.local / GUARD, os.O_WRONLY | os.O_CREAT, 0o644)
         except OSError as error:
             raise store_error(error, "lock", self._store.uri) from error
         try:

@@ -13,7 +13,7 @@ from hirag_dist.application.retry import check_same_configuration
 from hirag_dist.cli._build import show
 from hirag_dist.composition.build_records import BuildArguments, last_build, published
 from hirag_dist.config.model import Config
-from hirag_dist.errors import ConfigError, HiragError, InputError
+from hirag_dist.errors import ConfigError, HiragError, InputError, ModelUnavailable
 from hirag_dist.indexing import pipeline
 from hirag_dist.storage.layout import CURRENT
 from hirag_dist.storage.snapshot.reader import current_id
@@ -123,6 +123,30 @@ def interrupted(*_: object) -> None:
 def test_kernels_that_are_not_known_yet_are_no_other_configuration(before: str, now: str, same: bool) -> None:
     with nullcontext() if same else pytest.raises(ConfigError, match="kernels: gpu → cupy"):
         check_same_configuration({"kernels": before, "seed": 1}, {"kernels": now, "seed": 1}, "here")
+
+
+@pytest.mark.parametrize("name", ["work/thesis/t.txt", "snapshots/photos/p.jpg", "cache/pip/c"])
+def test_a_folder_of_something_else_becomes_no_index(store: Store, corpus: str, name: str) -> None:
+    store.write_bytes(name, b"x")
+    with pytest.raises(InputError, match=f"is no index and holds {name.split('/')[0]}, .* a folder of its own"):
+        run_build([corpus], store.uri, Config())
+    assert store.walk("") == [name]
+
+
+@pytest.mark.parametrize(
+    "mark", ["build.json", "current", "run.lock", ".run.lock.guard", f"snapshots/{'0' * 16}/manifest.json"]
+)
+def test_a_folder_that_a_build_has_begun_is_an_index(store: Store, corpus: str, mark: str) -> None:
+    store.write_bytes("work/read/key/part-000000.parquet", b"x")
+    store.write_bytes(mark, b'{"started_at": ""}')
+    with pytest.raises(ModelUnavailable):  # the next step
+        run(store, corpus, config("extract"))
+
+
+def test_a_reply_store_may_be_there_before_the_index(store: Store, corpus: str) -> None:
+    store.write_bytes("ledger/other.seg", b"")
+    with pytest.raises(ModelUnavailable):
+        run(store, corpus, config("extract"))
 
 
 def test_an_input_that_names_nothing_leaves_no_folder_behind(store: Store, tmp_path: Path) -> None:

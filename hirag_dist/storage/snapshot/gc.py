@@ -7,13 +7,13 @@ seconds after it goes live, so one that stopped being current long enough ago ha
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
 from hirag_dist.errors import IndexBusy, SnapshotNotFound, StoreError
-from hirag_dist.storage.layout import BUILD, CACHE, FORGET, MANIFEST, snapshot_path
+from hirag_dist.storage.layout import BUILD, CACHE, FORGET, MANIFEST, SNAPSHOTS, is_snapshot_folder, snapshot_path
 from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.snapshot.history import record_current, remove_from_history, retired_at
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
@@ -125,7 +125,7 @@ def plan_gc(store: Store, rule: RetentionPolicy, now: float) -> GcPlan:
     history = record_current(store)
     retired: list[tuple[float, str]] = []
     unfinished: list[str] = []
-    names = store.names("snapshots")
+    names = list(filter(is_snapshot_folder, store.names(SNAPSHOTS)))
     for snapshot_id in names:
         if not store.exists(f"{snapshot_path(snapshot_id)}/{MANIFEST}"):
             unfinished.append(snapshot_id)
@@ -140,8 +140,13 @@ def plan_gc(store: Store, rule: RetentionPolicy, now: float) -> GcPlan:
     links: dict[int, int] = {}
     expired = [ExpiredSnapshot(name, at, _size(store, name, links)) for at, name in due]
     removed = {snapshot.snapshot_id for snapshot in expired}
-    orphans = tuple(name for name in sorted(store.names(CACHE)) if not name.startswith(".") and name not in names)
+    orphans = orphans_of(store, names)
     return GcPlan(tuple(expired), tuple(name for name in names if name not in removed), orphans)
+
+
+def orphans_of(store: Store, names: Collection[str]) -> tuple[str, ...]:
+    """Return the names of folders of derived files whose snapshots are not among these."""
+    return tuple(name for name in store.names(CACHE) if is_snapshot_folder(name) and name not in names)
 
 
 def collections_of(plan: GcPlan, collections: CollectionStore, *, shared: bool) -> list[str]:

@@ -112,7 +112,7 @@ def test_where_none_is_served_nothing_goes(store: Store, ids: list[str]) -> None
 
 
 def test_all_that_was_made_from_a_snapshot_goes_with_it(store: Store, ids: list[str]) -> None:
-    for name in (*ids, "gone"):
+    for name in (*ids, "0" * 16):
         store.write_bytes(f"cache/{name}/serving-2/entities.arrow", b"derived")
         store.write_bytes(f"cache/.{name}.lock", b"")
     shelf = Shelf(f"{ids[0]}_1", f"{ids[0]}_2", f"{ids[1]}_1", f"{ids[4]}_1", "another_1")
@@ -143,6 +143,16 @@ def test_what_a_killed_run_left_goes_with_the_next(store: Store, ids: list[str])
     carry_out(store, plan, shelf)
     assert shelf.names == set()
     assert store.names("snapshots") == sorted(ids[1:])
+
+
+def test_what_is_no_snapshot_stays(store: Store, ids: list[str]) -> None:
+    for path in ("snapshots/photos/p.jpg", "snapshots/copy/manifest.json", "cache/pip/c"):
+        store.write_bytes(path, b"x")
+    store.write_bytes(f"snapshots/{'0' * 16}/entities.parquet", b"of a killed build")
+    store.write_bytes(f"cache/{ids[0]}-0123abcd/a", b"derived")
+    carry_out(store, planned(store), Shelf())
+    assert store.names("snapshots") == sorted([ids[4], "copy", "photos"])
+    assert store.names("cache") == ["pip"]
 
 
 def test_one_that_goes_live_meanwhile_stays(store: Store, ids: list[str]) -> None:
