@@ -36,7 +36,7 @@ from pathlib import Path
 from types import TracebackType
 
 from hirag_dist.errors import IndexBusy, StoreError
-from hirag_dist.storage.layout import LOCK
+from hirag_dist.storage.layout import CACHE, LEDGER, LOCK, WORK
 from hirag_dist.storage.store import Store
 from hirag_dist.storage.store_errors import store_error
 
@@ -320,7 +320,16 @@ class BuildLock:
             epoch = max(holder.epoch + 1 if holder else 1, int(now * 1000))
             since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
             record = LockHolder(self._process, since, self._token, now, self._monotonic(), epoch)
-            if not self._write(record, version):
+            try:
+                written = self._write(record, version)
+            except StoreError as error:
+                if "the disk is full" not in str(error):
+                    raise
+                raise StoreError(
+                    f"{error}; no build holds the index now, so that its folders {WORK} and {CACHE} may be removed by "
+                    f"hand, but never {LEDGER}"
+                ) from error
+            if not written:
                 return f"another build of {self._store.uri} started at the same moment"
             self._check_conditions(record)
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -23,6 +24,7 @@ from hirag_dist.storage.lock import BuildLock, HolderProcess, LockTiming, own_pr
 from hirag_dist.storage.snapshot.reader import current_id, read_current
 from hirag_dist.storage.snapshot.writer import make_current
 from hirag_dist.storage.store import Store
+from hirag_dist.storage.store_errors import store_error
 from tests.storage.s3_server import S3Server, s3_server
 
 HOLDER = """
@@ -486,3 +488,14 @@ class TestHasEnded:
             process.kill()
             os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
             assert zombie.has_ended(own_process())
+
+
+def test_where_the_disk_is_full_the_error_names_the_folders_that_may_go(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: str, data: bytes, *, durable: bool = True) -> None:
+        raise store_error(OSError(errno.ENOSPC, "No space left on device"), "write", path)
+
+    monkeypatch.setattr(store, "write_bytes", full)
+    with pytest.raises(StoreError, match=r"the disk is full; .* folders work and cache may be removed by hand"):
+        BuildLock(store).__enter__()
