@@ -148,7 +148,7 @@ class AnswerReply(BaseModel):
     citations: list[Reference]
     note: str = Field("", description="Why the answer is incomplete")
     model: str
-    finish_reason: str = Field(description="stop; length: a token limit cut the answer off; content_filter")
+    finish_reason: str = Field(description="stop; length: a token limit cut the answer off; content_filter; repetition")
 
 
 class IndexReply(BaseModel):

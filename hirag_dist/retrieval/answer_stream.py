@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from hirag_dist.config.sections import RetrievalConfig
 from hirag_dist.core.prompts.reply_limits import ANSWER, FRAME, prompt_room, reply_tokens, usable_tokens
+from hirag_dist.core.prompts.reply_validation import REPETITION
 from hirag_dist.core.prompts.requests import (
     answer_request,
     map_request,
@@ -95,7 +96,7 @@ class AnswerWindow:
         return sum(self.count_tokens(message.content) for message in request.messages)
 
 
-_FINISH_REASONS = {"length": "length", "content_filter": "content_filter", "refusal": "content_filter"}
+_FINISH_REASONS = {each: each for each in ("length", "content_filter", REPETITION)} | {"refusal": "content_filter"}
 
 
 async def answer_pieces(

@@ -67,8 +67,9 @@ class ChatReply:
 
     Attributes:
         text: What the model wrote, without its thinking.
-        finish_reason: `stop`, `length` (cut off at a token limit), `content_filter`, `refusal`, or another word of the
-            endpoint's own. Other names for a cut reply become `length`.
+        finish_reason: `stop`, `length` (cut off at a token limit), `content_filter`, `refusal`, `repetition` (a stream
+            that was read no further, since it repeated itself), or another word of the endpoint's own. Other names for
+            a cut reply become `length`.
         output_tokens: Tokens that the model wrote, thinking included.
         reasoning_tokens: Tokens of `output_tokens` that were thinking, as reported or as counted locally.
         kept_from: The dead letter of a reply that was cut off in every attempt, of which this is the complete part.

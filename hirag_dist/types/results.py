@@ -373,6 +373,7 @@ class Citation:
 _SHORTFALLS = {
     "length": "a token limit of the model cut the answer off",
     "content_filter": "the content filter of the model's endpoint cut the answer off",
+    "repetition": "the model repeated itself and was stopped; a larger model answers better",
 }
 
 
@@ -381,7 +382,8 @@ class Answer:
     """An answer with the items it cites. `dropped_citations` counts references that named nothing.
 
     Tokens are those of all calls, the calls of a map-reduce included. `finish_reason` is `stop` for a complete answer;
-    `length` says that a token limit cut it off, `content_filter` that the endpoint's filter did.
+    `length` says that a token limit cut it off, `content_filter` that the endpoint's filter did, `repetition` that the
+    model repeated itself and was read no further.
     """
 
     text: str

@@ -99,7 +99,10 @@ async def test_an_answer_that_never_came_is_an_error(model: Speaker, error: type
         await said(found("a"), model)
 
 
-@pytest.mark.parametrize(("finish", "wanted"), [("eos", "stop"), ("length", "length"), ("refusal", "content_filter")])
+@pytest.mark.parametrize(
+    ("finish", "wanted"),
+    [("eos", "stop"), ("length", "length"), ("refusal", "content_filter"), ("repetition", "repetition")],
+)
 async def test_how_an_answer_ended(finish: str, wanted: str) -> None:
     answer = (await said(found("a"), Speaker("It is", " so", finish=finish)))[1]
     assert (answer.text, answer.finish_reason, bool(answer.shortfall)) == ("It is so", wanted, wanted != "stop")

@@ -120,6 +120,7 @@ _MIN_LOOP = 12  # lines that must repeat one text for it to be a loop
 _TAIL_CHARS, _TAIL_RATIO = 1500, 0.08  # of prose or records zlib leaves 25 to 60 %
 _CUT_TAIL_RATIO = 0.1
 INVALID_JSON: Final = "invalid_json"  # finish_reason of a reply that its server withholds for that
+REPETITION: Final = "repetition"  # finish_reason of an answer that was read no further, since it repeated itself
 LOOP_CHARS: Final = 4500  # of a reply that is still being written, which show whether it is stuck
 _STUCK_RATIO = 0.08
 

@@ -18,7 +18,7 @@ from hirag_dist.core.prompts.reply_limits import (
     reply_room,
     text_schema,
 )
-from hirag_dist.core.prompts.reply_validation import INVALID_JSON, LOOP_CHARS, is_stuck
+from hirag_dist.core.prompts.reply_validation import INVALID_JSON, REPETITION
 from hirag_dist.core.prompts.templates import reply_schema
 from hirag_dist.core.text.thinking import ThinkingReader, without_thinking
 from hirag_dist.errors import ModelUnavailable
@@ -140,7 +140,6 @@ _NO_JSON = "json_validate_failed"  # code of a reply that the server withholds: 
 _PROBE = "Is water wet? Set ok to true if it is, and list one or two words for it."
 _PROBE_TOKENS = 1000  # of the reply to it: a model may think before
 _MAY_THINK = re.compile(r"<\|(?:channel|start)|</?think|</?reasoning|</?thought|think[\]▷]", re.IGNORECASE)
-_CHECKED_PIECES = 250  # pieces of a stream, about a token each, between two looks at whether it repeats itself
 _MAX_MODELS = 20  # that one endpoint's replies may name
 _PROBE_SCHEMA: Mapping[str, Any] = object_schema(  # with every keyword that the schemas of requests use
     ok={"type": "boolean"},
@@ -226,6 +225,8 @@ class OpenAiChat:
     async def stream(self, request: ChatRequest) -> AsyncGenerator[str | ChatReply]:
         """Yield the text in pieces, without thinking, then the reply.
 
+        A stream that repeats itself is read no further: its reply has finish_reason "repetition".
+
         Raises as `complete` does, also when the stream breaks off.
         """
         reader = ThinkingReader(self._opens_thinking)
@@ -240,6 +241,9 @@ class OpenAiChat:
                         text = "".join(parts.add(event) for event in events if isinstance(event, dict))
                         if piece := self._shown(reader.feed(text), shown):
                             yield piece
+                        if parts.is_stuck():
+                            parts.finish_reason = REPETITION
+                            break
                 break
             except EndpointRefused as error:
                 reply = self._reply_in(error, request)
@@ -271,17 +275,14 @@ class OpenAiChat:
         A stream that repeats itself is read no further: its text ends as if the limit of tokens had been reached.
         """
         parts = StreamedParts()
-        n_checked = 0
         while self._streaming != "none":
             try:
                 async with aclosing(self._blocks(body, parts, at_leisure=True)) as blocks:
                     async for events in blocks:
                         parts.extend(events)
-                        if parts.n_pieces - n_checked >= _CHECKED_PIECES:
-                            n_checked = parts.n_pieces
-                            if is_stuck(parts.tail(LOOP_CHARS)):
-                                parts.finish_reason = "length"
-                                break
+                        if parts.is_stuck():
+                            parts.finish_reason = "length"
+                            break
                 with self._client.unusable():
                     return parts.completion(n_input_chars)
             except EndpointRefused as error:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hirag_dist.core.prompts.reply_validation import LOOP_CHARS, is_stuck
 from hirag_dist.core.text.normalize import count_noun, encodable, one_line, shorten
 from hirag_dist.llm.reply_store.block_format import MAX_TOKENS, token_count
 from hirag_dist.types import FloatMatrix
@@ -26,6 +27,7 @@ _SLACK_CHARS = 1000
 _SHOWN_CHARS = 30  # of a count that cannot be true
 _NAME_CHARS = 100
 _MAX_INDEX_DIGITS = 9
+_CHECKED_PIECES = 250  # pieces of a stream, about a token each, between two looks at whether it repeats itself
 INTERRUPTED = "interrupted"  # finish_reason of a reply whose server gave up before its end
 _REASONS = {
     **dict.fromkeys(("length", "max_tokens", "max_output_tokens", "max_completion_tokens", "max_length"), "length"),
@@ -137,15 +139,11 @@ class StreamedParts:
         self.finish_reason = ""
         self.done = False
         self._texts: list[str] = []
+        self._n_checked = 0
         self._reasoning: list[str] = []
         self._has_choice = False
         self._model: object = None
         self._usage: object = None
-
-    @property
-    def n_pieces(self) -> int:
-        """Number of pieces of text so far."""
-        return len(self._texts)
 
     @property
     def is_complete(self) -> bool:
@@ -195,7 +193,14 @@ class StreamedParts:
             self._reasoning.append(reasoning)
         return text
 
-    def tail(self, n_chars: int) -> str:
+    def is_stuck(self) -> bool:
+        """Return whether the text so far ends in a loop. Looks once in `_CHECKED_PIECES` pieces."""
+        if len(self._texts) - self._n_checked < _CHECKED_PIECES:
+            return False
+        self._n_checked = len(self._texts)
+        return is_stuck(self._tail(LOOP_CHARS))
+
+    def _tail(self, n_chars: int) -> str:
         """Return the last characters of the text so far, at least `n_chars` where it has as many."""
         pieces: list[str] = []
         for piece in reversed(self._texts):

@@ -9,13 +9,14 @@ from typing import Any
 
 from google.protobuf import json_format
 
+from hirag_dist.core.prompts.reply_validation import REPETITION
 from hirag_dist.service.http_api.openai_requests import DEFAULT_MODEL
 from hirag_dist.service.http_api.rpc_routes import dump
 from hirag_dist.types import MAP_REDUCE
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire.records import MODE_NAMES, MODES
 
-_INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
+_INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter", REPETITION: "max_output_tokens"}
 
 
 class ResponsesReply:
@@ -311,6 +312,8 @@ def _usage(answer: pb.FinalAnswer) -> dict[str, int]:
 
 
 def _finish(answer: pb.FinalAnswer) -> str:
+    if answer.finish_reason == REPETITION:  # which the API has no word for
+        return "length"
     return answer.finish_reason or "stop"  # empty of an earlier service
 
 

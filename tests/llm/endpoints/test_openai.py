@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from aiohttp import web
 
-from hirag_dist.core.prompts.reply_validation import RepeatedReply, usable_text
+from hirag_dist.core.prompts.reply_validation import REPETITION, RepeatedReply, usable_text
 from hirag_dist.core.prompts.templates import reply_schema
 from hirag_dist.errors import ConfigError, HiragError, ModelUnavailable, RateLimited, RequestRejected
 from hirag_dist.llm.embedding import PaidEmbedder
@@ -175,7 +175,8 @@ async def test_streams_pieces() -> None:
     assert reply == whole == ChatReply(f"{LONG}b", "stop", "model-1", input_tokens=12, output_tokens=30)
 
 
-async def test_a_reply_that_repeats_itself_is_read_no_further() -> None:
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_a_reply_that_repeats_itself_is_read_no_further(streamed: bool) -> None:
     record = '{"id": 1, "name": "Ada", "type": "person", "description": "Wrote the first program."}, '
 
     class Loop(Events):
@@ -185,9 +186,12 @@ async def test_a_reply_that_repeats_itself_is_read_no_further() -> None:
                 await self.write(b"".join(b"data: " + event(word) + b"\n\n" for word in record.split(" ")))
 
     async with chatting(lambda body: Loop()) as (chat, _):
-        reply = await chat.complete(REQUEST)
+        shown, reply = await read_stream(chat, REQUEST) if streamed else ("", await chat.complete(REQUEST))
     assert 4500 <= len(reply.text) < 100_000
     assert reply.output_tokens > 0
+    if streamed:
+        assert (shown.rstrip(), reply.finish_reason) == (reply.text, REPETITION)
+        return
     with pytest.raises(RepeatedReply):
         usable_text(reply)
 

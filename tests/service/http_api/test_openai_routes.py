@@ -7,6 +7,7 @@ import json
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -288,6 +289,13 @@ async def test_the_text_ends_before_a_stop_sequence(api: Any, stop: Any, wanted:
     chunks = [chunk async for chunk in await ask(api, stop=stop, stream=True)]
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == wanted
     assert chunks[-1].choices[0].finish_reason == "stop"
+
+
+async def test_an_answer_that_repeated_itself_is_one_that_was_cut_off(served: fakes.Service, api: Any) -> None:
+    served.engine.answer = replace(fakes.ANSWER, finish_reason="repetition")
+    assert (await ask(api)).choices[0].finish_reason == "length"
+    assert [chunk async for chunk in await ask(api, stream=True)][-1].choices[0].finish_reason == "length"
+    assert (await api.responses.create(model="hirag", input="q")).incomplete_details.reason == "max_output_tokens"
 
 
 async def test_responses(served: fakes.Service, api: Any) -> None:

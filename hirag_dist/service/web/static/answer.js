@@ -66,6 +66,7 @@ export class AnswerView {
       answer.input_tokens > 0 && `${many(answer.input_tokens, "token")} read, ${count(answer.output_tokens)} written`,
       answer.finish_reason === "length" && "incomplete: a token limit of the model cut it off",
       answer.finish_reason === "content_filter" && "incomplete: the content filter of the model's endpoint cut it off",
+      answer.finish_reason === "repetition" && "incomplete: the model repeated itself and was stopped",
       answer.dropped_citations > 0 && `${many(answer.dropped_citations, "citation")} that named nothing removed`,
     ].filter(Boolean);
     this.foot.replaceChildren(
