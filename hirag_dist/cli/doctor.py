@@ -7,7 +7,7 @@ import importlib.metadata
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.util import find_spec
@@ -23,19 +23,22 @@ from hirag_dist.composition.models import (
     endpoint_with_window,
     lexical_embedding_notice,
     role_endpoints,
+    role_windows,
     settle_embedder,
 )
 from hirag_dist.compute.kernels import has_gpu_workers, resolve_kernels
-from hirag_dist.config.model import Config
+from hirag_dist.config.model import Config, EndpointConfig
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import HiragError
+from hirag_dist.indexing.window_sizes import fit_to_windows
 from hirag_dist.llm.endpoints.factory import make_chat_model, make_embedder, make_local_reranker, make_reranker
 from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.protocols import Closable
 from hirag_dist.readers.office_files import INSTALL as INSTALL_DOCUMENTS
 from hirag_dist.readers.office_files import PACKAGES as OFFICE_FORMATS
 from hirag_dist.readers.office_files import missing_package
+from hirag_dist.retrieval.answer_stream import AnswerWindow
 from hirag_dist.retrieval.vector_index.milvus.connection import INSTALL
 from hirag_dist.storage.serving.mapped_files import MappedFiles
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
@@ -85,8 +88,12 @@ def examine(config: Config, index: str | None) -> list[DoctorFinding]:
     findings.append(_check("prompts", lambda: _prompts(config)))
     if config.execution.chosen != "inline" and find_spec("ray") is not None:
         findings.append(_check("Ray", lambda: _ray(config), "use --executor inline to do without it"))
+    told: dict[str, EndpointConfig] = {}
     for name in sorted({name for role in CHAT_ROLES for name in role_endpoints(config, role)}):
-        findings.append(_check(f"endpoint {name}", partial(_chat_once, name, config)))
+        findings.append(_check(f"endpoint {name}", partial(_chat_once, name, config, told)))
+    asked = config.llm.model_copy(update={"endpoints": config.llm.endpoints | told})
+    if windows := role_windows(config.model_copy(update={"llm": asked})):
+        findings.append(_check("context windows", lambda: _windows(config, windows)))
     findings.append(_check(f"embedder {config.llm.roles.embed}", lambda: asyncio.run(_embed(config))))
     if reranker := config.llm.roles.rerank:
         findings.append(_check(f"reranker {reranker}", lambda: asyncio.run(_rerank(reranker, config))))
@@ -181,11 +188,12 @@ def _ray(config: Config) -> str:
     return describe_cluster(config.execution.ray_address, gpu_workers)
 
 
-def _chat_once(name: str, config: Config) -> str:
-    return asyncio.run(_chat(name, config))
+def _chat_once(name: str, config: Config, told: dict[str, EndpointConfig]) -> str:
+    """Probe an endpoint, and add to `told` what its server tells of its window."""
+    return asyncio.run(_chat(name, config, told))
 
 
-async def _chat(name: str, config: Config) -> str:
+async def _chat(name: str, config: Config, told: dict[str, EndpointConfig]) -> str:
     from hirag_dist.llm.endpoints.openai_chat import OpenAiChat  # not at the top: it imports an HTTP client
 
     model = make_chat_model(name, config)
@@ -203,16 +211,28 @@ async def _chat(name: str, config: Config) -> str:
         structured = ""
         if isinstance(model, OpenAiChat):
             structured = f", structured outputs {'on' if await model.supports_forms() else 'off'}"
-        told = await _window_and_speed(name, config, reply.output_tokens / max(seconds, 1e-9))
+        told[name] = await endpoint_with_window(name, config)
+        window = _window_and_speed(told[name], reply.output_tokens / max(seconds, 1e-9))
         tokens = f"{count_noun(reply.input_tokens, 'token')} in, {reply.output_tokens} out"
-        return f"{model.name} answered ({tokens}){structured}{told}"
+        return f"{model.name} answered ({tokens}){structured}{window}"
     finally:
         await model.close()
 
 
-async def _window_and_speed(name: str, config: Config, tokens_per_s: float) -> str:
+def _windows(config: Config, windows: Mapping[str, int]) -> str:
+    """Return the chunks of a build, cut to the windows of its models.
+
+    Raises:
+        ConfigError: a window has no room beside the instructions of a task.
+    """
+    prompts, count = load_prompts(config.prompts), counter(config.tokenizer)
+    fitted = fit_to_windows(config, windows, prompts)
+    AnswerWindow(windows.get("answer"), prompts, count).cut(config.retrieval, "")
+    return f"chunks of up to {count_noun(fitted.chunk_tokens, 'token')} fit"
+
+
+def _window_and_speed(endpoint: EndpointConfig, tokens_per_s: float) -> str:
     """Return what an endpoint tells of its window and its requests at a time, and the speed of one reply."""
-    endpoint = await endpoint_with_window(name, config)
     if not endpoint.is_remote:
         return ""
     known = endpoint.context_window

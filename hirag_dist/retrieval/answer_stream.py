@@ -21,7 +21,7 @@ from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.retrieval.citations import CitationReader, Quoted, placed_citations
 from hirag_dist.core.retrieval.context import UNKNOWN_ANSWER, citations
 from hirag_dist.core.text.normalize import count_noun
-from hirag_dist.errors import InvalidQuery, ModelError, ModelUnavailable, RequestRejected, UnusableReply
+from hirag_dist.errors import ConfigError, InvalidQuery, ModelError, ModelUnavailable, RequestRejected, UnusableReply
 from hirag_dist.protocols import AnswerModel
 from hirag_dist.types import Answer, ChatReply, ChatRequest, Retrieval
 
@@ -55,10 +55,11 @@ class AnswerWindow:
 
         Raises:
             InvalidQuery: the question leaves no room for a context.
+            ConfigError: the instructions alone leave none.
         """
         if self.tokens is None:
             return limits
-        return self._cut(limits, self._prompt_size(question), reply_tokens(self.tokens, ANSWER))
+        return self._cut(limits, question, self._prompt_size(question), reply_tokens(self.tokens, ANSWER))
 
     @property
     def part_reply_tokens(self) -> int:
@@ -70,17 +71,24 @@ class AnswerWindow:
 
         Raises:
             InvalidQuery: the question leaves no room for a context.
+            ConfigError: the instructions alone leave none.
         """
         if self.tokens is None:
             return limits
         reply = self.part_reply_tokens
         prompt = self._size(map_request(question, "", self.prompts, reply))
         schema = min(_SCHEMA_TOKENS, usable_tokens(self.tokens) // 8)
-        return self._cut(self.cut(limits, question), prompt + schema, reply)
+        return self._cut(self.cut(limits, question), question, prompt + schema, reply)
 
-    def _cut(self, limits: RetrievalConfig, prompt: int, reply: int) -> RetrievalConfig:
+    def _cut(self, limits: RetrievalConfig, question: str, prompt: int, reply: int) -> RetrievalConfig:
         assert self.tokens is not None
         room = prompt_room(self.tokens, prompt, reply) - FRAME
+        if room + self.count_tokens(question) < _MIN_CONTEXT:
+            raise ConfigError(
+                f"the context window of the model that answers, {self.tokens:,} tokens, has no room for a context "
+                "beside the instructions and the reply: serve the model with a larger window, such as "
+                "`llama-server -c 4096`, or take another model for llm.roles.answer"
+            )
         if room < _MIN_CONTEXT:
             raise InvalidQuery(
                 f"question: with its instructions it has {prompt:,} tokens, and the model that answers has a window of "

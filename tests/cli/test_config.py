@@ -84,6 +84,24 @@ def test_the_extra_milvus_is_a_fault_only_where_it_is_needed(monkeypatch: pytest
     assert finding(backend="milvus-lite") == ("fault", "pip install 'hirag-dist[milvus-lite]'")
 
 
+@pytest.mark.parametrize(
+    ("extract", "answer", "state", "said"),
+    [
+        (512, 4096, "fault", "window of the extract model"),
+        (4096, 512, "fault", "window of the model that answers"),
+        (4096, 4096, "ok", "chunks of up to"),
+    ],
+)
+def test_doctor_says_where_a_window_has_no_room_for_a_text(extract: int, answer: int, state: str, said: str) -> None:
+    sizes = {"extract": extract, "answer": answer}
+    url = "http://127.0.0.1:9/v1"
+    endpoints = {role: {"base_url": url, "model": "m", "context_window": size} for role, size in sizes.items()}
+    llm = {"endpoints": endpoints, "roles": {role: role for role in sizes}}
+    config = Config.model_validate({"llm": llm, "execution": {"executor": "inline"}})
+    found = next(one for one in examine(config, None) if one.subject == "context windows")
+    assert (found.state, said in found.seen) == (state, True)
+
+
 @pytest.mark.integration
 def test_each_endpoint_is_asked_once_and_a_fault_names_what_is_wrong() -> None:
     def findings(chat_url: str, vectors_url: str, dim: int) -> dict[str, tuple[str, str]]:

@@ -17,7 +17,7 @@ from hirag_dist.core.prompts.requests import answer_request
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.retrieval.context import render_context
 from hirag_dist.core.text.tokens import counter
-from hirag_dist.errors import InvalidQuery, ModelError, ModelUnavailable, RequestRejected, UnusableReply
+from hirag_dist.errors import ConfigError, InvalidQuery, ModelError, ModelUnavailable, RequestRejected, UnusableReply
 from hirag_dist.llm.limits.rate_limiter import RateLimiter
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from hirag_dist.retrieval.answer_stream import AnswerWindow, answer_pieces
@@ -214,6 +214,11 @@ def test_an_unknown_or_a_large_window_cuts_nothing(tokens: int | None) -> None:
 def test_a_question_without_room_for_a_context_is_refused_by_its_size() -> None:
     with pytest.raises(InvalidQuery, match=r"window of 1,024 .* shorten the question"):
         window(1024).cut(RetrievalConfig(), "why " * 500)
+
+
+def test_a_window_without_room_for_a_context_beside_the_instructions_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"window of the model that answers, 512 tokens, .* larger window"):
+        window(512).cut(RetrievalConfig(), QUESTION)
 
 
 def test_a_long_conversation_loses_its_beginning_and_never_its_question() -> None:
