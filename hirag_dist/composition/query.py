@@ -20,6 +20,7 @@ from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.llm.call import CallContext
 from hirag_dist.llm.chat import EndpointPool
+from hirag_dist.llm.endpoints.onnx_models import SentenceEmbedder
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.rate_limiter import RateLimiter
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
@@ -93,7 +94,10 @@ class SharedModels:
         key = config.llm.endpoints[config.llm.roles.embed].model_dump_json()
         with self._lock:
             if key not in self._embedders:
-                self._embedders[key] = limited_embedder(config, None, self._retried, self._context, texts="query")
+                embedder = limited_embedder(config, None, self._retried, self._context, texts="query")
+                if isinstance(embedder, SentenceEmbedder):
+                    embedder.embed_now(["a probe"])  # reads the weights, for which the first question would wait
+                self._embedders[key] = embedder
             embedder = self._embedders[key]
         return self._model, QuestionEmbedder(embedder, cached, keep=keep), self._reranker
 

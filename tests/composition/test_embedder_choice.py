@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hirag_dist import Config, build_index, open_index, reembed_index
@@ -12,7 +13,7 @@ from hirag_dist.composition.build_records import recorded_embedder
 from hirag_dist.composition.models import make_coordinator, settle_embedder
 from hirag_dist.composition.query import SharedModels, make_engine
 from hirag_dist.llm.endpoints import onnx_models
-from hirag_dist.llm.endpoints.onnx_models import FORMER_NAME, NAME
+from hirag_dist.llm.endpoints.onnx_models import FORMER_NAME, NAME, MiniLmEmbedder
 from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.storage.layout import BUILD, CURRENT
 from hirag_dist.storage.snapshot.reader import open_snapshot
@@ -73,6 +74,18 @@ def test_builds_and_questions_settle_it(document: Path, tmp_path: Path, monkeypa
     for fresh, embedder in ((False, "hashing-384"), (True, NAME)):
         build_index(document, index, config=config, fresh=fresh)
         assert open_snapshot(Store(index)).manifest.embedder == embedder
+
+
+async def test_an_engine_has_read_the_weights_of_its_embedder(monkeypatch: pytest.MonkeyPatch) -> None:
+    vectors: list[str] = []
+    monkeypatch.setattr(onnx_models, "is_installed", lambda: True)
+    monkeypatch.setattr(MiniLmEmbedder, "vector", lambda self, text: vectors.append(text) or np.ones(384))
+    config = settle_embedder(Config(), NAME)
+    models = SharedModels(config, make_coordinator(config), n_engines=2)
+    for _ in range(2):
+        models.lend(config, keep=True)
+    assert vectors == ["a probe"]
+    await models.close()
 
 
 async def test_indexes_of_one_process_have_their_own_embedders(document: Path, tmp_path: Path) -> None:
