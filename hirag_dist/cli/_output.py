@@ -34,7 +34,7 @@ STILL_STARTING = (  # one line, which the demo looks for
 )
 VERSIONS = "documents or former versions"  # what removal counts: an edited document has both
 FALLBACK_CODE = 3
-_LATE_S = 5.0  # seconds without an open index, after which a command says why
+_LATE_S = 5.0  # seconds after which a command says what it waits for
 _MIN_TEXT_WIDTH = 14  # of a column of text that wraps
 _state: dict[str, Any] = {"json": False, "stdout": None}
 
@@ -99,9 +99,9 @@ def log_output() -> None:
 
 
 @contextmanager
-def told_when_late() -> Iterator[Callable[[], None]]:
-    """Print `STILL_STARTING` on stderr once, unless the function that is yielded was called in time."""
-    late = threading.Timer(_LATE_S, err.print, (STILL_STARTING,))
+def told_when_late(message: str = STILL_STARTING) -> Iterator[Callable[[], None]]:
+    """Print a message on stderr once, unless the block ends, or calls the function that is yielded, in time."""
+    late = threading.Timer(_LATE_S, err.print, (message,), {"markup": False})
     late.daemon = True
     late.start()
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,7 +29,7 @@ from hirag_dist.cli._options import (
 )
 from hirag_dist.cli._output import conclude_reading, emit, err, out, table, told_when_late
 from hirag_dist.core.text.normalize import count_noun, one_line, shorten
-from hirag_dist.errors import ConfigError, HiragError, InvalidQuery
+from hirag_dist.errors import ConfigError, HiragError, InvalidQuery, ModelError
 from hirag_dist.types import MAP_REDUCE, Answer, Citation, MapWork, Query, Retrieval, ScopeOptions, SourceItem
 
 if TYPE_CHECKING:
@@ -254,6 +254,7 @@ def query(
     limits = {"--max-usd": max_usd, "--max-tokens": max_tokens}
     sent, fallback = None, ""  # not known of a service
     pieces = stream and not options.json
+    advice = "" if stream or options.json else "; --stream prints it as it is written"
     if server is not None:
         here = {"--config": options.config, "--set": options.settings, "--snapshot": snapshot} | limits
         refuse_idle(here, "--server", "the service has a configuration and a snapshot of its own")
@@ -261,18 +262,21 @@ def query(
         from hirag_dist.client import HiragClient
 
         with HiragClient(server, index=index_name or "", **connection.arguments) as client, _named_by_options(deadline):
-            result = _ask(client, asked, context_only, pieces, deadline)
+            waiting = f"Waiting for the answer of {server} …{advice}"
+            result = _ask(client, asked, context_only, pieces, deadline, waiting)
     else:
         refuse_idle({"--index-name": index_name} | by_option(connection), "--index", "they are for a connection")
         from hirag_dist.api.index import open_index
+        from hirag_dist.composition.models import role_endpoints
 
         loaded = _for_one_question(options.load())
+        waiting = f"Waiting for the answer of {' or '.join(role_endpoints(loaded, 'answer'))} …{advice}"
         with told_when_late():
             opening = open_index(str(index), config=loaded, snapshot=snapshot, max_usd=max_usd, max_tokens=max_tokens)
         with opening as opened:
             try:
                 with _named_by_options(deadline):
-                    result = _ask(opened, asked, context_only, pieces, deadline)
+                    result = _ask(opened, asked, context_only, pieces, deadline, waiting)
             finally:
                 sent, fallback = opened.usage, opened.info.fallback
                 if sent["calls"] and (sent["usd"] != 0 or asked.mode in MAP_REDUCE):
@@ -325,22 +329,40 @@ def _named_by_options(deadline_s: float | None) -> Iterator[None]:
 
 
 def _ask(
-    target: Index | HiragClient, asked: Query, context_only: bool, pieces: bool, deadline_s: float | None
+    target: Index | HiragClient,
+    asked: Query,
+    context_only: bool,
+    pieces: bool,
+    deadline_s: float | None,
+    waiting: str,
 ) -> Retrieval | Answer:
     """Return the retrieval or the answer of an open index or a service, after the number of calls of a map-reduce.
 
     Args:
         pieces: whether the answer is printed as it comes.
+        waiting: printed on a terminal where the answer takes long.
     """
     if context_only:
         return target.retrieve(asked, timeout_s=deadline_s)
     last: Retrieval | str | Answer = ""
-    for last in target.answer_stream(asked, timeout_s=deadline_s):
-        if isinstance(last, str):
-            if pieces:
-                print(last, end="", flush=True)
-        elif isinstance(last, Retrieval) and last.map_work is not None and not last.map_work.calls:
-            err.print(plan_line(last.mode, last.map_work), style="dim", markup=False)
+    found: Retrieval | None = None
+    with ExitStack() as late:
+        try:
+            for last in target.answer_stream(asked, timeout_s=deadline_s):
+                if isinstance(last, str):
+                    if pieces:
+                        late.close()
+                        print(last, end="", flush=True)
+                elif isinstance(last, Retrieval):
+                    found = last
+                    if last.map_work is not None and not last.map_work.calls:
+                        err.print(plan_line(last.mode, last.map_work), style="dim", markup=False)
+                    elif err.is_terminal:
+                        late.enter_context(told_when_late(waiting))
+        except ModelError as error:
+            if found is not None and found.map_work is None:
+                error.args = (f"{error}; --context-only shows what was retrieved, without a model", *error.args[1:])
+            raise
     assert isinstance(last, Answer)
     return last
 

@@ -5,20 +5,23 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from hirag_dist._loop_thread import LoopThread
+from hirag_dist.cli import _output
 from hirag_dist.cli._command_line import run
-from hirag_dist.cli.query import show_answer
+from hirag_dist.cli._output import err
+from hirag_dist.cli.query import _ask, show_answer
 from hirag_dist.errors import InvalidQuery
 from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.store import Store
-from hirag_dist.types import Answer, Citation, Place, SourceItem
+from hirag_dist.types import Answer, Citation, Place, Query, SourceItem
 from tests.scripted_endpoint import Endpoint, run_command, write_config
 from tests.service import fakes
 from tests.toy_builds import Bench
@@ -150,6 +153,34 @@ def asks_index(query: Any, tmp_path: Path, model: Endpoint) -> Callable[..., tup
     Bench(tmp_path).build(["alpha beta gamma", "gamma delta"])
     write_config(tmp_path / "hirag.yaml", {"big": model.url}, {"answer": "big"})
     return lambda *arguments: query(*arguments, "--index", "index")
+
+
+def test_a_model_that_fails_is_told_with_how_to_see_what_was_retrieved(asks_index: Any, model: Endpoint) -> None:
+    model.script = lambda asked: 401
+    code, said = asks_index("What is beta?")
+    assert (code, said["error"].count("; --context-only shows what was retrieved, without a model")) == (1, 1)
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_terminal_is_told_whose_answer_is_awaited(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], terminal: bool
+) -> None:
+    class Slow:
+        def answer_stream(self, query: Any, timeout_s: Any) -> Iterator[Any]:
+            yield fakes.WHOLE
+            printed.wait(5.0 if terminal else 0.05)
+            yield fakes.ANSWER
+
+    def show(*said: Any, **how: Any) -> None:
+        print_line(*said, **how)
+        printed.set()
+
+    printed, print_line, slow = threading.Event(), err.print, cast(Any, Slow())
+    monkeypatch.setattr(_output, "_LATE_S", 0.0)
+    monkeypatch.setattr(err, "_force_terminal", terminal)
+    monkeypatch.setattr(err, "print", show)
+    assert _ask(slow, Query("Who?"), False, False, None, "Waiting for the answer of local …") == fakes.ANSWER
+    assert capsys.readouterr().err.strip() == ("Waiting for the answer of local …" if terminal else "")
 
 
 @pytest.mark.parametrize("mode", ["hirag", "graphrag-global"])
