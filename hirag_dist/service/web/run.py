@@ -390,7 +390,8 @@ class Page:
             await self._gateway.close()
             in_use = error.errno == errno.EADDRINUSE
             why = "the port is in use" if in_use else error.strerror or str(error)
-            raise BackendUnavailable(f"the page cannot listen on {options.listen}: {why}; choose another") from error
+            said = f"the page cannot listen on {options.listen}: {why}; choose another with --http"
+            raise BackendUnavailable(said) from error
         self._runner = runner
         self.url = url_of(options, runner.addresses[0][1])
         return self

@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 import signal
+import socket
 import ssl
 from collections.abc import Callable
 from pathlib import Path
@@ -16,17 +17,24 @@ import grpc
 import pytest
 
 from hirag_dist.client import AsyncHiragClient, ClientOptions
-from hirag_dist.errors import ServiceError
+from hirag_dist.errors import BackendUnavailable, ServiceError
 from hirag_dist.service.http_api.gateway import Gateway, GatewayCall
 from hirag_dist.service.options import PageOptions
 from hirag_dist.service.request_gate import SERVICE_NAME
-from hirag_dist.service.web.run import serve_page
+from hirag_dist.service.web.run import Page, serve_page
 from hirag_dist.wire._pb import query_pb2 as pb
 from tests.service import fakes
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 Serve = Callable[..., Any]
+
+
+async def test_a_port_that_is_in_use_names_the_option() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        address = f"127.0.0.1:{busy.getsockname()[1]}"
+        with pytest.raises(BackendUnavailable, match=f"{address}: the port is in use; choose another with --http"):
+            await Page(PageOptions(address), "127.0.0.1:1").__aenter__()
 
 
 async def test_every_reply_says_how_it_may_be_used(served: fakes.Service) -> None:
