@@ -9,6 +9,7 @@ import signal
 import socket
 import ssl
 from collections.abc import Callable
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +18,24 @@ import grpc
 import pytest
 
 from hirag_dist.client import AsyncHiragClient, ClientOptions
-from hirag_dist.errors import BackendUnavailable, ServiceError
+from hirag_dist.errors import BackendUnavailable, ModelError, ServiceError
 from hirag_dist.service.http_api.gateway import Gateway, GatewayCall
 from hirag_dist.service.options import PageOptions
 from hirag_dist.service.request_gate import SERVICE_NAME
 from hirag_dist.service.web.run import Page, serve_page
 from hirag_dist.wire._pb import query_pb2 as pb
+from hirag_dist.wire.error_status import STATUS
 from tests.service import fakes
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 Serve = Callable[..., Any]
+
+
+async def test_every_trouble_of_a_model_has_advice() -> None:
+    advice = files("hirag_dist.service.web").joinpath("static/advice.js").read_text("utf-8")
+    troubles = {kind.__name__ for kind, _ in STATUS if issubclass(kind, ModelError)} - {"ModelError"}
+    assert [name for name in troubles if f"  {name}: [" not in advice] == []
 
 
 async def test_a_port_that_is_in_use_names_the_option() -> None:

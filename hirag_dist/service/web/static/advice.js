@@ -17,6 +17,10 @@ const ADVICE = {
   DeadlinePassed: ["There was not enough time", "Allow more under Options, or ask for less: fewer entities, or no answer."],
   RequestTooLarge: ["The result is too large to send", "Ask for less under Options."],
   ModelUnavailable: ["The language model does not answer", "What was found is shown. Ask again later, or without an answer."],
+  EndpointUnreachable: ["The language model is out of reach", "What was found is shown. Ask without an answer, or tell the operator: its server does not run, or its address is wrong."],
+  UnusableReply: ["The language model wrote no usable answer", "What was found is shown. Ask again, or without an answer."],
+  ContextLengthExceeded: ["The question is too long for the language model", "What was found is shown. Ask a shorter question, or without an answer."],
+  ConfigError: ["The service is not set up for this question", "Tell the operator what the message says."],
   TimedOut: ["The language model took too long", "What was found is shown. Ask again later, or without an answer."],
   RequestRejected: ["The language model refused the request", "What was found is shown. Ask without an answer, or tell the operator."],
   ServiceError: ["The service cannot be reached", "Ask again in a moment. If that does not help, tell the operator: the page runs, the service behind it does not answer."],
@@ -35,7 +39,7 @@ function wait(seconds) {
 /** Fills the box that tells of a trouble. */
 export function tell(box, trouble, again) {
   const [title, advice] = ADVICE[trouble.kind] ?? ["Something went wrong", "Ask again; if it happens again, tell the operator what the message says."];
-  const when = trouble.retryAfterS ? ` The service says: ${wait(trouble.retryAfterS)}.` : "";
+  const when = trouble.retryAfterS ? ` Try again ${wait(trouble.retryAfterS)}.` : "";
   box.replaceChildren(
     h("h2", {}, title),
     h("p", {}, advice + when),
