@@ -218,9 +218,10 @@ def _from_environment(text: str) -> Any:
     return value if value is None or isinstance(value, (list, dict)) else text
 
 
-def _substitute(value: Any, environ: Mapping[str, str], path: str) -> Any:
+def _substitute(value: Any, environ: Mapping[str, str], path: str, key: object = None) -> Any:
+    """Return a value with the variables of the environment that its texts name; an empty `api_key` is none."""
     if isinstance(value, dict):
-        return {key: _substitute(item, environ, path) for key, item in value.items()}
+        return {name: _substitute(item, environ, path, name) for name, item in value.items()}
     if isinstance(value, list):
         return [_substitute(item, environ, path) for item in value]
     if not isinstance(value, str):
@@ -228,8 +229,9 @@ def _substitute(value: Any, environ: Mapping[str, str], path: str) -> Any:
 
     def replace(match: re.Match[str]) -> str:
         name, default = match.group(1), match.group(2)
-        if name not in environ and default is None:
-            raise ConfigError(f"{path} uses ${{{name}}}, and {name} is not set in the environment")
+        if default is None and (name not in environ or (key == "api_key" and not environ[name].strip())):
+            state = "empty" if name in environ else "not set"
+            raise ConfigError(f"{path} uses ${{{name}}}, and {name} is {state} in the environment")
         return environ.get(name, default or "")
 
     return _VARIABLE.sub(replace, value)

@@ -164,12 +164,16 @@ def test_all_mistakes_are_said_at_once(load: Loader) -> None:
         ),
         ("seed: &a [*a]", "FILE has an anchor that holds itself"),
         ("seed: ${SEED}", "FILE uses ${SEED}, and SEED is not set in the environment"),
+        (
+            "llm: {endpoints: {gpt: {model: x, base_url: 'http://h/v1', api_key: '${KEY}'}}}",
+            "FILE uses ${KEY}, and KEY is empty in the environment",
+        ),
         ("service: {access_log: json}", "access_log: Expected true or false, "),
         *((f"reading: {{encoding: '{name}'}}", f"{name}' (option --encoding)") for name in NO_EXTENSIONS_OF_ASCII),
     ],
 )
 def test_mistakes_are_said_in_one_line(load: Loader, text: str, said: str) -> None:
-    fault = load.fault(text)
+    fault = load.fault(text, {"KEY": ""})
     assert said in fault
     assert "\n" not in fault
 

@@ -202,7 +202,8 @@ class EndpointClient:
             start = content[:_READ_BYTES].decode("utf-8", "replace")
             is_page = start.lstrip()[:1] in ("", "<")
             kind = ModelUnavailable if is_page else UnusableReply
-            raise kind(f"{self.who} answered {problem}: {self.plain(start)}") from None
+            hint = "; check base_url" if start.lstrip().startswith("<") else ""
+            raise kind(f"{self.who} answered {problem}: {self.plain(start)}{hint}") from None
         self.raise_error_in(data)
         return data
 

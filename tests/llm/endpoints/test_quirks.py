@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 
 from hirag_dist.core.prompts.reply_validation import InvalidJson, next_attempt, usable_text
-from hirag_dist.errors import EndpointUnreachable, RequestRejected, TimedOut
+from hirag_dist.errors import EndpointUnreachable, ModelUnavailable, RequestRejected, TimedOut
 from hirag_dist.llm.call import PricedModel
 from hirag_dist.llm.chat import EndpointPool
 from hirag_dist.llm.embedding import LedgerEmbedder, PricedEmbedder, TextsRefused
@@ -162,6 +162,12 @@ async def test_keywords_that_a_server_refuses_are_left_out(message: str) -> None
         await chat.complete(FORMED)
     assert len(stub.bodies) == 3
     assert "json_schema" in stub.bodies[2]["response_format"]
+
+
+async def test_a_web_page_in_place_of_an_answer_names_base_url() -> None:
+    async with chatting(lambda body: web.Response(text=" <html>It works!", content_type="text/html")) as (chat, _):
+        with pytest.raises(ModelUnavailable, match=r"not JSON: <html>It works!; check base_url$"):
+            await chat.complete(REQUEST)
 
 
 # Refusals of one text
