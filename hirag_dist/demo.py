@@ -16,6 +16,7 @@ from typing import Annotated
 
 import typer
 import yaml
+from rich.rule import Rule
 
 from hirag_dist.api.build import build_index
 from hirag_dist.cli._bill import bill_table
@@ -44,20 +45,20 @@ def demo(
     questions = (samples / "questions.txt").read_text(encoding="utf-8").splitlines()[:2]
     config = _write_config(Path(folder), samples / "replies.jsonl")
     _index(samples / "corpus", folder, config, executor)
-    out.rule("2 · Serving it over gRPC")
+    _rule("2 · Serving it over gRPC")
     command = ["serve", "--index", folder, "--config", str(config), "--listen", "127.0.0.1:0"]
     service = _service([sys.executable, "-m", "hirag_dist", *command], Path(folder) / "serve.log")
     with service as address, HiragClient(address) as client:
         info = client.describe()
         out.print(f"A service at {address} holds snapshot {info.snapshot_id}.")
         for number, question in enumerate(questions, start=3):
-            out.rule(f"{number} · A question")
+            _rule(f"{number} · A question")
             out.print(f"[bold]{question}[/bold]\n")
             answer = client.answer(question)
             assert isinstance(answer, Answer)
             show_retrieval(answer.retrieval)
             show_answer(answer)
-    out.rule("Next steps")
+    _rule("Next steps")
     out.print(f"The whole index as a page: {folder}/index.html")
     where = shlex.quote(str(folder))
     out.print(f'Ask more: .venv/bin/hirag-dist query --index {where} "…"    (or: serve --index {where})')
@@ -66,6 +67,11 @@ def demo(
         "[dim]The index of the demo is made of recorded replies of a model. Your documents go to the endpoints in "
         "hirag.yaml, or to the built-in model, which is rule-based and understands nothing.[/dim]"
     )
+
+
+def _rule(title: str) -> None:
+    """Print a heading on a line; `out` has no width where it is no terminal."""
+    out.print(Rule(title), width=None if out.is_terminal else 80)
 
 
 def _write_config(folder: Path, replies: Path) -> Path:
@@ -81,7 +87,7 @@ def _write_config(folder: Path, replies: Path) -> Path:
 
 
 def _index(corpus: Path, folder: str, path: Path, executor: str) -> None:
-    out.rule("1 · Indexing the sample corpus")
+    _rule("1 · Indexing the sample corpus")
     config = configuration(str(path), None, {"execution.executor": executor}).config
     with ProgressBars(True) as bars:
         report = build_index(corpus, folder, config=config, progress=bars).to_dict()

@@ -60,6 +60,12 @@ def test_the_demo_waits_for_as_long_as_its_service_compiles(
     assert capsys.readouterr().out.count(STILL_STARTING) == 1
 
 
+def test_headings_of_the_demo_are_80_characters_wide_where_they_are_piped(capsys: pytest.CaptureFixture[str]) -> None:
+    demo._rule("Next steps")
+    line = capsys.readouterr().out.rstrip("\n")
+    assert ("Next steps" in line, len(line)) == (True, 80)
+
+
 @pytest.mark.integration
 def test_the_demo_says_why_its_service_ended(tmp_path: Path) -> None:
     ending = [sys.executable, "-c", "import sys; print('hirag-dist: port 1 is in use'); sys.exit(1)"]
