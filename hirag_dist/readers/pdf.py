@@ -30,6 +30,7 @@ _LIST_MARK = re.compile(r"(?:[•‣▪◦·*–—-]|\[?\(?(?:\d{1,3}|[a-zA-Z])
 _SENTENCE_END = re.compile(r"[.!?:。！？：][\"'”’)\]]?$")
 _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef\u3000-\u303f\u0e00-\u0e7f]")
 _LIGATURES = str.maketrans({"ﬀ": "ff", "ﬁ": "fi", "ﬂ": "fl", "ﬃ": "ffi", "ﬄ": "ffl", "ﬅ": "st", "ﬆ": "st"})
+_NO_TITLE = re.compile(r"\s*(?:about|blob|data|file):\S*\s*\Z", re.IGNORECASE)
 _FULL_LINE = 0.75
 """A line this long, as a share of the page's usual line, goes on in the next one."""
 
@@ -37,7 +38,8 @@ _FULL_LINE = 0.75
 def read_pdf(data: bytes, maker: DocumentBuilder) -> list[Document | Unreadable]:
     """Return a PDF as one document, and an `Unreadable` in addition if some of its pages could not be read.
 
-    The title is that of the PDF's metadata, else the file's stem.
+    The title is that of the PDF's metadata, unless a browser wrote an address such as about:blank there, else the
+    file's stem.
 
     Raises:
         FileRefused: it is damaged, encrypted, or passes a limit.
@@ -50,7 +52,9 @@ def read_pdf(data: bytes, maker: DocumentBuilder) -> list[Document | Unreadable]
     if any(page.strip() for page in pages):
         text, lines = join_pages(pages)
         properties, places = read["properties"], _places(lines, read)
-        found.append(maker.document(text, title=properties.get("Title"), places=places, properties=properties))
+        title = properties.get("Title", "")
+        title = "" if _NO_TITLE.match(title) else title
+        found.append(maker.document(text, title=title, places=places, properties=properties))
     elif len(bad) < len(pages):
         found.append(maker.unreadable(None, "the PDF has no text layer; run OCR first"))
     if bad or not pages:

@@ -49,6 +49,8 @@ def test_the_text_layer_is_read(read: Any) -> None:
     (found,) = read("a.pdf", make_pdf([["Alice met Bob."], ["Bob left."]], title="Report"))
     assert (found.title, found.text) == ("Report", "Alice met Bob.\n\nBob left.")
     assert read("a.pdf", make_pdf([["Alice"]]))[0].title == "a"
+    assert read("a.pdf", make_pdf([["Alice"]], title="about:blank"))[0].title == "a"
+    assert read("a.pdf", make_pdf([["Alice"]], title="About: Blank"))[0].title == "About: Blank"
 
 
 @starts_a_process
