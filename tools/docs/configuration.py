@@ -19,7 +19,8 @@ One YAML file, given by `--config`; every key is optional. `hirag-dist init` wri
 show` prints the effective configuration with the origin of each value and masked secrets, and `hirag-dist config
 schema` prints the JSON schema. An unknown key is an error that suggests the nearest known key.
 
-- `${NAME}` inside a value is replaced by the environment variable `NAME`.
+- `${NAME}` inside a value is replaced by the environment variable `NAME`; `${NAME:-default}` has a default. A
+  variable without one that is not set is an error, and so is an empty one for `api_key`.
 - `HIRAG__SECTION__KEY=value` in the environment overrides a key, as in `HIRAG__LLM__ATTEMPTS=5`.
 - `--set section.key=value` on the command line overrides both.
 
