@@ -24,6 +24,7 @@ from hirag_dist.composition.build_records import (
     last_build,
     note_not_begun,
     recorded_embedder,
+    recorded_label_field,
 )
 from hirag_dist.composition.models import (
     BUILD_ROLES,
@@ -43,6 +44,7 @@ from hirag_dist.execution.events import UsageRecorded
 from hirag_dist.execution.executors import return_freed_memory
 from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.tracing import traced_build
+from hirag_dist.indexing.base import check_label_field
 from hirag_dist.indexing.budget import bill_rows
 from hirag_dist.indexing.changed_documents import DocumentSelection
 from hirag_dist.indexing.context import BuildContext, ResolvedModels
@@ -298,8 +300,11 @@ def execute_build(
                 spill=spill,
             )
             check(build)
+            if arguments.command in ("index", "add") and not arguments.rebuild:
+                field, recorded = config.reading.label_field, recorded_label_field(store)
+                check_label_field(store, field, snapshot_id=base_id or None, recorded=recorded)
             if arguments.command in ("index", "add", "remove", "refresh"):
-                build.check_base(reads_input=arguments.command in ("index", "add"))
+                build.check_base()
             runner.bill.earlier = _paid_before(store)
             record = BuildRecord(
                 store,

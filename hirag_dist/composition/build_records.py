@@ -312,6 +312,20 @@ def recorded_embedder(store: Store) -> str | None:
     return None
 
 
+def recorded_label_field(store: Store) -> str:
+    """Return the field of labels that the latest builds on record named; empty for none since a build from nothing."""
+    last = last_build(store)
+    for record in [*([] if last is None else [last]), *earlier_builds(store)]:
+        given = record.get("given") or {}
+        if record["state"] != "done":
+            continue
+        if given.get("command") in ("index", "add") and (field := given["reading"].get("label_field")):
+            return str(field)
+        if given.get("rebuild") or given.get("command") == "import":
+            break
+    return ""
+
+
 def repeated(record: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return `given` and `base` of the build that a retry repeats: the last one that was not without changes."""
     return record.get("repeats") or {"given": record.get("given"), "base": record.get("base")}

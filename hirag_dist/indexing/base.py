@@ -18,13 +18,13 @@ from hirag_dist.config.model import MEMBER_CHARS, Config
 from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.key_sets import KeySets
 from hirag_dist.core.row_changes import ChangedRows, changed_rows, rows_between, rows_of_table
-from hirag_dist.errors import ConfigError, HiragError, SnapshotCorrupt, SnapshotNotFound
+from hirag_dist.errors import ConfigError, HiragError, SnapshotCorrupt, SnapshotError, SnapshotNotFound
 from hirag_dist.execution.dataset import Dataset, DatasetPart, DatasetStore
 from hirag_dist.indexing.stages.embed import vector_blocks, vector_rows
 from hirag_dist.indexing.stages.resolve import ProposePairs
 from hirag_dist.schemas import ENTITIES
 from hirag_dist.storage.layout import CHANGED, MENTIONS, REPORT_INPUTS, SUMMARIES
-from hirag_dist.storage.snapshot.fallback import in_place_of_current, whole_snapshots
+from hirag_dist.storage.snapshot.fallback import in_place_of_current, readable_manifests, whole_snapshots
 from hirag_dist.storage.snapshot.manifest import UpdateNote
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
 from hirag_dist.storage.spill import SpillFile
@@ -283,16 +283,33 @@ def check_embedder(snapshot: Snapshot, decisive: Mapping[str, Any]) -> None:
     )
 
 
-def check_label_field(snapshot: Snapshot, label_field: str | None) -> None:
-    """Refuse to read INPUT without a named field of labels where the snapshot was read with one.
+def check_label_field(
+    store: Store, label_field: str | None, *, snapshot_id: str | None = None, recorded: str = ""
+) -> None:
+    """Refuse to read INPUT without a named field of labels where the index was read with one.
 
-    Labels restrict access: a forgotten option would open the documents to every caller.
+    Labels restrict access: a forgotten option would open the documents to every caller. A damaged file of the index
+    does not switch that off: where the snapshot cannot be opened, any other snapshot of the index counts too.
+
+    Args:
+        store: the index.
+        snapshot_id: of the snapshot that the update starts from; None: the current one.
+        recorded: the field that the records of builds name, for an index whose manifests are lost; empty for none.
+
+    Raises:
+        ConfigError: the message names both ways on.
     """
-    note = snapshot.manifest.update
-    if note is not None and note.label_field and label_field is None:
+    try:
+        notes = [open_snapshot(store, snapshot_id).manifest.update]
+    except SnapshotError:
+        notes = [manifest.update for manifest in readable_manifests(store)]
+    else:
+        recorded = recorded if notes == [None] else ""
+    remembered = next((note.label_field for note in notes if note is not None and note.label_field), recorded)
+    if remembered and label_field is None:
         raise ConfigError(
-            f"{snapshot.store.uri} was read with the labels of the field {note.label_field!r}, and this run names no "
-            f"field of labels, so that every caller would see what it reads: give --label-field {note.label_field} "
+            f"{store.uri} was read with the labels of the field {remembered!r}, and this run names no field of labels, "
+            f"so that every caller would see what it reads: give --label-field {shlex.quote(remembered)} "
             "(reading.label_field), or --rebuild to index without labels"
         )
 

@@ -257,7 +257,7 @@ def estimate_build(
     """
     known, reason = (None, "") if snapshot is None else open_configured(snapshot, config)
     if snapshot is not None:
-        check_label_field(snapshot, config.reading.label_field)
+        check_label_field(snapshot.store, config.reading.label_field, snapshot_id=snapshot.manifest.snapshot_id)
     base = UpdateBase() if known is None else known
     if not base.is_nothing and vectors is not None:
         check_embedder(base.snapshot, {**base.note.decisive, "embedder": vectors[0], "dim": vectors[1]})

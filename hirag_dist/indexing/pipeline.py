@@ -25,7 +25,6 @@ from hirag_dist.indexing.base import (
     NO_STATE,
     UpdateBase,
     check_embedder,
-    check_label_field,
     content_config,
     find_base,
     open_base,
@@ -202,13 +201,13 @@ class Build:
             "prompts": hashlib.sha256(json.dumps(texts, sort_keys=True).encode()).hexdigest()[:16],
         }
 
-    def check_base(self, *, reads_input: bool) -> None:
-        """Refuse an update with another embedder than that of the index, or without its labels, before it begins.
+    def check_base(self) -> None:
+        """Refuse an update with another embedder than that of the index, before it begins.
 
         Metadata fields that the update would take from the index are warned of.
 
         Raises:
-            ConfigError: see `indexing.base.check_embedder` and, where INPUT is read, `check_label_field`.
+            ConfigError: see `indexing.base.check_embedder`.
         """
         store = self.context.runner.store
         snapshot_id = current_id(store) if self._base_id == "" else self._base_id
@@ -216,8 +215,6 @@ class Build:
             if snapshot_id is not None:
                 snapshot = open_snapshot(store, snapshot_id)
                 check_embedder(snapshot, self.decisive())
-                if reads_input:
-                    check_label_field(snapshot, self.context.config.reading.label_field)
                 warn_of_gone_fields(UpdateBase(snapshot), self.context.config.metadata)
 
     def _base(self, *, any_embedder: bool = False) -> tuple[UpdateBase, str]:

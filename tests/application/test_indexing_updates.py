@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import os
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -187,7 +189,57 @@ def test_an_index_with_a_field_of_labels_is_not_updated_without(index: RefusingI
             work([engine], uri, plain)
     assert current_id(index.store) == kept.snapshot_id
     run_build([engine], uri, plain, BuildOptions(rebuild=True))
+    run_build([engine], uri, plain, BuildOptions(fresh=True))
     assert not run_add([str(rows)], uri, plain).dead_letters
+
+
+def spoil_hashed_files(root: Path) -> None:
+    (file,) = root.glob("snapshots/*/documents.parquet")
+    file.write_bytes(b"\0\0" + file.read_bytes()[2:])
+
+
+def spoil_notes(root: Path) -> None:
+    (file,) = root.glob("snapshots/*/manifest.json")
+    file.write_text(file.read_text().replace('"label_field"', '"number": "x", "label_field"'))
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "a pointer to nothing": lambda root: (root / CURRENT).write_text(""),
+    "a pointer to another": lambda root: (root / CURRENT).write_text("deadbeef"),
+    "no pointer": lambda root: (root / CURRENT).unlink(),
+    "a short manifest": lambda root: [os.truncate(file, 300) for file in root.glob("snapshots/*/manifest.json")],
+    "a note of another form": spoil_notes,
+    "a changed table": spoil_hashed_files,
+    "no table": lambda root: [file.unlink() for file in root.glob("snapshots/*/documents.parquet")],
+    "no snapshots": lambda root: shutil.rmtree(root / "snapshots"),
+    "no records": lambda root: [(root / CURRENT).unlink(), (root / "build.json").unlink()],
+    "nothing, and all done again": lambda root: None,
+}
+
+
+@pytest.fixture(scope="module")
+def labelled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RefusingIndex]:
+    """Return an index of labelled records."""
+    found = RefusingIndex(tmp_path_factory.mktemp("labelled"), KEYS)
+    (engine,) = found.files("engine.txt")
+    rows = Path(engine).parent / "rows.jsonl"
+    write_records(rows, json.dumps({"text": TEXTS["loom.txt"], "team": "red"}))
+    reading = found.config.reading.model_copy(update={"label_field": "team"})
+    run_build([str(rows)], str(found.store.root), found.config.model_copy(update={"reading": reading}))
+    yield found
+    found.endpoint.close()
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_index_remembers_its_field_of_labels(
+    labelled: RefusingIndex, tmp_path: Path, damage: Callable[[Path], object]
+) -> None:
+    root = tmp_path / "index"
+    shutil.copytree(labelled.store.root, root)
+    damage(root)
+    is_whole = damage is DAMAGES["nothing, and all done again"]
+    with pytest.raises(ConfigError, match=r"field 'team'.* give --label-field team .*--rebuild"):
+        run_build(labelled.files("engine.txt"), str(root), labelled.config, BuildOptions(fresh=is_whole))
 
 
 def document_ids(index: RefusingIndex) -> list[str]:

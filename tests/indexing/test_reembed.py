@@ -77,7 +77,7 @@ def test_another_embedder_is_refused_unless_it_is_asked_for(living: LivingBench)
         lambda build: build.index(inputs),
         lambda build: build.add(inputs),
         lambda build: build.refresh(),
-        lambda build: build.check_base(reads_input=False),
+        lambda build: build.check_base(),
     ]
     for work in works:
         with pytest.raises(ConfigError, match=r"hashing-32 of 32 .* hashing-16 of 16 .*--reembed.*--rebuild"):

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
 
-from hirag_dist.errors import SnapshotCorrupt, SnapshotError, SnapshotNotFound
+from hirag_dist.errors import SnapshotCorrupt, SnapshotError, SnapshotNotFound, StoreError
 from hirag_dist.storage.layout import CURRENT, FORGET, MANIFEST, SNAPSHOTS, snapshot_path
 from hirag_dist.storage.snapshot.history import current_times
+from hirag_dist.storage.snapshot.manifest import Manifest, parse_manifest
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
 from hirag_dist.storage.store import Store
 
@@ -66,6 +68,14 @@ def whole_snapshots(store: Store, *, full_check: bool = False) -> Iterator[Snaps
             logger.info("snapshot %s is not used: %s", name, error)
             continue
         yield snapshot
+
+
+def readable_manifests(store: Store) -> Iterator[Manifest]:
+    """Yield the manifests of all snapshots, those apart that are damaged; other files of a snapshot may be damaged."""
+    for name in store.names(SNAPSHOTS):
+        folder = snapshot_path(name)
+        with suppress(SnapshotError, StoreError):
+            yield parse_manifest(store.read_bytes(f"{folder}/{MANIFEST}"), f"{store.uri}/{folder}")
 
 
 def in_place_of_current(snapshot: Snapshot, error: SnapshotError, *, warn: bool = True) -> Snapshot:
