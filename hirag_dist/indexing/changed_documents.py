@@ -146,6 +146,34 @@ def kept_places(places: pa.Table, is_kept: Sequence[bool]) -> tuple[pa.Table, pa
     return kept, pa.Table.from_pylist(list(named.values()), HELD)
 
 
+def moved_documents(
+    context: BuildContext, base: UpdateBase, unread: pa.Table, places: pa.Table, found: ReadInput
+) -> pa.Array:
+    """Return the ids of documents that could not be read where they were, and whose text was read where it was not.
+
+    The text has moved, and has the labels of its new place, which may be others than those that it had.
+
+    Args:
+        unread: HELD of places that could not be read.
+        places: HELD of all documents of the base.
+        found: what was read.
+    """
+    if not unread.num_rows:
+        return pa.array([], pa.string())
+    pairs = (zip(held["document_id"].to_pylist(), places_of(held), strict=True) for held in (found.files.held, places))
+    read_at, known = map(set, pairs)
+    new = pa.array(sorted({own for own, _ in read_at - known}), pa.string())
+    documents = base.table("documents").cast(DOCUMENTS)
+    is_lost = pc.is_in(documents["document_id"], value_set=unread["document_id"].combine_chunks())
+    lost = base.rows(documents, np.flatnonzero(is_lost))
+    is_moved = np.zeros(len(lost), bool)
+    for part in found.documents.parts:  # one in memory
+        read = context.datasets.read(Dataset(DOCUMENTS, (part,)), ["document_id", "text"])
+        texts = read.filter(pc.is_in(read["document_id"], value_set=new))["text"].combine_chunks()
+        is_moved |= pc.is_in(lost["text"], value_set=texts).to_numpy()
+    return lost.filter(pa.array(is_moved))["document_id"].combine_chunks()
+
+
 def renamed_documents(documents: pa.Table, names: pa.Table) -> pa.Table:
     """Return documents, of which those of HELD have another place or other source ids now."""
     rows = rows_of(documents["document_id"], names["document_id"])

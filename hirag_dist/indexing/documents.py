@@ -34,7 +34,7 @@ from hirag_dist.indexing.read_files import (
     unchanged_files,
 )
 from hirag_dist.indexing.stages.read import READ_METADATA, READ_PLACES, ChunkDocuments, ReadDocuments, UniqueDocuments
-from hirag_dist.readers import is_access_refusal
+from hirag_dist.readers import is_access_refusal, is_whole_record
 from hirag_dist.schemas import DOCUMENTS, REJECTS
 from hirag_dist.storage.layout import PLACES
 from hirag_dist.types import IntVector
@@ -65,25 +65,35 @@ class UnreadRecords:
 
     Attributes:
         records: (URI, record).
-        first_lost: URI of a file or folder → the first record of which, and of all after it, nothing was read.
+        first_lost: URI of a file or folder → the first record of which, and of all after it, nothing was read, because
+            the file breaks off there.
     """
 
     records: frozenset[tuple[str, int]] = frozenset()
     first_lost: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, units: Iterable[str], files: Container[str], read: Iterable[tuple[str, int]]) -> UnreadRecords:
+    def of(
+        cls, letters: Iterable[tuple[str, str]], files: Container[str], read: Iterable[tuple[str, int]]
+    ) -> UnreadRecords:
         """Return the unread records.
 
         Args:
-            units: units of the dead letters of reading, as `unit_of` names them.
+            letters: (unit, reason) of the dead letters of reading, units as `unit_of_letter` names them.
+            files: names of the files of INPUT.
             read: (URI, record) of what was read.
         """
-        lost = {_file_of(unit, files) for unit in units}
+        lost: dict[tuple[str, int], bool] = {}  # → whether the file may break off there
         last: dict[str, int] = {}
-        for uri, record in (*lost, *read):
+        for unit, reason in letters:
+            uri, record = place = _file_of(unit, files)
             last[uri] = max(last.get(uri, 0), record)
-        return cls(frozenset(lost), {uri: record for uri, record in lost if last[uri] == record})
+            if not is_access_refusal(reason):
+                lost[place] = uri == unit or not is_whole_record(reason)
+        for uri, record in read:
+            last[uri] = max(last.get(uri, 0), record)
+        ends = {uri: record for (uri, record), is_end in lost.items() if is_end and last[uri] == record}
+        return cls(frozenset(lost), ends)
 
     def __contains__(self, place: tuple[str, int]) -> bool:
         """Check for a (URI, record), which may be of a file below a folder that could not be listed."""
@@ -168,8 +178,7 @@ def read_input(context: BuildContext, inputs: Sequence[str], base: UpdateBase | 
         if letters.num_rows:
             check_read(sources, {*uris, *unread_names}, letters, config.reading.text_field)
         pairs = zip(letters["unit_id"].to_pylist(), letters["reason"].to_pylist(), strict=True)
-        units = [unit for unit, reason in pairs if not is_access_refusal(reason)]
-        unread = UnreadRecords.of(units, files, zip(uris, records, strict=True))
+        unread = UnreadRecords.of(pairs, files, zip(uris, records, strict=True))
     held = found.select(["uri", "document_id", "record", "source_ids"]).rename_columns(HELD.names)
     result = replace(
         _with_unchanged(context, base, unchanged, read),

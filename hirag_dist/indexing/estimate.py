@@ -34,7 +34,7 @@ from hirag_dist.core.prompts.templates import (
     same_entity_request,
     summary_request,
 )
-from hirag_dist.core.retrieval.places import record_name, unit_of
+from hirag_dist.core.retrieval.places import record_name
 from hirag_dist.core.text.ids import chunk_id, document_id, text_key, text_keys
 from hirag_dist.core.text.tokens import chunk_spans, counter, encoding
 from hirag_dist.execution.dataset import Dataset
@@ -50,11 +50,12 @@ from hirag_dist.indexing.metadata import field_changes
 from hirag_dist.indexing.read_files import held_places, places_of
 from hirag_dist.indexing.stages.embed import CHUNKS_PER_TASK, ENTITIES_PER_TASK
 from hirag_dist.indexing.stages.packed_calls import MAX_UNITS
+from hirag_dist.indexing.stages.read import unit_of_letter
 from hirag_dist.indexing.stages.resolve import PAIRS_PER_CALL
 from hirag_dist.indexing.stages.summarise import EXCERPT_CHARS, N_EXCERPTS
 from hirag_dist.llm.endpoints.onnx_models import BATCH_SIZE
 from hirag_dist.llm.usage import total_cost
-from hirag_dist.readers import Document, find_inputs, is_access_refusal, missing_packages, read_source
+from hirag_dist.readers import Document, find_inputs, missing_packages, read_source
 from hirag_dist.storage.snapshot.manifest import OpenTexts
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import ChatRequest, IntVector
@@ -292,7 +293,7 @@ def read_planned(inputs: Sequence[str], config: Config) -> PlannedInput:
     tokens, options = encoding(config.tokenizer), read_options(config.reading, config.metadata)
     documents: dict[str, PlannedDocument] = {}
     unreadable: list[tuple[str, str]] = []
-    units: list[str] = []
+    letters: list[tuple[str, str]] = []
     places: list[tuple[str, int]] = []
     copies = 0
     sources = find_inputs(inputs, follow_links=config.reading.follow_links)
@@ -303,8 +304,7 @@ def read_planned(inputs: Sequence[str], config: Config) -> PlannedInput:
             if not isinstance(read, Document):
                 shown = source.display if read.is_file else record_name(source.display, read.record)
                 unreadable.append((shown, read.reason))
-                if not is_access_refusal(read.reason):
-                    units.append(unit_of(source.name, read.record))
+                letters.append((unit_of_letter(source.name, read), read.reason))
                 continue
             places.append((source.name, read.record))
             identity = document_id(read.text, read.labels)
@@ -316,7 +316,7 @@ def read_planned(inputs: Sequence[str], config: Config) -> PlannedInput:
                 for text, n_tokens in _chunk_texts(read.text, tokens, config)
             ]
             documents[identity] = PlannedDocument(f"{source.name}#{read.record}", tuple(chunks))
-    unread = UnreadRecords.of(units, {source.name for source in sources}, places)
+    unread = UnreadRecords.of(letters, {source.name for source in sources}, places)
     return PlannedInput(documents, copies, tuple(unreadable), unread, frozenset(places))
 
 

@@ -36,6 +36,7 @@ from hirag_dist.indexing.changed_documents import (
     changed_documents,
     kept_beside,
     kept_places,
+    moved_documents,
     new_documents,
     renamed_documents,
     selected_documents,
@@ -253,13 +254,19 @@ class Build:
         if base.is_nothing or not found.unread.records:
             return found
         places = held_places(base)
-        kept, renamed = kept_places(places, [place in found.unread for place in places_of(places)])
+        is_unread = pa.array([place in found.unread for place in places_of(places)], pa.bool_())
+        moved = moved_documents(self.context, base, places.filter(is_unread), places, found)
+        is_kept = pc.and_not(is_unread, pc.is_in(places["document_id"], value_set=moved))
+        kept, renamed = kept_places(places, is_kept.to_pylist())
         if not kept.num_rows:
             return found
+        n_kept = len(pc.unique(kept["document_id"]))
         logger.warning(
-            "%s could not be read and stays as it was, the first %s: see the dead letters, or `hirag-dist remove` it",
-            count_noun(len(pc.unique(kept["document_id"])), "document"),
+            "%s could not be read and %s, the first %s: see the dead letters, or `hirag-dist remove` %s",
+            count_noun(n_kept, "document"),
+            "stays as it was" if n_kept == 1 else "stay as they were",
             unit_name(unit_of(kept["name"][0].as_py(), kept["record"][0].as_py())),
+            "it" if n_kept == 1 else "them",
         )
         return self._joined(base, kept, renamed, replace(found, files=found.files + files_of_kept(kept)))
 

@@ -6,7 +6,7 @@ silently, and nothing but `InputError` is raised.
 """
 
 from hirag_dist.readers.discover import check_inputs, find_inputs
-from hirag_dist.readers.document_builder import is_access_refusal, is_missing_text
+from hirag_dist.readers.document_builder import is_access_refusal, is_missing_text, is_whole_record
 from hirag_dist.readers.encoding import clean_text
 from hirag_dist.readers.model import Document, ReadOptions, SourceFile, Unreadable
 from hirag_dist.readers.office_files import missing_package, missing_packages
@@ -27,6 +27,7 @@ __all__ = [
     "is_missing_text",
     "is_uri",
     "is_utf8",
+    "is_whole_record",
     "missing_package",
     "missing_packages",
     "public_uri",

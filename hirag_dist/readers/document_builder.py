@@ -22,6 +22,8 @@ USUAL_FIELDS: Final[Mapping[FieldKind, tuple[str, ...]]] = {
 MAX_TITLE_CHARS = 1000
 FIRST_WORDS_CHARS = 80
 _TITLE_SCAN = 16 * MAX_TITLE_CHARS
+_EMPTY = "the text is empty"
+_OF_RECORD = ("the text is longer than ", "no field ", "field ", "the record is ", "the row has ")  # begin reasons
 
 
 def find_field(names: Iterable[str], wanted: str | None, usual: tuple[str, ...]) -> str | None:
@@ -101,7 +103,7 @@ class DocumentBuilder:
         """
         given, text = text, clean_text(text)
         if not text or text.isspace():
-            return self.unreadable(record, "the text is empty")
+            return self.unreadable(record, _EMPTY)
         limit = self.options.max_document_bytes
         if len(text) > limit or (len(text) > limit // 4 and len(text.encode()) > limit):
             return self.unreadable(record, f"the text is longer than {limit} bytes: split it")
@@ -182,6 +184,11 @@ def missing_text(names: list[str], wanted: str | None) -> str:
 def is_missing_text(reason: str, wanted: str) -> bool:
     """Check that `missing_text` gave the reason, for this wanted field."""
     return reason.startswith(f"no field {wanted!r}; there is: ")
+
+
+def is_whole_record(reason: str) -> bool:
+    """Check that a record was read whole and refused for what it holds: that its file breaks off is no reason then."""
+    return reason == _EMPTY or reason.startswith(_OF_RECORD) or is_access_refusal(reason)
 
 
 def is_access_refusal(reason: str) -> bool:

@@ -333,6 +333,41 @@ def test_a_text_that_can_be_read_at_none_of_its_places_stays_as_one_document(
     assert "1 document could not be read and stays as it was, the first a/1.txt" in caplog.text
 
 
+def lines(*given: Any) -> str:
+    """Return JSON Lines: a string as it is, (text, labels) as a record."""
+    made = (each if isinstance(each, str) else json.dumps({"text": each[0], "labels": each[1]}) for each in given)
+    return "".join(f"{line}\n" for line in made)
+
+
+EMPTY = ("", [])
+
+
+@pytest.mark.parametrize(
+    ("now", "left"),
+    [
+        ([("sun", []), EMPTY], [("moon", 1), ("sun", 0)]),
+        ([("sun", []), '{"text": "mo'], [("moon", 1), ("sea", 2), ("sun", 0)]),
+        ([("sun", []), '{"text": "mo', EMPTY], [("moon", 1), ("sea", 2), ("sun", 0)]),
+        ([("sun", []), '{"text": "mo', ("tree", {"bad": 1})], [("moon", 1), ("sun", 0)]),
+        ([("moon", []), ("sea", ["red"]), EMPTY], [("moon", 0), ("sea", 1)]),
+        ([("sea", []), ("moon", []), EMPTY], [("moon", 1), ("sea", 0)]),
+    ],
+    ids=["the rest is gone", "cut off", "two bad ones", "labels refused", "moved and labelled", "moved"],
+)
+def test_a_refused_record_keeps_its_former_text_alone_unless_the_file_breaks_off_there(
+    bench: Bench, corpus: Corpus, now: list[Any], left: list[tuple[str, int]], caplog: pytest.LogCaptureFixture
+) -> None:
+    corpus.write("a.jsonl", lines(("sun", []), ("moon", []), ("sea", [])))
+    corpus.write("b.txt", "wind")
+    indexed(bench, corpus.folder)
+    corpus.write("a.jsonl", lines(*now))
+    indexed(bench, corpus.folder)
+    found = [row for row in rows(open_snapshot(bench.store), "documents") if row["uri"] == "a.jsonl"]
+    assert sorted((row["text"], row["record"]) for row in found) == left
+    assert [row["labels"] for row in found if row["text"] == "sea" and ("sea", ["red"]) in now] in ([], [["red"]])
+    assert ("2 documents could not be read and stay as they were" in caplog.text) == (len(left) == 3)
+
+
 def test_the_table_names_each_file_and_its_copies(bench: Bench, corpus: Corpus) -> None:
     corpus.write("b/copy.txt", "sun moon")
     result = indexed(bench, corpus.folder)

@@ -13,7 +13,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hirag_dist.readers import Document, ReadOptions, Row, Unreadable, find_inputs, read_rows, read_source
+from hirag_dist.readers import (
+    Document,
+    ReadOptions,
+    Row,
+    Unreadable,
+    find_inputs,
+    is_whole_record,
+    read_rows,
+    read_source,
+)
 
 starts_a_process = pytest.mark.integration  # the one that reads Parquet
 
@@ -420,6 +429,28 @@ def test_what_is_unreadable_is_named_by_its_record_or_as_the_whole_file(
         path = unread[0].partition(",")[0]
         assert path.endswith(name)
         assert unread == [path if number is None else f"{path}, record {number}" for number in records]
+
+
+@pytest.mark.parametrize(
+    ("name", "last", "is_whole"),
+    [
+        ("a.jsonl", '{"text": ""}', True),
+        ("a.jsonl", '{"text": null}', True),
+        ("a.jsonl", '{"text": 3}', True),
+        ("a.jsonl", '{"other": "x"}', True),
+        ("a.jsonl", '{"text": "x", "labels": {"a": 1}}', True),
+        ("a.jsonl", "3", True),
+        ("a.jsonl", '{"text": "x', False),
+        ("a.csv", "a,b,c", True),
+        ("a.csv", "2,", True),
+        ("a.csv", 'a,"b', False),
+    ],
+)
+def test_a_record_that_breaks_off_is_told_from_one_that_is_refused_for_what_it_holds(
+    read: Any, name: str, last: str, is_whole: bool
+) -> None:
+    first = "id,text\n1,x" if name == "a.csv" else '{"text": "x"}'
+    assert is_whole_record(read(name, f"{first}\n{last}\n")[1].reason) == is_whole
 
 
 def test_a_header_that_cannot_be_used_is_of_the_whole_file(read: Any) -> None:

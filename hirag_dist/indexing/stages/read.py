@@ -17,7 +17,7 @@ from hirag_dist.core.text.ids import chunk_id, document_id
 from hirag_dist.core.text.tokens import TextSpan, chunk_spans
 from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.stage import ByKey, ByRows, Services, Split, Tables
-from hirag_dist.readers import Document, ReadOptions, SourceFile, read_source
+from hirag_dist.readers import Document, ReadOptions, SourceFile, Unreadable, read_source
 from hirag_dist.schemas import CHUNKS, DOCUMENT_METADATA, DOCUMENTS, PLACES, REJECTS
 from hirag_dist.storage.spill import SpillFile, spill_file
 
@@ -75,12 +75,10 @@ class ReadDocuments:
                 shown = row.pop("shown")
                 source = SourceFile(name=shown, display=shown, **row)
                 for found in read_source(source, self.options):
-                    where = unit_of(shown, found.record)
                     if not isinstance(found, Document):
-                        is_first = not found.record and not found.is_file and is_record_file(shown)
-                        unit = f"{shown}#0" if is_first else where  # the first of a file of records
-                        rejects.add(_reject(self.name, unit, found.reason))
+                        rejects.add(_reject(self.name, unit_of_letter(shown, found), found.reason))
                         continue
+                    where = unit_of(shown, found.record)
                     document = _document_row(found, shown, where)
                     documents.add(document, len(found.text))
                     own = {name: document[name] for name in ("uri", "record", "document_id")}
@@ -92,6 +90,12 @@ class ReadDocuments:
                         rejects.add(_reject(METADATA, where, "; ".join(found.faults)))
             tables = {"documents": documents, "places": places, "metadata": metadata, "rejects": rejects}
             return {name: rows.table() for name, rows in tables.items()}
+
+
+def unit_of_letter(name: str, found: Unreadable) -> str:
+    """Return the unit of the dead letter of what could not be read of a file: of the first of several records `#0`."""
+    is_first = not found.record and not found.is_file and is_record_file(name)
+    return f"{name}#0" if is_first else unit_of(name, found.record)
 
 
 def metadata_text(values: Mapping[str, Any]) -> str:
