@@ -18,7 +18,14 @@ from hirag_dist.errors import InputError
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.base import UpdateBase
 from hirag_dist.indexing.context import BuildContext
-from hirag_dist.indexing.documents import ChunkedDocuments, ReadInput, chunk_documents, chunked
+from hirag_dist.indexing.documents import (
+    NO_RECORDS,
+    ChunkedDocuments,
+    ReadInput,
+    UnreadRecords,
+    chunk_documents,
+    chunked,
+)
 from hirag_dist.indexing.read_files import HELD, NO_FILES, places_of
 from hirag_dist.schemas import CHUNKS, DOCUMENTS
 from hirag_dist.storage.layout import EXTRACTION_COSTS
@@ -109,7 +116,9 @@ def selected_documents(documents: pa.Table, selection: DocumentSelection, places
     return documents.filter(pa.array(chosen, pa.bool_()))
 
 
-def kept_beside(places: pa.Table, read: Container[tuple[str, int]]) -> tuple[pa.Table, pa.Table]:
+def kept_beside(
+    places: pa.Table, read: Container[tuple[str, int]], refused: UnreadRecords = NO_RECORDS
+) -> tuple[pa.Table, pa.Table]:
     """Return what is kept when documents are added, as `kept_places` does: the places that were not read again.
 
     A document with several source ids at one place has others that are not known, because the table of files was lost:
@@ -118,10 +127,11 @@ def kept_beside(places: pa.Table, read: Container[tuple[str, int]]) -> tuple[pa.
     Args:
         places: HELD, copies too.
         read: (URI, record) of what was read.
+        refused: what access rules refuse: nothing stays there.
     """
     has_others = pc.greater(pc.list_value_length(places["source_ids"]), 1).to_pylist()
     pairs = zip(places_of(places), has_others, strict=True)
-    return kept_places(places, [others or place not in read for place, others in pairs])
+    return kept_places(places, [place not in refused and (others or place not in read) for place, others in pairs])
 
 
 def kept_places(places: pa.Table, is_kept: Sequence[bool]) -> tuple[pa.Table, pa.Table]:

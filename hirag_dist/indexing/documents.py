@@ -61,12 +61,12 @@ class ChunkedDocuments:
 
 @dataclass(frozen=True)
 class UnreadRecords:
-    """Records of INPUT that are there and could not be read, those apart that access rules refuse.
+    """Records of INPUT that are there and gave no document.
 
     Attributes:
         records: (URI, record).
         first_lost: URI of a file or folder → the first record of which, and of all after it, nothing was read, because
-            the file breaks off there.
+            the file breaks off there, or is refused as a whole.
     """
 
     records: frozenset[tuple[str, int]] = frozenset()
@@ -75,8 +75,8 @@ class UnreadRecords:
     @classmethod
     def of(
         cls, letters: Iterable[tuple[str, str]], files: Container[str], read: Iterable[tuple[str, int]]
-    ) -> UnreadRecords:
-        """Return the unread records.
+    ) -> tuple[UnreadRecords, UnreadRecords]:
+        """Return the records that could not be read, and those that access rules refuse.
 
         Args:
             letters: (unit, reason) of the dead letters of reading, units as `unit_of_letter` names them.
@@ -84,16 +84,20 @@ class UnreadRecords:
             read: (URI, record) of what was read.
         """
         lost: dict[tuple[str, int], bool] = {}  # → whether the file may break off there
+        refused: dict[tuple[str, int], bool] = {}
         last: dict[str, int] = {}
         for unit, reason in letters:
-            uri, record = place = _file_of(unit, files)
+            place = _file_of(unit, files)
+            found = refused if is_access_refusal(reason) else lost
+            found[place] = place[0] == unit or not is_whole_record(reason)
+        for uri, record in (*lost, *refused, *read):
             last[uri] = max(last.get(uri, 0), record)
-            if not is_access_refusal(reason):
-                lost[place] = uri == unit or not is_whole_record(reason)
-        for uri, record in read:
-            last[uri] = max(last.get(uri, 0), record)
-        ends = {uri: record for (uri, record), is_end in lost.items() if is_end and last[uri] == record}
-        return cls(frozenset(lost), ends)
+
+        def records(found: Mapping[tuple[str, int], bool]) -> UnreadRecords:
+            ends = {uri: record for (uri, record), is_end in found.items() if is_end and last[uri] == record}
+            return cls(frozenset(found), ends)
+
+        return records(lost), records(refused)
 
     def __contains__(self, place: tuple[str, int]) -> bool:
         """Check for a (URI, record), which may be of a file below a folder that could not be listed."""
@@ -103,15 +107,26 @@ class UnreadRecords:
         return place in self.records or is_lost or any(folder in self.first_lost for folder in folders)
 
 
+NO_RECORDS = UnreadRecords()
+
+
 @dataclass(frozen=True)
 class ReadInput:
-    """DOCUMENTS of INPUT, each text once, PLACES, dead letters, metadata, and files, of which some were not opened."""
+    """DOCUMENTS of INPUT, each text once, their PLACES, dead letters of reading, and metadata.
+
+    Attributes:
+        unread: records that are there and could not be read.
+        refused: records that access rules refuse.
+        files: files of INPUT.
+        n_unchanged: number of them that were not opened.
+    """
 
     documents: Dataset
     places: Dataset
     rejects: Dataset
     metadata: DocumentMetadata = NO_METADATA
-    unread: UnreadRecords = UnreadRecords()
+    unread: UnreadRecords = NO_RECORDS
+    refused: UnreadRecords = NO_RECORDS
     files: FilesRead = NO_FILES
     n_unchanged: int = 0
 
@@ -167,7 +182,7 @@ def read_input(context: BuildContext, inputs: Sequence[str], base: UpdateBase | 
         read = runner.run_tolerant(ReadDocuments(options), "documents", sources=datasets.put("sources", to_read))
     found = datasets.read(read.documents, ["document_id", "uri", "record", "source_ids"])
     names, is_whole = to_read["shown"], np.ones(to_read.num_rows, bool)
-    unread = UnreadRecords()
+    unread = refused = NO_RECORDS
     if read.rejects.rows:
         letters = datasets.read(read.rejects, ["stage", "unit_id", "reason"])
         files = set(names.to_pylist())
@@ -178,12 +193,13 @@ def read_input(context: BuildContext, inputs: Sequence[str], base: UpdateBase | 
         if letters.num_rows:
             check_read(sources, {*uris, *unread_names}, letters, config.reading.text_field)
         pairs = zip(letters["unit_id"].to_pylist(), letters["reason"].to_pylist(), strict=True)
-        unread = UnreadRecords.of(pairs, files, zip(uris, records, strict=True))
+        unread, refused = UnreadRecords.of(pairs, files, zip(uris, records, strict=True))
     held = found.select(["uri", "document_id", "record", "source_ids"]).rename_columns(HELD.names)
     result = replace(
         _with_unchanged(context, base, unchanged, read),
         rejects=read.rejects,
         unread=unread,
+        refused=refused,
         files=files_of(to_read, key, is_whole, held),
     )
     if unchanged is None:

@@ -225,6 +225,7 @@ class PlannedInput:
         documents: documents by id, each text once for each set of labels.
         unreadable: (name, reason) of what could not be read.
         unread: places of which an update keeps what the index has.
+        refused: places of which nothing stays, because access rules refuse what is there.
         places: (path, record) of what was read, copies too.
     """
 
@@ -232,6 +233,7 @@ class PlannedInput:
     duplicates: int
     unreadable: tuple[tuple[str, str], ...]
     unread: UnreadRecords
+    refused: UnreadRecords
     places: frozenset[tuple[str, int]]
 
 
@@ -316,8 +318,8 @@ def read_planned(inputs: Sequence[str], config: Config) -> PlannedInput:
                 for text, n_tokens in _chunk_texts(read.text, tokens, config)
             ]
             documents[identity] = PlannedDocument(f"{source.name}#{read.record}", tuple(chunks))
-    unread = UnreadRecords.of(letters, {source.name for source in sources}, places)
-    return PlannedInput(documents, copies, tuple(unreadable), unread, frozenset(places))
+    unread, refused = UnreadRecords.of(letters, {source.name for source in sources}, places)
+    return PlannedInput(documents, copies, tuple(unreadable), unread, refused, frozenset(places))
 
 
 def _chunk_texts(text: str, tokens: Encoding, config: Config) -> Iterator[tuple[str, int]]:
@@ -341,7 +343,7 @@ def _with_kept(base: UpdateBase, planned: PlannedInput, *, everything: bool) -> 
         of_document.setdefault(own, []).append((key, n_tokens))
     places = held_places(base)
     if everything:
-        kept, _ = kept_beside(places, planned.places)
+        kept, _ = kept_beside(places, planned.places, planned.refused)
     else:
         kept, _ = kept_places(places, [place in planned.unread for place in places_of(places)])
     documents = dict(planned.documents)

@@ -134,7 +134,7 @@ class Build:
         base = self._required_base()
         found = read_input(self.context, inputs, base)
         read = set(places_of(found.files.held))
-        kept, renamed = kept_beside(held_places(base), read)
+        kept, renamed = kept_beside(held_places(base), read, found.refused)
         letters = self._letters(base, places_of(kept)) + found.rejects
         beside = files_beside(base, found.files, is_whole=has_same_fields(self.context, base))
         others = kept.filter(pc.invert(pc.is_in(kept["name"], value_set=beside.rows["name"].combine_chunks())))

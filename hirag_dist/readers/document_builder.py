@@ -193,7 +193,7 @@ def is_whole_record(reason: str) -> bool:
 
 def is_access_refusal(reason: str) -> bool:
     """Check that a file or record was left out because of its labels or where its link leads, not for its content."""
-    about_access = ("with the labels", "the labels are neither", "a link that leads out of INPUT")
+    about_access = ("with the labels", "names labels", "the labels are neither", "a link that leads out of INPUT")
     return any(part in reason for part in about_access)
 
 

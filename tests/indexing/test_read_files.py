@@ -368,6 +368,32 @@ def test_a_refused_record_keeps_its_former_text_alone_unless_the_file_breaks_off
     assert ("2 documents could not be read and stay as they were" in caplog.text) == (len(left) == 3)
 
 
+@pytest.mark.parametrize("command", ["index", "add"])
+@pytest.mark.parametrize(
+    ("name", "before", "now"),
+    [
+        ("a.md", "---\nlabels:\n---\nsun", "---\nlabels: [red\n---\nsun"),
+        ("a.md", "---\nlabels:\n---\nsun", "---\nlabels: {x: red}\n---\nsun"),
+        ("a.md", "---\nlabels:\n---\nsun", "sun"),
+        ("a.jsonl", lines(("moon", []), ("sun", [])), lines(("moon", []), ("sun", {"x": "red"}))),
+        ("a.csv", "text,labels\nmoon,\nsun,\n", "text\nmoon\nsun\n"),
+    ],
+)
+def test_what_is_refused_for_its_labels_does_not_stay(
+    bench: Bench, tmp_path: Path, name: str, before: str, now: str, command: str
+) -> None:
+    corpus = Corpus(tmp_path / "labelled")
+    corpus.write("b.md", "---\nlabels:\n---\nwind")
+    corpus.write(name, before)
+    reading = {"label_field": "labels"}
+    indexed(bench, corpus.folder, reading=reading)
+    corpus.write(name, now)
+    inputs = [str(corpus.folder)]
+    result = work_on(bench, lambda build: getattr(build, command)(inputs), reading=reading)
+    assert result.rejects == 1
+    assert set(texts_of(bench, result)) == {"wind", *(["moon"] if name == "a.jsonl" else [])}
+
+
 def test_the_table_names_each_file_and_its_copies(bench: Bench, corpus: Corpus) -> None:
     corpus.write("b/copy.txt", "sun moon")
     result = indexed(bench, corpus.folder)
