@@ -390,7 +390,7 @@ def test_what_is_refused_for_its_labels_does_not_stay(
     corpus.write(name, now)
     inputs = [str(corpus.folder)]
     result = work_on(bench, lambda build: getattr(build, command)(inputs), reading=reading)
-    assert result.rejects == 1
+    assert result.dead_letters == 1
     assert set(texts_of(bench, result)) == {"wind", *(["moon"] if name == "a.jsonl" else [])}
 
 
