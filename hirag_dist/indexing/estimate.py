@@ -36,6 +36,7 @@ from hirag_dist.core.prompts.templates import (
 )
 from hirag_dist.core.retrieval.places import record_name
 from hirag_dist.core.text.ids import chunk_id, document_id, text_key, text_keys
+from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.core.text.tokens import chunk_spans, counter, encoding
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.execution.events import CallsExpected
@@ -54,7 +55,7 @@ from hirag_dist.indexing.stages.read import unit_of_letter
 from hirag_dist.indexing.stages.resolve import PAIRS_PER_CALL
 from hirag_dist.indexing.stages.summarise import EXCERPT_CHARS, N_EXCERPTS
 from hirag_dist.llm.endpoints.onnx_models import BATCH_SIZE
-from hirag_dist.llm.usage import total_cost
+from hirag_dist.llm.usage import dollars, total_cost
 from hirag_dist.readers import Document, find_inputs, missing_packages, read_source
 from hirag_dist.storage.snapshot.manifest import OpenTexts
 from hirag_dist.storage.snapshot.reader import Snapshot
@@ -181,6 +182,11 @@ class CostEstimate:
     reports: DueEstimate = DueEstimate()
     extraction_tokens: int = 0
     budget_tokens: int | None = None
+
+    def __repr__(self) -> str:
+        material = f"{count_noun(self.documents, 'document')}, {count_noun(self.chunks, 'chunk')} to extract"
+        work = f"{count_noun(self.calls, 'call')}, {dollars(self.cost_usd)}, {self.seconds:.0f} s"
+        return f"<CostEstimate {material}: {work}>"
 
     @property
     def calls(self) -> int:

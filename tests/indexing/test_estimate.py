@@ -245,6 +245,7 @@ def test_an_update_of_nothing_changed_costs_nothing(folder: Path) -> None:
     made = plan_update(folder)
     assert not made.changes
     assert (made.documents, made.calls, made.cost_usd, made.stages) == (3, 0, 0, ())
+    assert repr(made) == "<CostEstimate 3 documents, 0 chunks to extract: 0 calls, $0.00, 0 s>"
 
 
 def test_documents_and_chunks_are_those_of_the_update(folder: Path) -> None:

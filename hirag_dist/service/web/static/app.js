@@ -217,7 +217,7 @@ async function look() {
     offerModes(by("mode"), modes ?? []);
     const layers = info.layers.length > 1 ? `${info.layers.length} layers` : "one layer";
     const facts = [many(info.counts.documents ?? 0, "document"), many(info.counts.entities ?? 0, "entity", "entities"), many(info.counts.relations ?? 0, "relation"), layers, many(info.counts.communities ?? 0, "community", "communities")];
-    by("index-facts").textContent = `${facts.join(" · ")}${info.complete ? "" : " · incomplete: parts could not be built"}`;
+    by("index-facts").textContent = `${facts.join(" · ")}${info.complete ? "" : " · incomplete: documents or texts are missing"}`;
     by("index-facts").title = `Snapshot ${info.snapshot_id}, published ${info.created_at}`;
     drawStart(info);
     if (token()) chip.className = "chip good";
