@@ -28,6 +28,7 @@ from hirag_dist.composition.build_records import (
 )
 from hirag_dist.composition.models import (
     BUILD_ROLES,
+    check_limits,
     check_prices,
     index_windows,
     role_windows,
@@ -79,6 +80,9 @@ class BuildOptions:
     wait_s: float = 0.0
     make_current: bool = False
     rebuild: bool = False
+
+    def __post_init__(self) -> None:
+        check_limits(self.max_usd, self.max_tokens)
 
     @property
     def limits(self) -> dict[str, float | None]:

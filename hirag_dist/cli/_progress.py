@@ -144,16 +144,18 @@ def unit_text(phase: PhaseProgress, expected_calls: int | None) -> str:
     if not phase.label:
         return ""
     parts = []
-    has_calls = expected_calls is not None and (phase.calls.in_flight or phase.calls.answered or phase.calls.found)
+    done = phase.calls.answered - phase.calls.refused + phase.calls.found
+    has_calls = bool(expected_calls or (expected_calls is not None and done > 0))
+    has_calls = has_calls and (phase.calls.in_flight > 0 or done > 0)
     if not has_calls or phase.units_done:
         parts.append(f"{phase.units_done:,} of {count_noun(phase.units, 'unit')}")
     if phase.units_kept:
         parts.append(f"{phase.units_kept:,} kept")
     if expected_calls is not None and has_calls:
-        done = phase.calls.answered - phase.calls.refused + phase.calls.found
-        parts.append(f"{done:,} of about {count_noun(rounded_calls(done + expected_calls), 'reply', 'replies')}")
-    if phase.calls.found:
-        parts.append(f"{phase.calls.found:,} of them stored before")
+        whole = max(rounded_calls(done + expected_calls), done)
+        parts.append(f"{done:,} of about {count_noun(whole, 'reply', 'replies')}")
+        if phase.calls.found:
+            parts.append(f"{phase.calls.found:,} of them stored before")
     name = "" if phase.label == phase.name else f"{phase.label}: "
     return name + ", ".join(parts)
 

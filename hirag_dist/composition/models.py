@@ -150,6 +150,17 @@ async def has_structured_output(
     return found
 
 
+def check_limits(max_usd: float | None, max_tokens: float | None) -> None:
+    """Refuse spending limits that are negative or no number.
+
+    Raises:
+        ConfigError: one is; the message names it.
+    """
+    for name, limit in (("max_usd", max_usd), ("max_tokens", max_tokens)):
+        if limit is not None and not limit >= 0:  # NaN, which no sum exceeds, is refused too
+            raise ConfigError(f"{name} must be a number of at least 0, or None for no limit, not {limit!r}")
+
+
 def make_coordinator(
     config: Config,
     max_usd: float | None = None,
@@ -167,9 +178,7 @@ def make_coordinator(
     Raises:
         ConfigError: a spending limit is negative or no number.
     """
-    for name, limit in (("max_usd", max_usd), ("max_tokens", max_tokens)):
-        if limit is not None and not limit >= 0:  # NaN, which no sum exceeds, is refused too
-            raise ConfigError(f"{name} must be a number of at least 0, or None for no limit, not {limit!r}")
+    check_limits(max_usd, max_tokens)
     endpoints = {
         name: EndpointLimits(
             None if endpoint.rpm is None else endpoint.rpm / sharers,

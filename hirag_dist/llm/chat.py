@@ -41,6 +41,7 @@ from hirag_dist.llm.call import (
     ledger_key,
 )
 from hirag_dist.llm.key_locks import KeyLocks
+from hirag_dist.llm.limits.rate_limiter import RateLimiter
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.reply_store.block_format import part_record_of, record_of, reply_from
 from hirag_dist.llm.retry import RetriedCalls
@@ -60,10 +61,13 @@ class UnitReplyStore:
     of all parts add up to the tokens of the pack, so a stage that finds the parts counts what the pack used.
     """
 
-    def __init__(self, roles: Mapping[str, list[ModelGroup]], ledger: Ledger, meter: UsageMeter) -> None:
+    def __init__(
+        self, roles: Mapping[str, list[ModelGroup]], ledger: Ledger, meter: UsageMeter, limiter: RateLimiter
+    ) -> None:
         self._roles = roles
         self._ledger = ledger
         self._meter = meter
+        self._limiter = limiter
 
     async def find(self, requests: Sequence[ChatRequest]) -> list[StoredReply | None]:
         """Return the ledger's reply for each request, if there is one, in one lookup; nothing is counted.
@@ -94,6 +98,7 @@ class UnitReplyStore:
                 output_tokens=sum(reply.output_tokens for reply in replies.values()),
             )
             payer.count(self._meter, role, whole, payer.cost(whole) * price, from_ledger=True)
+            self._limiter.of(payer.endpoint).on_found()
 
     async def store(self, pack: ChatRequest, parts: Sequence[tuple[ChatRequest, str]]) -> None:
         """Store the parts of a pack's reply; return when they are durable. Raises StoreError.
@@ -231,7 +236,11 @@ class EndpointPool:
     @property
     def unit_replies(self) -> UnitReplyStore | None:
         """The replies to units that share calls; None without a ledger."""
-        return None if self._ledger is None else UnitReplyStore(self._roles, self._ledger, self._context.meter)
+        return (
+            None
+            if self._ledger is None
+            else UnitReplyStore(self._roles, self._ledger, self._context.meter, self._retried.limiter)
+        )
 
     async def ask(self, request: ChatRequest, accept: Callable[[ChatReply], T]) -> T | Rejected:
         """Return the result of `accept` for the reply, or a `Rejected` after the last attempt.

@@ -8,6 +8,7 @@ import math
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
@@ -263,9 +264,11 @@ class RetriedCalls:
             now = self._clock()
             since = max(begun, *(self._breaker(each).answered_at for each in targets))
             if last is not None and now - since > timeout_s:
-                if not call.fails_over:
-                    last.args = (f"{last}; no endpoint answered for {timeout_s:g} s (llm.outage_timeout_s)",)
-                raise last
+                if call.fails_over or isinstance(last, RateLimited):
+                    raise last
+                ended = copy(last)
+                ended.args = (f"{last}; no endpoint answered for {timeout_s:g} s",)
+                raise ended from last
             target = self.pick(targets)
             if target is not None:
                 if self._breaker(target).failures < MAX_FAILURES:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Generator
@@ -26,7 +27,7 @@ from hirag_dist.errors import ConfigError, HiragError
 from hirag_dist.mcp import Backend, Caller
 from hirag_dist.mcp.tools import ServerSettings, make_server, token_of
 from hirag_dist.wire.addresses import is_loopback, join_address, split_address
-from hirag_dist.wire.error_status import Unauthenticated
+from hirag_dist.wire.error_status import Overloaded, QuotaExceeded, Unauthenticated
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 PATH = "/mcp"
@@ -152,7 +153,7 @@ class _CallerMiddleware:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Pass a request on, or refuse it."""
-        if scope["type"] == "http":
+        if scope["type"] == "http" and scope["path"] == PATH:
             headers = Headers(scope=scope)
             token = token_of(headers)
             refusal = await self._refusal(headers, token)
@@ -177,6 +178,9 @@ class _CallerMiddleware:
                 await self._admit(token)
             except (Unauthenticated, ConfigError) as error:  # the latter of a token that is no line of ASCII characters
                 return JSONResponse({"error": str(error)}, 401, needed)
+            except (Overloaded, QuotaExceeded) as error:
+                wait_s = math.ceil(error.retry_after_s or 1)
+                return JSONResponse({"error": str(error)}, 429, {"Retry-After": str(wait_s)})
             except HiragError as error:
                 return JSONResponse({"error": str(error)}, 503)
         return None

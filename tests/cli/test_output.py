@@ -108,6 +108,8 @@ def test_a_stage_of_one_task_shows_its_replies_and_a_phase_without_stages_nothin
         "read         kept from an earlier run",
         "extract      11 of about 12 replies, 10 of them stored before, 0.0 s",
     ]
+    bars(CallsProgress("extract", CallTotals(answered=1249, found=10, in_flight=1)))  # more than was estimated
+    assert shown()[1] == "extract      1,259 of about 1,300 replies, 10 of them stored before, 0.0 s"
     bars(StageFinished("extract", False, 12, 0, 0.1))
     bars(StageStarted("graph", 1, 0, 1))
     assert shown()[3] == "hierarchy    nothing to do"

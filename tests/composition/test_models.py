@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.api.build import build_index
+from hirag_dist.api.build import build_index, refresh_index
 from hirag_dist.api.index import open_index
 from hirag_dist.application.build import BuildOptions, run_build
 from hirag_dist.composition.models import ask_windows, check_prices, role_windows, warn_of_idle_limit
@@ -150,4 +150,6 @@ def test_a_limit_that_is_no_amount_is_refused(limit: dict[str, Any], corpus: str
     (name,) = limit
     with pytest.raises(ConfigError, match=f"{name} must be a number of at least 0"):
         build_index(corpus, tmp_path / "index", **limit)
+    with pytest.raises(ConfigError, match=f"{name} must be a number of at least 0"):
+        refresh_index(tmp_path / "index", **limit)
     assert not (tmp_path / "index" / "current").exists()

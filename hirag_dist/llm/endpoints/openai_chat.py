@@ -21,7 +21,7 @@ from hirag_dist.core.prompts.reply_limits import (
 from hirag_dist.core.prompts.reply_validation import INVALID_JSON, REPETITION
 from hirag_dist.core.prompts.templates import reply_schema
 from hirag_dist.core.text.thinking import ThinkingReader, without_thinking
-from hirag_dist.errors import ModelUnavailable
+from hirag_dist.errors import ModelUnavailable, UnusableReply
 from hirag_dist.llm.endpoints.openai_client import DONE, EndpointClient, EndpointRefused, EndpointSettings, error_codes
 from hirag_dist.llm.endpoints.openai_replies import (
     INTERRUPTED,
@@ -453,10 +453,10 @@ class OpenAiChat:
         """Return a reply without its thinking; token counts that the endpoint does not report are counted here.
 
         Raises:
-            ModelUnavailable: the endpoint gave up before the end of the reply.
+            UnusableReply: the endpoint gave up before the end of the reply.
         """
         if found.finish_reason == INTERRUPTED:
-            raise ModelUnavailable(f"{self._client.who} broke off its reply", was_sent=True)
+            raise UnusableReply(f"{self._client.who} broke off its reply", was_sent=True)
         usage = found.usage
         self._client.warn_of(usage)
         text = without_thinking(found.text) if _MAY_THINK.search(found.text) else found.text

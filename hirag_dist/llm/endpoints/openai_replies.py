@@ -239,7 +239,7 @@ def parse_usage(value: object, n_input_chars: int, n_output_chars: int) -> Repor
     """Return the usage that a reply reports.
 
     Some servers leave thinking out of `completion_tokens`, and bill it: a `total_tokens` above the sum of both counts,
-    or more `reasoning_tokens` than `completion_tokens`, shows it. Then it is added to the output.
+    or without it more `reasoning_tokens` than `completion_tokens`, shows it. Then it is added to the output.
 
     >>> parse_usage({"prompt_tokens": 9, "completion_tokens": -1}, 20, 10).problem
     'completion_tokens -1'
@@ -267,17 +267,18 @@ def parse_usage(value: object, n_input_chars: int, n_output_chars: int) -> Repor
     details = value.get("completion_tokens_details")
     n_thought = token_count(details.get("reasoning_tokens")) if isinstance(details, dict) else None
     if n_output is not None:
-        n_beside = _thought_beside(token_count(value.get("total_tokens")), n_input, n_output, n_thought or 0)
-        n_output = min(n_output + n_beside, MAX_TOKENS)
-        n_thought = n_beside or (None if n_thought is not None and n_thought > n_output else n_thought)
+        n_total = token_count(value.get("total_tokens"))
+        n_output = min(n_output + _thought_beside(n_total, n_input, n_output, n_thought), MAX_TOKENS)
+        n_thought = None if n_thought is not None and n_thought > n_output else n_thought
     return ReportedUsage(n_input, n_cached, n_output, problems[0] if problems else "", n_thought)
 
 
-def _thought_beside(n_total: int | None, n_input: int | None, n_output: int, n_thought: int) -> int:
-    """Return the tokens of thinking that a server counts beside the output, not in it."""
-    if n_total is not None and n_input is not None:
-        return max(n_total - n_input - n_output, 0)
-    return n_thought if n_thought > n_output else 0
+def _thought_beside(n_total: int | None, n_input: int | None, n_output: int, n_thought: int | None) -> int:
+    """Return the tokens of thinking that a server counts beside the output, at most those that it reports."""
+    if n_total and n_input is not None:
+        n_beside = max(n_total - n_input - n_output, 0)
+        return n_beside if n_thought is None else min(n_beside, n_thought)
+    return n_thought if n_thought is not None and n_thought > n_output else 0
 
 
 def parse_vectors(data: Mapping[str, Any], n_texts: int) -> FloatMatrix:

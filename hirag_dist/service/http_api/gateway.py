@@ -27,6 +27,7 @@ from hirag_dist.wire.error_status import (
     SERVING,
     HealthCheckRequest,
     HealthCheckResponse,
+    NotReady,
     message_of,
     status_of,
     trailers_of,
@@ -107,7 +108,7 @@ def error_of_call(error: grpc.RpcError) -> StatusError:
         return StatusError(code, error.details() or code.name, details)
     match code:
         case grpc.StatusCode.UNAVAILABLE:
-            return StatusError(code, _UNREACHABLE)
+            return error_of(NotReady(_UNREACHABLE))
         case grpc.StatusCode.CANCELLED:
             return StatusError(grpc.StatusCode.UNAVAILABLE, _STOPPED)
         case grpc.StatusCode.DEADLINE_EXCEEDED:

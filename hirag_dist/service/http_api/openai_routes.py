@@ -207,8 +207,8 @@ def error_response(error: Exception, status: int | None = None) -> web.Response:
         headers |= error_headers(error)
         if error.retry_after_s is not None:
             headers["Retry-After-Ms"] = str(math.ceil(error.retry_after_s * 1000))
-            if error.code is grpc.StatusCode.RESOURCE_EXHAUSTED or error.reason == _NOT_READY:
-                del headers["X-Should-Retry"]
+        if error.reason in _REFUSED_BEFORE_WORK:
+            del headers["X-Should-Retry"]
     return web.Response(
         body=dump(error_body(error)),
         status=error_status(error) if status is None else status,
@@ -240,7 +240,7 @@ _CODES = {
     grpc.StatusCode.DEADLINE_EXCEEDED: (_SERVER, "timeout"),
 }
 _PARAMS = {"": None, "question": "messages", "mode": "model", "index": "model"}  # of fields of the service
-_NOT_READY = "NOT_READY"  # reason of a service that has loaded no snapshot yet
+_REFUSED_BEFORE_WORK = ("OVERLOADED", "QUOTA_EXCEEDED", "NOT_READY")  # reasons of errors
 _TOO_LARGE = "REQUEST_TOO_LARGE"  # reason of a reply that is larger than a message
 
 

@@ -17,7 +17,7 @@ from aiohttp import web
 
 from hirag_dist.core.prompts.reply_validation import REPETITION, RepeatedReply, usable_text
 from hirag_dist.core.prompts.templates import reply_schema
-from hirag_dist.errors import ConfigError, HiragError, ModelUnavailable, RateLimited, RequestRejected
+from hirag_dist.errors import ConfigError, HiragError, ModelUnavailable, RateLimited, RequestRejected, UnusableReply
 from hirag_dist.llm.embedding import PaidEmbedder
 from hirag_dist.llm.endpoints.openai_chat import OpenAiChat
 from hirag_dist.llm.endpoints.openai_client import retry_after_s
@@ -271,10 +271,10 @@ async def test_the_connection_breaks() -> None:
 @pytest.mark.parametrize("reason", ["error", "abort", "insufficient_system_resource", "network_error"])
 async def test_a_reply_that_its_server_gave_up_is_no_reply(reason: str) -> None:
     async with chatting(lambda body: completion("half a", reason)) as (chat, _):
-        with pytest.raises(ModelUnavailable, match="broke off its reply") as caught:
+        with pytest.raises(UnusableReply, match="broke off its reply") as caught:
             await chat.complete(REQUEST)
         assert caught.value.was_sent  # and may be on the bill
-        with pytest.raises(ModelUnavailable, match="broke off its reply"):
+        with pytest.raises(UnusableReply, match="broke off its reply"):
             _ = [piece async for piece in chat.stream(REQUEST)]
 
 

@@ -147,7 +147,9 @@ def items(*indices: object) -> list[dict[str, Any]]:
     [
         ({"prompt_tokens": 11, "completion_tokens": 5, "total_tokens": 16}, 4, (5, 4)),  # thinking within the output
         ({"prompt_tokens": 11, "completion_tokens": 5, "total_tokens": 516}, 500, (505, 500)),  # beside it
-        ({"prompt_tokens": 11, "completion_tokens": 5, "total_tokens": 516}, None, (505, 500)),  # and not named
+        ({"prompt_tokens": 11, "completion_tokens": 5, "total_tokens": 516}, None, (505, None)),  # and not named
+        ({"prompt_tokens": 11, "completion_tokens": 5, "total_tokens": 9000}, 20, (25, 20)),  # at most what is named
+        ({"prompt_tokens": 11, "completion_tokens": 5, "total_tokens": 0}, 500, (505, 500)),
         ({"prompt_tokens": 11, "completion_tokens": 5}, 500, (505, 500)),  # without a sum
         ({"prompt_tokens": 11, "completion_tokens": 5, "total_tokens": 16}, 500, (5, None)),  # cannot be true
         ({"prompt_tokens": 11, "completion_tokens": 5, "total_tokens": 11}, 4, (5, 4)),

@@ -207,6 +207,7 @@ async def test_an_error_after_the_first_event(served: fakes.Service, api: Any) -
     [
         (ModelUnavailable("out"), 1),
         (DeadlinePassed("late"), 1),
+        (RateLimited("the model's endpoint asks for a pause", 0.01), 1),
         (NotReady("starting"), 2),
         (Overloaded("busy", retry_after_s=0.01), 2),
     ],
