@@ -13,7 +13,7 @@ from typing import Any, TypedDict, TypeVar, Unpack
 from hirag_dist.api import ConfigLike, as_config
 from hirag_dist.application.build import BuildOptions, run_add, run_build, run_reembed, run_refresh, run_remove
 from hirag_dist.application.index_result import IndexResult
-from hirag_dist.composition.build_records import recorded_embedder, recorded_speeds
+from hirag_dist.composition.build_records import recorded_embedder, recorded_label_field, recorded_speeds
 from hirag_dist.composition.models import (
     BUILD_ROLES,
     ask_windows,
@@ -23,6 +23,7 @@ from hirag_dist.composition.models import (
     settle_embedder,
 )
 from hirag_dist.config.model import Config
+from hirag_dist.indexing.base import check_label_field
 from hirag_dist.indexing.changed_documents import DocumentSelection
 from hirag_dist.indexing.estimate import CostEstimate, estimate_build
 from hirag_dist.indexing.reembed import ReembeddingEstimate, estimate_reembedding
@@ -160,6 +161,8 @@ def plan_build(
     else:
         store = Store(str(index))
         snapshot = open_current(store)
+        recorded = recorded_label_field(store)
+        check_label_field(store, given.reading.label_field, recorded, snapshot.manifest.snapshot_id)
         loaded = ask_windows(settle_embedder(given, recorded_embedder(store)), BUILD_ROLES)
         windows, speeds, vectors = index_windows(given, loaded, store), recorded_speeds(store), embedder_and_dim(loaded)
     if tokens_per_s is not None:

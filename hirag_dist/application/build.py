@@ -305,8 +305,7 @@ def execute_build(
             )
             check(build)
             if arguments.command in ("index", "add") and not arguments.rebuild:
-                field, recorded = config.reading.label_field, recorded_label_field(store)
-                check_label_field(store, field, snapshot_id=base_id or None, recorded=recorded)
+                check_label_field(store, config.reading.label_field, recorded_label_field(store), base_id or None)
             if arguments.command in ("index", "add", "remove", "refresh"):
                 build.check_base()
             runner.bill.earlier = _paid_before(store)

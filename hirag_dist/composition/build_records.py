@@ -312,18 +312,22 @@ def recorded_embedder(store: Store) -> str | None:
     return None
 
 
-def recorded_label_field(store: Store) -> str:
-    """Return the field of labels that the latest builds on record named; empty for none since a build from nothing."""
+def recorded_label_field(store: Store) -> tuple[str, str | None]:
+    """Return the field of labels that the latest builds on record named, and the snapshot that was built without one.
+
+    The field is empty where none was named since a build from nothing; the snapshot is that of this build, None where
+    the records do not reach so far.
+    """
     last = last_build(store)
     for record in [*([] if last is None else [last]), *earlier_builds(store)]:
         given = record.get("given") or {}
         if record["state"] != "done":
             continue
-        if given.get("command") in ("index", "add") and (field := given["reading"].get("label_field")):
-            return str(field)
+        if given.get("command") in ("index", "add") and (field := (given.get("reading") or {}).get("label_field")):
+            return str(field), None
         if given.get("rebuild") or given.get("command") == "import":
-            break
-    return ""
+            return "", record.get("snapshot")
+    return "", None
 
 
 def repeated(record: Mapping[str, Any]) -> Mapping[str, Any]:

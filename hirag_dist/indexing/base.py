@@ -284,28 +284,31 @@ def check_embedder(snapshot: Snapshot, decisive: Mapping[str, Any]) -> None:
 
 
 def check_label_field(
-    store: Store, label_field: str | None, *, snapshot_id: str | None = None, recorded: str = ""
+    store: Store, label_field: str | None, recorded: tuple[str, str | None], snapshot_id: str | None = None
 ) -> None:
     """Refuse to read INPUT without a named field of labels where the index was read with one.
 
-    Labels restrict access: a forgotten option would open the documents to every caller. A damaged file of the index
-    does not switch that off: where the snapshot cannot be opened, any other snapshot of the index counts too.
+    Labels restrict access: a forgotten option would open the documents to every caller. The records of builds know
+    also runs that changed nothing. Where they name no field, the snapshot decides, unless it was built from nothing
+    without one; where it cannot be opened and the records do not tell, any other snapshot of the index counts.
 
     Args:
         store: the index.
+        recorded: the field of labels that the records of builds name, empty for none, and the id of the snapshot that
+            was built from nothing without one, None where the records do not tell.
         snapshot_id: of the snapshot that the update starts from; None: the current one.
-        recorded: the field that the records of builds name, for an index whose manifests are lost; empty for none.
 
     Raises:
         ConfigError: the message names both ways on.
     """
-    try:
-        notes = [open_snapshot(store, snapshot_id).manifest.update]
-    except SnapshotError:
-        notes = [manifest.update for manifest in readable_manifests(store)]
-    else:
-        recorded = recorded if notes == [None] else ""
-    remembered = next((note.label_field for note in notes if note is not None and note.label_field), recorded)
+    remembered, forgotten_by = recorded
+    if not remembered:
+        try:
+            manifests = [open_snapshot(store, snapshot_id).manifest]
+        except SnapshotError:
+            manifests = [] if forgotten_by else list(readable_manifests(store))
+        notes = [manifest.update for manifest in manifests if manifest.snapshot_id != forgotten_by]
+        remembered = next((note.label_field for note in notes if note is not None and note.label_field), "")
     if remembered and label_field is None:
         raise ConfigError(
             f"{store.uri} was read with the labels of the field {remembered!r}, and this run names no field of labels, "

@@ -18,14 +18,7 @@ from hirag_dist.errors import InputError
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.base import UpdateBase
 from hirag_dist.indexing.context import BuildContext
-from hirag_dist.indexing.documents import (
-    NO_RECORDS,
-    ChunkedDocuments,
-    ReadInput,
-    UnreadRecords,
-    chunk_documents,
-    chunked,
-)
+from hirag_dist.indexing.documents import ChunkedDocuments, ReadInput, chunk_documents, chunked
 from hirag_dist.indexing.read_files import HELD, NO_FILES, places_of
 from hirag_dist.schemas import CHUNKS, DOCUMENTS
 from hirag_dist.storage.layout import EXTRACTION_COSTS
@@ -117,7 +110,7 @@ def selected_documents(documents: pa.Table, selection: DocumentSelection, places
 
 
 def kept_beside(
-    places: pa.Table, read: Container[tuple[str, int]], refused: UnreadRecords = NO_RECORDS
+    places: pa.Table, read: Container[tuple[str, int]], is_gone: Sequence[bool]
 ) -> tuple[pa.Table, pa.Table]:
     """Return what is kept when documents are added, as `kept_places` does: the places that were not read again.
 
@@ -127,11 +120,17 @@ def kept_beside(
     Args:
         places: HELD, copies too.
         read: (URI, record) of what was read.
-        refused: what access rules refuse: nothing stays there.
+        is_gone: (n_places,) whether nothing stays there all the same: access rules refuse it, or its text has moved.
     """
-    has_others = pc.greater(pc.list_value_length(places["source_ids"]), 1).to_pylist()
-    pairs = zip(places_of(places), has_others, strict=True)
-    return kept_places(places, [place not in refused and (others or place not in read) for place, others in pairs])
+    columns = (places_of(places), has_others(places), is_gone)
+    is_kept = [not gone and (others or place not in read) for place, others, gone in zip(*columns, strict=True)]
+    return kept_places(places, is_kept)
+
+
+def has_others(places: pa.Table) -> list[bool]:
+    """Return for each row of HELD whether its document has several source ids there."""
+    found: list[bool] = pc.greater(pc.list_value_length(places["source_ids"]), 1).to_pylist()
+    return found
 
 
 def kept_places(places: pa.Table, is_kept: Sequence[bool]) -> tuple[pa.Table, pa.Table]:
@@ -159,12 +158,12 @@ def kept_places(places: pa.Table, is_kept: Sequence[bool]) -> tuple[pa.Table, pa
 def moved_documents(
     context: BuildContext, base: UpdateBase, unread: pa.Table, places: pa.Table, found: ReadInput
 ) -> pa.Array:
-    """Return the ids of documents that could not be read where they were, and whose text was read where it was not.
+    """Return the ids of documents whose text was read where it was not, or with other labels.
 
     The text has moved, and has the labels of its new place, which may be others than those that it had.
 
     Args:
-        unread: HELD of places that could not be read.
+        unread: HELD of places that could not be read, or of which it is not known what else they hold.
         places: HELD of all documents of the base.
         found: what was read.
     """

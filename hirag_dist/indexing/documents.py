@@ -87,9 +87,14 @@ class UnreadRecords:
         refused: dict[tuple[str, int], bool] = {}
         last: dict[str, int] = {}
         for unit, reason in letters:
-            place = _file_of(unit, files)
-            found = refused if is_access_refusal(reason) else lost
-            found[place] = place[0] == unit or not is_whole_record(reason)
+            uri, record = place = _file_of(unit, files)
+            is_file, may_break_off = uri == unit, not is_whole_record(reason)
+            if not is_access_refusal(reason):
+                lost[place] = is_file or may_break_off
+                continue
+            refused[place] = is_file
+            if may_break_off and not is_file:
+                lost[uri, record + 1] = True
         for uri, record in (*lost, *refused, *read):
             last[uri] = max(last.get(uri, 0), record)
 

@@ -40,7 +40,7 @@ from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.core.text.tokens import chunk_spans, counter, encoding
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.execution.events import CallsExpected
-from hirag_dist.indexing.base import UpdateBase, check_embedder, check_label_field, open_configured
+from hirag_dist.indexing.base import UpdateBase, check_embedder, open_configured
 from hirag_dist.indexing.budget import is_unbounded, least_extraction
 from hirag_dist.indexing.changed_documents import DocumentCounts, extraction_tokens, kept_beside, kept_places
 from hirag_dist.indexing.context import BuildContext
@@ -265,8 +265,6 @@ def estimate_build(
         ConfigError: the embedder is not that of the index, or its field of labels is not named.
     """
     known, reason = (None, "") if snapshot is None else open_configured(snapshot, config)
-    if snapshot is not None:
-        check_label_field(snapshot.store, config.reading.label_field, snapshot_id=snapshot.manifest.snapshot_id)
     base = UpdateBase() if known is None else known
     if not base.is_nothing and vectors is not None:
         check_embedder(base.snapshot, {**base.note.decisive, "embedder": vectors[0], "dim": vectors[1]})
@@ -349,7 +347,7 @@ def _with_kept(base: UpdateBase, planned: PlannedInput, *, everything: bool) -> 
         of_document.setdefault(own, []).append((key, n_tokens))
     places = held_places(base)
     if everything:
-        kept, _ = kept_beside(places, planned.places, planned.refused)
+        kept, _ = kept_beside(places, planned.places, [place in planned.refused for place in places_of(places)])
     else:
         kept, _ = kept_places(places, [place in planned.unread for place in places_of(places)])
     documents = dict(planned.documents)

@@ -34,6 +34,7 @@ from hirag_dist.indexing.changed_documents import (
     ChangedDocuments,
     DocumentSelection,
     changed_documents,
+    has_others,
     kept_beside,
     kept_places,
     moved_documents,
@@ -134,7 +135,15 @@ class Build:
         base = self._required_base()
         found = read_input(self.context, inputs, base)
         read = set(places_of(found.files.held))
-        kept, renamed = kept_beside(held_places(base), read, found.refused)
+        places = held_places(base)
+        at = list(places_of(places))
+        is_open = [others and place in read for place, others in zip(at, has_others(places), strict=True)]
+        moved = self._moved(
+            base, found, places, [place in found.unread or is_ for place, is_ in zip(at, is_open, strict=True)]
+        )
+        kept, renamed = kept_beside(
+            places, read, [place in found.refused or is_ for place, is_ in zip(at, moved, strict=True)]
+        )
         letters = self._letters(base, places_of(kept)) + found.rejects
         beside = files_beside(base, found.files, is_whole=has_same_fields(self.context, base))
         others = kept.filter(pc.invert(pc.is_in(kept["name"], value_set=beside.rows["name"].combine_chunks())))
@@ -254,21 +263,35 @@ class Build:
         if base.is_nothing or not found.unread.records:
             return found
         places = held_places(base)
-        is_unread = pa.array([place in found.unread for place in places_of(places)], pa.bool_())
-        moved = moved_documents(self.context, base, places.filter(is_unread), places, found)
-        is_kept = pc.and_not(is_unread, pc.is_in(places["document_id"], value_set=moved))
-        kept, renamed = kept_places(places, is_kept.to_pylist())
+        is_unread = [place in found.unread for place in places_of(places)]
+        moved = self._moved(base, found, places, is_unread)
+        kept, renamed = kept_places(
+            places, [unread and not gone for unread, gone in zip(is_unread, moved, strict=True)]
+        )
         if not kept.num_rows:
             return found
         n_kept = len(pc.unique(kept["document_id"]))
+        first = min(places_of(kept))
         logger.warning(
             "%s could not be read and %s, the first %s: see the dead letters, or `hirag-dist remove` %s",
             count_noun(n_kept, "document"),
             "stays as it was" if n_kept == 1 else "stay as they were",
-            unit_name(unit_of(kept["name"][0].as_py(), kept["record"][0].as_py())),
+            unit_name(unit_of(*first)),
             "it" if n_kept == 1 else "them",
         )
         return self._joined(base, kept, renamed, replace(found, files=found.files + files_of_kept(kept)))
+
+    def _moved(self, base: UpdateBase, found: ReadInput, places: pa.Table, is_in_doubt: Sequence[bool]) -> list[bool]:
+        """Return for each of the places in doubt whether the text of its document was read elsewhere, or labelled anew.
+
+        Args:
+            places: HELD of all documents of the base.
+            is_in_doubt: (n_places,) whether it is not known what the place holds now.
+        """
+        mask = pa.array(is_in_doubt, pa.bool_())
+        moved = moved_documents(self.context, base, places.filter(mask), places, found)
+        gone: list[bool] = pc.and_(mask, pc.is_in(places["document_id"], value_set=moved)).to_pylist()
+        return gone
 
     def _joined(self, base: UpdateBase, kept: pa.Table, renamed: pa.Table, found: ReadInput) -> ReadInput:
         """Return documents of the base together with what was read, and the dead letters of that.

@@ -7,10 +7,12 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
+from hirag_dist.api.build import plan_build
 from hirag_dist.application.build import (
     BuildOptions,
     read_import,
@@ -23,11 +25,9 @@ from hirag_dist.application.build import (
 from hirag_dist.application.index_result import IndexResult
 from hirag_dist.composition.build_records import last_build
 from hirag_dist.config.model import Config
-from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.retrieval.places import unit_of
 from hirag_dist.errors import ConfigError, SnapshotError
 from hirag_dist.indexing.changed_documents import DocumentSelection
-from hirag_dist.indexing.estimate import estimate_build
 from hirag_dist.interop.exports import graphrag_tables
 from hirag_dist.storage.layout import CURRENT
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
@@ -242,10 +242,61 @@ def test_a_damaged_index_remembers_its_field_of_labels(
         run_build(labelled.files("engine.txt"), str(root), labelled.config, BuildOptions(fresh=is_whole))
 
 
+@pytest.fixture
+def team(index: RefusingIndex) -> Callable[..., Any]:
+    """Return a build of files, with `team` as the field of labels or without."""
+    reading = index.config.reading.model_copy(update={"label_field": "team"})
+    labelled = index.config.model_copy(update={"reading": reading})
+
+    def work(inputs: list[str], *, labels: bool, rebuild: bool = False) -> Any:
+        config = labelled if labels else index.config
+        return run_build(inputs, str(index.store.root), config, BuildOptions(rebuild=rebuild))
+
+    return work
+
+
+def refused(work: Callable[[], object]) -> None:
+    with pytest.raises(ConfigError, match=r"field 'team'.* give --label-field team"):
+        work()
+
+
+def test_a_field_of_labels_is_remembered_also_from_runs_that_publish_nothing_new(
+    index: RefusingIndex, team: Callable[..., Any]
+) -> None:
+    (loom,) = index.files("loom.txt")
+    rows = Path(loom).parent / "rows.jsonl"
+    write_records(rows, json.dumps({"text": TEXTS["engine.txt"], "team": ""}))
+    first = team([str(rows)], labels=False)
+    assert team([str(rows)], labels=True).snapshot_id == first.snapshot_id
+    refused(lambda: team([str(rows)], labels=False))
+    team([str(rows)], labels=False, rebuild=True)  # forgets it, though the snapshot is the same
+    team([str(rows)], labels=False)
+    write_records(rows, json.dumps({"text": TEXTS["engine.txt"], "team": ""}), json.dumps({"text": "x y", "team": ""}))
+    team([str(rows)], labels=True)
+    write_records(rows, json.dumps({"text": TEXTS["engine.txt"], "team": ""}))
+    assert team([str(rows)], labels=True).snapshot_id == first.snapshot_id  # the former one is current again
+    refused(lambda: team([str(rows)], labels=False))
+
+
+def test_a_rebuild_forgets_the_field_of_labels_also_where_its_snapshot_is_damaged_later(
+    index: RefusingIndex, team: Callable[..., Any]
+) -> None:
+    (loom,) = index.files("loom.txt")
+    rows = Path(loom).parent / "rows.jsonl"
+    write_records(rows, json.dumps({"text": TEXTS["engine.txt"], "team": "red"}))
+    former = team([str(rows)], labels=True)
+    team([str(rows)], labels=False, rebuild=True)
+    damaged = team([str(rows)], labels=False).snapshot_id
+    (Path(index.uri) / "snapshots" / damaged / "manifest.json").write_text("x")
+    team([str(rows)], labels=False)
+    (Path(index.uri) / CURRENT).write_text(former.snapshot_id)  # a rollback to labels
+    refused(lambda: team([str(rows)], labels=False))
+
+
 def document_ids(index: RefusingIndex) -> list[str]:
     found: list[str] = open_snapshot(index.store).table("documents", ["document_id"])["document_id"].to_pylist()
     return found
 
 
 def plan_input(inputs: list[str], uri: str, config: Config) -> None:
-    estimate_build(inputs, config, Prompts(), snapshot=open_snapshot(Store(uri)))
+    plan_build(inputs, config=config, index=uri)

@@ -394,6 +394,29 @@ def test_what_is_refused_for_its_labels_does_not_stay(
     assert set(texts_of(bench, result)) == {"wind", *(["moon"] if name == "a.jsonl" else [])}
 
 
+def labels_of(bench: Bench) -> list[tuple[str, list[str]]]:
+    return sorted((row["text"], row["labels"]) for row in rows(open_snapshot(bench.store), "documents"))
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_text_that_has_other_labels_now_does_not_stay_beside_what_is_added(
+    bench: Bench, tmp_path: Path, is_lost: bool
+) -> None:
+    """Below a record that cannot be read, or at copies of which the table of files was lost."""
+    corpus = Corpus(tmp_path / "labelled")
+    corpus.write("a.jsonl", lines(("sun", []), ("moon", [])))
+    corpus.write("b.jsonl", lines(("sea", []), ("wind", []), ("sea", [])))
+    result = indexed(bench, corpus.folder)
+    if is_lost:
+        bench.store.delete(read_files_path(result.manifest.snapshot_id))
+        corpus.write("b.jsonl", lines(("sea", ["red"]), ("wind", []), ("sea", ["red"])))
+    else:
+        corpus.write("a.jsonl", lines('{"text": half', ("sun", ["red"]), ("moon", [])))
+    work_on(bench, lambda build: build.add([str(corpus.folder)]))
+    changed = "sea" if is_lost else "sun"
+    assert [found for found in labels_of(bench) if found[0] == changed] == [(changed, ["red"])]
+
+
 def test_the_table_names_each_file_and_its_copies(bench: Bench, corpus: Corpus) -> None:
     corpus.write("b/copy.txt", "sun moon")
     result = indexed(bench, corpus.folder)
