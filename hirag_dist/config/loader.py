@@ -156,9 +156,8 @@ def load_config(
             _set(data, dotted, _from_environment(environ[name]), name)
             origins[dotted] = f"environment {name}"
     for dotted, value in (overrides or {}).items():
-        if value is not None:
-            _set(data, dotted, value, origin)
-            origins[dotted] = origin
+        _set(data, dotted, value, origin)
+        origins[dotted] = origin
     try:
         return LoadedConfig(Config.model_validate(data), origins)
     except ValidationError as error:

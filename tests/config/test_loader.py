@@ -46,10 +46,9 @@ def test_no_file_and_an_empty_file_change_nothing(load: Loader, text: str | None
 
 
 def test_later_origins_win(load: Loader) -> None:
-    text = "seed: 1\nchunk_tokens: 300\nclustering: {target_size: 5, member_chars: 90}\n"
-    loaded = load(
-        text, {"HIRAG__SEED": "2", "HIRAG__CLUSTERING__TARGET_SIZE": "6"}, seed=3, clustering__member_chars=None
-    )
+    text = "seed: 1\nchunk_tokens: 300\nclustering: {target_size: 5, member_chars: 90}\nprompts: mine\n"
+    loaded = load(text, {"HIRAG__SEED": "2", "HIRAG__CLUSTERING__TARGET_SIZE": "6"}, seed=3, prompts=None)
+    assert loaded.config.prompts is None
     assert (loaded.config.seed, loaded.config.chunk_tokens) == (3, 300)
     assert (loaded.config.clustering.target_size, loaded.config.clustering.member_chars) == (6, 90)
     assert loaded.origins == {
@@ -57,6 +56,7 @@ def test_later_origins_win(load: Loader) -> None:
         "chunk_tokens": load.path,
         "clustering.target_size": "environment HIRAG__CLUSTERING__TARGET_SIZE",
         "clustering.member_chars": load.path,
+        "prompts": "command line",
     }
 
 

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hirag_dist.config.model import Config, EndpointConfig
 from hirag_dist.errors import BudgetReached, ModelUnavailable, RequestRejected
 from hirag_dist.llm.call import CallContext
 from hirag_dist.llm.embedding import LedgerEmbedder, PricedEmbedder, vector_key
+from hirag_dist.llm.endpoints.factory import endpoint_settings
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.usage import ModelUsage, UsageMeter
 from hirag_dist.storage.store import Store
@@ -204,3 +206,9 @@ async def test_a_stored_vector_that_cannot_be_used_is_asked_for_once_and_superse
         asking = embedder(store, inner)
         assert np.all(np.isfinite(await asking.embed(["a"])))
     assert inner.calls == [["a"]]
+
+
+@pytest.mark.parametrize(("tpm", "most"), [(None, 250_000), (15_000, 3750), (1e9, 250_000)])
+def test_a_request_holds_at_most_what_the_endpoint_grants(tpm: float | None, most: int) -> None:
+    endpoint = EndpointConfig.model_validate({"base_url": "http://x/v1", "model": "m", "tpm": tpm})
+    assert endpoint_settings("vectors", endpoint, Config()).batch_tokens == most

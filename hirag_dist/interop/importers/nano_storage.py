@@ -21,6 +21,7 @@ from hirag_dist.interop.importers.model import (
     SourceEntity,
     SourceGraph,
     SourceRelation,
+    labels_of,
     number_of,
     read_graphml,
     read_json,
@@ -97,7 +98,13 @@ def _document(key: str, row: Mapping[str, Any], status: Mapping[str, Any]) -> So
     paths = (text_of(held.get("file_path")).strip() for held in (row, status))
     path = next((path for path in paths if path and path not in _NO_PATHS), "")
     text = row.get("content")
-    return SourceDocument(text_of(key), None if text is None else text_of(text), uri=path, title=path)
+    return SourceDocument(
+        text_of(key),
+        None if text is None else text_of(text),
+        uri=path,
+        title=path,
+        labels=labels_of(row, row.get("metadata"), status, status.get("metadata")),
+    )
 
 
 def _chunk(key: str, row: Mapping[str, Any]) -> SourceChunk:

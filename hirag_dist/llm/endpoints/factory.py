@@ -114,7 +114,7 @@ def endpoint_settings(name: str, endpoint: EndpointConfig, config: Config, spend
     Raises:
         ConfigError: the endpoint's key file cannot be read.
     """
-    from hirag_dist.llm.endpoints.openai_client import EndpointSettings
+    from hirag_dist.llm.endpoints.openai_client import BATCH_TOKENS, EndpointSettings
 
     key = endpoint.api_key.get_secret_value() if endpoint.api_key else ""
     if endpoint.api_key_file:
@@ -131,4 +131,6 @@ def endpoint_settings(name: str, endpoint: EndpointConfig, config: Config, spend
         "key_header": endpoint.key_header or "",
         "max_reply_tokens": endpoint.max_reply_tokens or (MAX_REPLY_TOKENS if spending else None),
     }
+    if endpoint.tpm is not None:  # a request above the tokens of a minute could never be granted
+        settings["batch_tokens"] = max(min(BATCH_TOKENS, int(endpoint.tpm / 4)), 1)
     return EndpointSettings(**settings)

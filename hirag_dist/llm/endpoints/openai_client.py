@@ -57,6 +57,7 @@ _FULL_BLOCK_BYTES = 4096  # a block of this size or more is no trickle of tokens
 _MAX_RETRY_AFTER_S = 86_400.0
 _MAX_CONNECTIONS = 10_000  # how many calls are in flight is for the pool to say, not for the connector
 _NO_MONEY = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"})
+BATCH_TOKENS = 250_000
 _ASK_AGAIN = frozenset({408, 409, 425})
 _HINTS = {
     401: "check api_key",
@@ -106,7 +107,7 @@ class EndpointSettings:
     extra_query: Mapping[str, str] = field(default_factory=dict)
     extra_body: Mapping[str, Any] = field(default_factory=dict)
     batch_size: int = 128
-    batch_tokens: int = 250_000
+    batch_tokens: int = BATCH_TOKENS
     text_tokens: int = 8191
 
     def __post_init__(self) -> None:

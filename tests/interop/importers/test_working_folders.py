@@ -14,7 +14,7 @@ from hirag_dist import schemas
 from hirag_dist.core.text.ids import document_id, entity_id, relation_id
 from hirag_dist.errors import InputError
 from hirag_dist.interop.importers import ImportedGraph, read_working_folder
-from tests.interop.importers.conftest import CHUNKS, FIRST, SECOND, TEXT
+from tests.interop.importers.conftest import CHUNKS, FIRST, SECOND, TEXT, kv_stores
 
 DOCUMENT = document_id(TEXT)
 GRAPH = "graph_chunk_entity_relation.graphml"
@@ -91,6 +91,12 @@ def test_hirags_summary_entities_come_without_chunks_in_layer_0(hirag: Path) -> 
     assert found["ADVENTURE"]["chunk_ids"] == []
     assert (found["ADVENTURE"]["layer"], found["ADVENTURE"]["n_mentions"]) == (0, 1)
     assert found["ALICE"]["chunk_ids"] == CHUNKS[:1]
+
+
+@pytest.mark.parametrize("held", [{"labels": ["board"]}, {"metadata": {"acl": "board"}}])
+def test_the_labels_of_lightrags_documents_are_taken(lightrag: Path, held: dict[str, Any]) -> None:
+    kv_stores(lightrag, **held)
+    assert read(lightrag).documents["labels"].to_pylist() == [["board"]]
 
 
 def test_lightrags_names_that_differ_in_case_are_one_entity(lightrag: Path) -> None:
