@@ -308,6 +308,8 @@ def execute_build(
                 check_label_field(store, config.reading.label_field, recorded_label_field(store), base_id or None)
             if arguments.command in ("index", "add", "remove", "refresh"):
                 build.check_base()
+            if action in ("add", "remove", "refresh"):
+                build.require_base()
             runner.bill.earlier = _paid_before(store)
             record = BuildRecord(
                 store,

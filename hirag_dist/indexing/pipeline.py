@@ -118,6 +118,7 @@ class Build:
         self._require_complete = require_complete
         self._base_id = base_id
         self._spill = spill
+        self._required: UpdateBase | None = None
 
     def index(self, inputs: Sequence[str]) -> BuildResult:
         """Read INPUT, build or update every layer, publish the snapshot, and make it current.
@@ -237,7 +238,17 @@ class Build:
             check_embedder(base.snapshot, decisive)
         return replace(base or UpdateBase(), spill=self._spill), reason
 
+    def require_base(self) -> None:
+        """Refuse an update without a base before it begins, so that the record of the build before stays.
+
+        Raises:
+            SnapshotError: the index cannot be updated; the message says what to do instead.
+        """
+        self._required = self._required_base()
+
     def _required_base(self, *, any_embedder: bool = False) -> UpdateBase:
+        if self._required is not None:
+            return self._required
         base, reason = self._base(any_embedder=any_embedder)
         store = self.context.runner.store
         if not base.is_nothing and base.snapshot.fallback:

@@ -159,6 +159,14 @@ def test_a_file_that_cannot_be_read_keeps_its_last_version_until_it_is_gone(inde
     assert found.update.other_changes == ("dead letters",), "the index is a new one without another change"
 
 
+def test_an_update_that_is_refused_leaves_the_record_of_the_build_before(index: RefusingIndex) -> None:
+    index.begin("engine.txt", "loom.txt")
+    before = last_build(index.store)
+    with pytest.raises(SnapshotError, match="the configuration changed"):
+        run_add(index.files("bridge.txt"), index.uri, index.config.model_copy(update={"chunk_tokens": 300}))
+    assert last_build(index.store) == before
+
+
 def test_what_access_rules_refuse_does_not_stay(index: RefusingIndex) -> None:
     (engine,) = index.files("engine.txt")
     folder = Path(engine).parent
