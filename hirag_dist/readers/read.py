@@ -29,9 +29,16 @@ from hirag_dist.readers.parquet import read_parquet
 from hirag_dist.readers.pdf import read_pdf
 from hirag_dist.readers.text_records import read_delimited, read_json, read_json_lines
 
-_FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?\n)?(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
-_OPENED = re.compile(r"---[ \t]*\n((?:.*\S.*(?:\n|\Z))*)")  # up to an empty line
-_LABELS = re.compile(rf"^[ \t]*[\"']?(?:{'|'.join(USUAL_FIELDS['label'])})[\"']?[ \t]*:", re.MULTILINE | re.IGNORECASE)
+_OPENING = r"(?:[ \t]*\n)*---[ \t]*(?:[ \t]#[^\n]*)?\n"
+_FRONT_MATTER = re.compile(rf"{_OPENING}(.*?\n)?(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
+_OPENED = re.compile(rf"{_OPENING}(.*?)(?:^ {{0,3}}#{{1,6}}[ \t][^\n]*\n[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
+"""What is opened and not closed, up to a heading: of a comment of YAML an empty line below tells it."""
+_LABEL = rf"[\"']?(?:{'|'.join(USUAL_FIELDS['label'])})[\"']?"
+_LABELS = re.compile(
+    rf"(?:^[ \t]*(?:-[ \t]+)*|\{{\s*|\A(?:\s*#.*\n)*\s*\{{(?s:.*),\s*){_LABEL}[ \t]*:"
+    rf"|^[ \t]*(?:-[ \t]+)*\?[ \t]+{_LABEL}\s*:",
+    re.MULTILINE | re.IGNORECASE,
+)
 _FENCE = re.compile(r" {0,3}(```|~~~)")
 _HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+(.+?)(?:[ \t]+#+)?[ \t]*$")
 _HEADING_CHARS = 1000  # the pattern is quadratic in the spaces of a line
@@ -46,16 +53,16 @@ _MAX_FRONT_MATTER = 1 << 16  # characters; YAML takes some hundred times as much
 def read_markdown(text: str, maker: DocumentBuilder) -> Document | Unreadable:
     """Return a Markdown text as a document.
 
-    Pictures within the text, in base64, are left out. Front matter is YAML between `---` lines at the very start; what
-    is no YAML mapping is taken as text, unless it names labels: then there is no telling who may read the text, and it
-    is `Unreadable`. The title is its title field, else the first heading of the first level outside code, else the
-    file's stem. Places are the sections below headings.
+    Pictures within the text, in base64, are left out. Front matter is YAML between `---` lines at the start, below
+    empty lines at most; what is not closed or no YAML mapping is taken as text, unless it names labels: then there is
+    no telling who may read the text, and it is `Unreadable`. The title is its title field, else the first heading of
+    the first level outside code, else the file's stem. Places are the sections below headings.
     """
     text, fields, names = _split_front_matter(_PICTURE.sub("", clean_text(text)))
     options = maker.options
     if reason := doubled_labels(names, options.label_field):
         return maker.unreadable(None, f"in its front matter {reason}")
-    matter = None if fields else _FRONT_MATTER.match(text) or _OPENED.match(text)
+    matter = None if fields else _FRONT_MATTER.match(text) or _OPENED.match(text, 0, _MAX_FRONT_MATTER)
     if matter is not None and _LABELS.search(matter[1] or ""):
         return maker.unreadable(None, "its front matter names labels and is not valid YAML between two lines of ---")
     title_field, id_field = (maker.field(kind, fields) for kind in ("title", "id"))

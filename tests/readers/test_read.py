@@ -54,6 +54,13 @@ def test_the_first_heading_is_the_title(read: Any, text: str, title: str) -> Non
         "---\nacl: [x\n---\ntext",
         "---\ntitle: a: b\n\nLabels: [x]\n---\ntext",
         "---\ntitle: t\nlabel: x\n\nnever closed",
+        "---\ntitle: t\n\nlabels: x\n\nnever closed",
+        "\n--- # of access\n# who\nlabels: x\n\n# Never closed\n\ntext",
+        "---\n{title: t, labels: [x}\n---\ntext",
+        "---\n# flow\n{title: t,\n'ACL' : [x}\n---\ntext",
+        "---\n{labels: [x}\n---\ntext",
+        "---\n- labels: x\n---\ntext",
+        "---\n? labels\n: x\ny: [\n---\ntext",
         "---\n- 'acl' : x\n  - y\nlabels : x\n...\ntext",
     ],
 )
@@ -61,6 +68,26 @@ def test_damaged_front_matter_that_names_labels_makes_no_public_document(read: A
     (found,) = read("a.md", text)
     assert isinstance(found, Unreadable)
     assert found.reason == "its front matter names labels and is not valid YAML between two lines of ---"
+
+
+@pytest.mark.parametrize("opening", ["\n \n---\n", "--- # of access\n"])
+def test_front_matter_may_begin_below_empty_lines_and_with_a_comment(read: Any, opening: str) -> None:
+    (found,) = read("a.md", f"{opening}labels: secret\n---\ntext")
+    assert (found.labels, found.text) == (("secret",), "text")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "---\n\nIt has these labels: a, b, labels: c - label: d.\n",
+        "---\n\nlabels\n: a word of a list\n",
+        "---\n\n# Title\n\nlabels: below a heading\n",
+        "---\n\nOne: two, labels: three: four.\n\n---\n\nlabels: below\n",
+    ],
+)
+def test_a_text_that_begins_with_a_rule_may_speak_of_labels(read: Any, text: str) -> None:
+    (found,) = read("a.md", text)
+    assert (found.labels, found.text) == ((), text)
 
 
 def test_places_are_sections_with_anchors(read: Any) -> None:
