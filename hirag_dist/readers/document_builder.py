@@ -38,10 +38,9 @@ def find_field(names: Iterable[str], wanted: str | None, usual: tuple[str, ...])
 
 
 def label_fields(names: Iterable[str], wanted: str | None) -> list[str]:
-    """Return the names of all fields for labels, as `find_field` takes them: the one wanted, or all usual ones."""
-    listed = list(names)
-    usual = USUAL_FIELDS["label"] if wanted is None else (wanted.lower(),)
-    return [name for name in listed if name == wanted] or [name for name in listed if name.strip().lower() in usual]
+    """Return the names of all fields for labels, in any case: of the one wanted, or of all usual ones."""
+    usual = USUAL_FIELDS["label"] if wanted is None else (wanted.strip().lower(),)
+    return [name for name in names if name.strip().lower() in usual]
 
 
 def doubled_labels(names: Iterable[str], wanted: str | None) -> str | None:
@@ -115,8 +114,9 @@ class DocumentBuilder:
         except ValueError as error:
             return self.unreadable(record, str(error))
         if len(set(map(frozenset, filled))) > 1:
-            why = "the fields with the labels differ; name the one that holds in reading.label_field (--label-field)"
-            return self.unreadable(record, why)
+            named = self.options.label_field is not None  # then they differ in case
+            todo = "keep one of them" if named else "name the one that holds in reading.label_field (--label-field)"
+            return self.unreadable(record, f"the fields with the labels differ; {todo}")
         names = filled[0] if filled else ()
         title = _title(title) or _title(default_title) or self.stem
         own_places = tuple(places)

@@ -303,6 +303,13 @@ def test_fields_for_labels_that_differ_are_refused_unless_one_is_named(read: Any
     assert labels_of(read(name, content, label_field="acl")) == [("secret",)]
 
 
+def test_a_named_field_for_labels_in_another_case_is_not_hidden_by_an_empty_one(read: Any) -> None:
+    lines = '{"text": "a", "acl": "", "ACL": "hr"}\n{"text": "b", "acl": "x", "ACL": "hr"}'
+    found = read("a.jsonl", lines, label_field="acl")
+    assert labels_of(found) == [("hr",), None]
+    assert found[1].reason == "the fields with the labels differ; keep one of them"
+
+
 @pytest.mark.parametrize("option", [None, "labels"])
 @pytest.mark.parametrize(
     ("name", "content"),
