@@ -25,6 +25,8 @@ _TITLE_SCAN = 16 * MAX_TITLE_CHARS
 _EMPTY = "the text is empty"
 _OF_RECORD = ("the text is longer than ", "no field ", "field ", "the record is ", "the row has ")  # begin reasons
 
+ROW_ENDS: Final = "the row ends before column "  # begins the reason for a row without its cell of labels
+
 
 def find_field(names: Iterable[str], wanted: str | None, usual: tuple[str, ...]) -> str | None:
     """Return the name of a field, in any case: the one wanted, or the first usual one; None for none."""
@@ -188,6 +190,8 @@ def is_missing_text(reason: str, wanted: str) -> bool:
 
 def is_whole_record(reason: str) -> bool:
     """Check that a record was read whole and refused for what it holds: that its file breaks off is no reason then."""
+    if reason.startswith(ROW_ENDS):
+        return False
     return reason == _EMPTY or reason.startswith(_OF_RECORD) or is_access_refusal(reason)
 
 

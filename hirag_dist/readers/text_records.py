@@ -12,6 +12,7 @@ from functools import partial
 from typing import cast
 
 from hirag_dist.readers.document_builder import (
+    ROW_ENDS,
     USUAL_FIELDS,
     DocumentBuilder,
     doubled_labels,
@@ -195,7 +196,7 @@ def read_table(
             yield row
         elif len(row) < n_needed:
             yield (
-                f"the row ends before column {header[n_needed - 1]!r} with the labels: complete it, or end it with an "
+                f"{ROW_ENDS}{header[n_needed - 1]!r} with the labels: complete it, or end it with an "
                 "empty field if it has no labels"
             )
         elif any(cell.strip() for cell in row[len(header) :]):

@@ -451,12 +451,13 @@ def test_what_is_unreadable_is_named_by_its_record_or_as_the_whole_file(
         ("a.csv", "a,b,c", True),
         ("a.csv", "2,", True),
         ("a.csv", 'a,"b', False),
+        ("b.csv", "2,y", False),
     ],
 )
 def test_a_record_that_breaks_off_is_told_from_one_that_is_refused_for_what_it_holds(
     read: Any, name: str, last: str, is_whole: bool
 ) -> None:
-    first = "id,text\n1,x" if name == "a.csv" else '{"text": "x"}'
+    first = {"a.csv": "id,text\n1,x", "b.csv": "id,text,acl\n1,x,hr"}.get(name, '{"text": "x"}')
     assert is_whole_record(read(name, f"{first}\n{last}\n")[1].reason) == is_whole
 
 
