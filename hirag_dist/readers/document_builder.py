@@ -25,6 +25,7 @@ _TITLE_SCAN = 16 * MAX_TITLE_CHARS
 _EMPTY = "the text is empty"
 _OF_RECORD = ("the text is longer than ", "no field ", "field ", "the record is ", "the row has ")  # begin reasons
 
+MOVE_LABELS: Final = "move it into the record, where it counts, or give it another name"
 ROW_ENDS: Final = "the row ends before column "  # begins the reason for a row without its cell of labels
 
 
@@ -50,6 +51,13 @@ def doubled_labels(names: Iterable[str], wanted: str | None) -> str | None:
     found = label_fields(names, wanted)
     twice = next((name for name in found if found.count(name) > 1), None)
     return None if twice is None else f"the field {twice!r} with the labels is there twice"
+
+
+def unread_labels(beside: object, options: ReadOptions) -> str | None:
+    """Return the usual field for labels that is filled in an object around or within a record, where none is named."""
+    if not isinstance(beside, dict) or options.label_field is not None:
+        return None
+    return next((name for name in label_fields(beside, None) if beside[name] not in (None, "", [])), None)
 
 
 def kind_of(value: object) -> str:
@@ -154,6 +162,9 @@ class DocumentBuilder:
                 return self.unreadable(record, str(error))
         if not isinstance(text, str):
             return self.unreadable(record, f"field {text_field!r} is {kind_of(text)}, not a string")
+        labels = label_fields(fields, options.label_field)
+        if not labels and (within := unread_labels(fields.get("metadata"), options)):
+            return self.unreadable(record, f"the field {within!r} with the labels is within 'metadata': {MOVE_LABELS}")
         title_field = self.field("title", present)
         id_field = self.field("id", present)
         if id_field is None and options.id_field is not None:
@@ -162,7 +173,7 @@ class DocumentBuilder:
         return self.document(
             text,
             title=None if title_field is None else fields[title_field],
-            labels=[fields[name] for name in label_fields(fields, options.label_field)],
+            labels=[fields[name] for name in labels],
             record=record,
             default_title=default_title or self.title_of(text, record),
             source_id=key if id_field is None else fields[id_field],

@@ -12,6 +12,7 @@ from functools import partial
 from typing import cast
 
 from hirag_dist.readers.document_builder import (
+    MOVE_LABELS,
     ROW_ENDS,
     USUAL_FIELDS,
     DocumentBuilder,
@@ -20,6 +21,7 @@ from hirag_dist.readers.document_builder import (
     kind_of,
     label_fields,
     missing_text,
+    unread_labels,
 )
 from hirag_dist.readers.encoding import NotText, clean_text, decode_text, text_lines
 from hirag_dist.readers.limited_process import raise_if_full
@@ -361,6 +363,8 @@ def _from_object(value: dict[str, object], maker: DocumentBuilder) -> Iterator[D
     named = [key for key in lists if key.lower() in _LIST_FIELDS]
     if text_field is not None and text_field not in lists:
         yield maker.from_fields(value, 0, default_title=maker.stem)
+    elif (len(lists) == 1 or named) and (around := unread_labels(value, maker.options)):
+        yield maker.unreadable(None, f"the field {around!r} with the labels is around the records: {MOVE_LABELS}")
     elif len(lists) == 1 or named:
         yield from _from_list(cast(list[object], value[(named or lists)[0]]), maker)
     elif len(lists) > 1:

@@ -19,6 +19,7 @@ from hirag_dist.readers import (
     Row,
     Unreadable,
     find_inputs,
+    is_access_refusal,
     is_whole_record,
     read_rows,
     read_source,
@@ -308,6 +309,23 @@ def test_a_named_field_for_labels_in_another_case_is_not_hidden_by_an_empty_one(
     found = read("a.jsonl", lines, label_field="acl")
     assert labels_of(found) == [("hr",), None]
     assert found[1].reason == "the fields with the labels differ; keep one of them"
+
+
+@pytest.mark.parametrize(
+    ("content", "labels"),
+    [
+        ('{"acl": ["hr"], "records": [{"text": "x"}]}', None),
+        ('{"Labels": "hr", "pages": ["x"]}', None),
+        ('{"page_content": "x", "metadata": {"labels": "hr"}}', None),
+        ('{"page_content": "x", "acl": "a", "metadata": {"labels": "hr"}}', ("a",)),
+        ('{"page_content": "x", "metadata": {"labels": []}}', ()),
+        ('{"acl": null, "records": [{"text": "x"}]}', ()),
+    ],
+)
+def test_labels_around_or_within_a_record_are_refused_and_not_passed_over(read: Any, content: str, labels: Any) -> None:
+    found = read("a.json", content)
+    assert labels_of(found) == [labels]
+    assert labels is not None or is_access_refusal(found[0].reason)
 
 
 @pytest.mark.parametrize("option", [None, "labels"])
