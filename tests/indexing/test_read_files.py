@@ -394,6 +394,20 @@ def test_what_is_refused_for_its_labels_does_not_stay(
     assert set(texts_of(bench, result)) == {"wind", *(["moon"] if name == "a.jsonl" else [])}
 
 
+@pytest.mark.parametrize("command", ["index", "add"])
+def test_rows_behind_the_end_of_a_table_that_is_cut_off_stay(bench: Bench, tmp_path: Path, command: str) -> None:
+    """Its last row, of which the labels are not known, does not."""
+    corpus = Corpus(tmp_path / "labelled")
+    whole = "text,acl\nsun,red\nmoon,red\nsea,red\n"
+    corpus.write("a.csv", whole)
+    indexed(bench, corpus.folder)
+    corpus.write("a.csv", whole[: whole.index("moon") + 4])
+    inputs = [str(corpus.folder)]
+    result = work_on(bench, lambda build: getattr(build, command)(inputs))
+    assert result.dead_letters == 1
+    assert labels_of(bench) == [("sea", ["red"]), ("sun", ["red"])]
+
+
 def labels_of(bench: Bench) -> list[tuple[str, list[str]]]:
     return sorted((row["text"], row["labels"]) for row in rows(open_snapshot(bench.store), "documents"))
 
