@@ -291,10 +291,13 @@ def _read_aliases(value: Any) -> Any:
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"cannot read {value}: {error}") from None
     decisions = []
+    said: dict[frozenset[str], str] = {}  # the names of a pair → yes or no
     for number, row in enumerate(rows, 2):
         name, other, same = ((row.get(column) or "").strip() for column in ("name", "other", "same"))
         if not name or not other or same.casefold() not in ("yes", "no"):
             raise ValueError(f"{value}, line {number}: expected values of name and other, and yes or no in same")
+        if said.setdefault(frozenset((name.casefold(), other.casefold())), same.casefold()) != same.casefold():
+            raise ValueError(f"{value}, line {number}: an earlier line decides otherwise about {name} and {other}")
         decisions.append((name, other, same.casefold() == "yes"))
     return decisions
 

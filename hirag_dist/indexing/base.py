@@ -313,7 +313,7 @@ def check_label_field(
         raise ConfigError(
             f"{store.uri} was read with the labels of the field {remembered!r}, and this run names no field of labels, "
             f"so that every caller would see what it reads: give --label-field {shlex.quote(remembered)} "
-            "(reading.label_field), or --rebuild to index without labels"
+            "(reading.label_field), or run `index --rebuild` to index without labels"
         )
 
 

@@ -247,6 +247,9 @@ def test_a_file_of_decisions_about_names_is_read_and_checked(tmp_path: Path) -> 
     file.write_text("name,other,same\nWHO,UN,perhaps\n")
     with pytest.raises(ConfigError, match="line 2: expected values of name and other, and yes or no in same"):
         load_config(None, {}, given)
+    file.write_text("name,other,same\nWHO,UN,yes\nun,WHO,no\n")
+    with pytest.raises(ConfigError, match="line 3: an earlier line decides otherwise about un and WHO"):
+        load_config(None, {}, given)
     with pytest.raises(ConfigError, match="cannot read"):
         load_config(None, {}, {"resolution": {"aliases": str(tmp_path / "none.csv")}})
 

@@ -103,6 +103,6 @@ def test_a_document_stays_at_its_places_that_were_not_read_again(
         ("twice", "z.jsonl", 7, ["9"]),
         ("lost", "rows.jsonl", 4, ["y", "z"]),
     )
-    left, named = kept_beside(places, read)
+    left, named = kept_beside(places, read, [False] * places.num_rows)
     assert list(dict.fromkeys(left["document_id"].to_pylist())) == [*kept, "lost"]
     assert named.equals(held(*renamed))
