@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from hirag_dist.config.model import Config
 
 _PARTS = ("embed", "search", "communities", "bridge", "sources", "rerank", "render", "gather", "map", "total")
-_ROWS = 6  # of a level that are shown; half as many where a row is a text
+_ROWS = 6  # rows of a level that are shown; half as many where a row is a text
 _MAX_PASSAGE = 400  # characters of a cited chunk
 
 

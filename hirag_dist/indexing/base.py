@@ -296,7 +296,7 @@ def check_label_field(
         store: the index.
         recorded: the field of labels that the records of builds name, empty for none, and the id of the snapshot that
             was built from nothing without one, None where the records do not tell.
-        snapshot_id: of the snapshot that the update starts from; None: the current one.
+        snapshot_id: id of the snapshot that the update starts from; None: the current one.
 
     Raises:
         ConfigError: the message names both ways on.

@@ -192,7 +192,7 @@ class UpdateSummary:
         descriptions, summaries, reports: numbers that were written, kept and deferred.
         extraction_tokens: Tokens of the extraction of changed documents; of removed ones, what it has cost.
         spent_tokens: Tokens of all chat replies that the update rests on, whenever they were paid.
-        budget_tokens: that it may have spent; None for no limit.
+        budget_tokens: tokens that it may have spent; None for no limit.
         returned: whether the documents are those of a former snapshot, which is the result.
         other_changes: what differs where no document was added, changed or removed: titles, places, metadata.
     """

@@ -156,31 +156,34 @@ def kept_places(places: pa.Table, is_kept: Sequence[bool]) -> tuple[pa.Table, pa
 
 
 def moved_documents(
-    context: BuildContext, base: UpdateBase, unread: pa.Table, places: pa.Table, found: ReadInput
-) -> pa.Array:
-    """Return the ids of documents whose text was read where it was not, or with other labels.
+    context: BuildContext, base: UpdateBase, places: pa.Table, is_in_doubt: Sequence[bool], found: ReadInput
+) -> list[bool]:
+    """Return for each place in doubt whether the text of its document was read at another place, or with other labels.
 
-    The text has moved, and has the labels of its new place, which may be others than those that it had.
+    Such a text has moved: it has the labels of its new place, which may be others than those that it had.
 
     Args:
-        unread: HELD of places that could not be read, or of which it is not known what else they hold.
         places: HELD of all documents of the base.
+        is_in_doubt: (n_places,) whether it is not known what the place holds now; the result is False elsewhere.
         found: what was read.
     """
-    if not unread.num_rows:
-        return pa.array([], pa.string())
+    mask = pa.array(is_in_doubt, pa.bool_())
+    if not any(is_in_doubt):
+        return list(is_in_doubt)
     pairs = (zip(held["document_id"].to_pylist(), places_of(held), strict=True) for held in (found.files.held, places))
     read_at, known = map(set, pairs)
     new = pa.array(sorted({own for own, _ in read_at - known}), pa.string())
     documents = base.table("documents").cast(DOCUMENTS)
-    is_lost = pc.is_in(documents["document_id"], value_set=unread["document_id"].combine_chunks())
-    lost = base.rows(documents, np.flatnonzero(is_lost))
+    in_doubt = places.filter(mask)["document_id"].combine_chunks()
+    lost = base.rows(documents, np.flatnonzero(pc.is_in(documents["document_id"], value_set=in_doubt)))
     is_moved = np.zeros(len(lost), bool)
     for part in found.documents.parts:  # one in memory
         read = context.datasets.read(Dataset(DOCUMENTS, (part,)), ["document_id", "text"])
         texts = read.filter(pc.is_in(read["document_id"], value_set=new))["text"].combine_chunks()
         is_moved |= pc.is_in(lost["text"], value_set=texts).to_numpy()
-    return lost.filter(pa.array(is_moved))["document_id"].combine_chunks()
+    moved = lost.filter(pa.array(is_moved))["document_id"].combine_chunks()
+    gone: list[bool] = pc.and_(mask, pc.is_in(places["document_id"], value_set=moved)).to_pylist()
+    return gone
 
 
 def renamed_documents(documents: pa.Table, names: pa.Table) -> pa.Table:

@@ -26,7 +26,7 @@ from hirag_dist.indexing.written import Inputs, digests_of, written_inputs
 from hirag_dist.schemas import COMMUNITIES, REPORT_INPUTS
 from hirag_dist.types import CsrGraph, IntVector
 
-DESCRIPTION_CHARS = 480  # of an entity or relation in the prompt of a report
+DESCRIPTION_CHARS = 480  # characters of an entity or relation in the prompt of a report
 _KINDS = pa.array(["extracted", "summary", "same_name"])  # the order of relations among the inputs of a report
 _SUMMARY = 1
 _BLOCK_ROWS = 65_536  # texts that are Python objects at a time
@@ -66,7 +66,7 @@ class CommunityMaterial:
         rows: the outlines of all communities, below and above trees.
         is_above: (n_communities,) bool, by row of `rows`.
         inputs: by row of `rows`; ids are rows of `ids`.
-        ids: of the entities and relations that any report shows.
+        ids: ids of the entities and relations that any report shows.
         texts: (n_ids,) the row of each in `graph.entities`, or `graph.entities.num_rows` plus that in
             `graph.relations`.
         written: the inputs that the base's reports were written from, by row of `KnownDigests.state`; empty without.
@@ -221,8 +221,8 @@ def stacked_sets(sets: Sequence[KeySets]) -> KeySets:
     return KeySets(indptr.astype(np.int64), np.concatenate([each.keys for each in sets]))
 
 
-MAX_TREE_REPORTS = 256  # in one task, which holds them in memory
-_MIN_LINE_TOKENS = 6  # of an entity or relation in a prompt, which bounds how many can be shown
+MAX_TREE_REPORTS = 256  # reports of a tree in one task, which holds them in memory
+_MIN_LINE_TOKENS = 6  # tokens of the line of an entity or relation in a prompt, which bounds how many can be shown
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ class LayerClusteringOptions:
     """Options of the clusters of a layer and of the prompt material of their members.
 
     Attributes:
-        description_chars: of a member in a prompt.
+        description_chars: maximum characters of a member in a prompt.
         reduction: pca, or umap before it.
     """
 

@@ -138,13 +138,11 @@ class Build:
         read = set(places_of(found.files.held))
         places = held_places(base)
         at = list(places_of(places))
-        is_open = [others and place in read for place, others in zip(at, has_others(places), strict=True)]
-        moved = self._moved(
-            base, found, places, [place in found.unread or is_ for place, is_ in zip(at, is_open, strict=True)]
-        )
-        kept, renamed = kept_beside(
-            places, read, [place in found.refused or is_ for place, is_ in zip(at, moved, strict=True)]
-        )
+        pairs = zip(at, has_others(places), strict=True)
+        is_in_doubt = [place in found.unread or (others and place in read) for place, others in pairs]
+        moved = moved_documents(self.context, base, places, is_in_doubt, found)
+        is_gone = [place in found.refused or has_moved for place, has_moved in zip(at, moved, strict=True)]
+        kept, renamed = kept_beside(places, read, is_gone)
         letters = self._letters(base, places_of(kept)) + found.rejects
         beside = files_beside(base, found.files, is_whole=has_same_fields(self.context, base))
         others = kept.filter(pc.invert(pc.is_in(kept["name"], value_set=beside.rows["name"].combine_chunks())))
@@ -275,7 +273,7 @@ class Build:
             return found
         places = held_places(base)
         is_unread = [place in found.unread for place in places_of(places)]
-        moved = self._moved(base, found, places, is_unread)
+        moved = moved_documents(self.context, base, places, is_unread, found)
         kept, renamed = kept_places(
             places, [unread and not gone for unread, gone in zip(is_unread, moved, strict=True)]
         )
@@ -291,18 +289,6 @@ class Build:
             "it" if n_kept == 1 else "them",
         )
         return self._joined(base, kept, renamed, replace(found, files=found.files + files_of_kept(kept)))
-
-    def _moved(self, base: UpdateBase, found: ReadInput, places: pa.Table, is_in_doubt: Sequence[bool]) -> list[bool]:
-        """Return for each of the places in doubt whether the text of its document was read elsewhere, or labelled anew.
-
-        Args:
-            places: HELD of all documents of the base.
-            is_in_doubt: (n_places,) whether it is not known what the place holds now.
-        """
-        mask = pa.array(is_in_doubt, pa.bool_())
-        moved = moved_documents(self.context, base, places.filter(mask), places, found)
-        gone: list[bool] = pc.and_(mask, pc.is_in(places["document_id"], value_set=moved)).to_pylist()
-        return gone
 
     def _joined(self, base: UpdateBase, kept: pa.Table, renamed: pa.Table, found: ReadInput) -> ReadInput:
         """Return documents of the base together with what was read, and the dead letters of that.

@@ -231,7 +231,7 @@ class PaidReply(Generic[R]):
     """The reply to one request of a model that is paid by its input tokens.
 
     Attributes:
-        input_tokens: those that the endpoint reports; None if it reports none.
+        input_tokens: input tokens that the endpoint reports; None if it reports none.
     """
 
     value: R

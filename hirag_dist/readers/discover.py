@@ -114,7 +114,7 @@ def find_local(path: str, roots: Sequence[LocalRoot] | None) -> list[SourceFile]
 
 
 def _absent(path: str) -> InputError:
-    if not path:  # as of a variable of the shell that is not set
+    if not path:  # a variable of the shell that is not set gives that
         return InputError("an INPUT is an empty text: name a file, folder, glob or URI")
     return InputError(f"{_shown(path)} does not exist: check the path, or quote a glob")
 

@@ -184,7 +184,7 @@ class LockTiming:
 class _Watch:
     """The observation of another build's lock, by the observer's monotonic clock."""
 
-    version: str | None  # of the lock file
+    version: str | None  # version of the lock file
     since: float  # when this version was read first
     ends_at: float  # the end of the observation that is due even without --wait; minus infinity for none
 

@@ -76,7 +76,7 @@ class Store:
             ConfigError: the URI is empty, or names no folder of a filesystem.
             StoreError: the filesystem cannot be reached.
         """
-        if not uri.strip():  # as of a variable of the shell that is not set
+        if not uri.strip():  # a variable of the shell that is not set gives that
             raise ConfigError("the index is an empty text: name a folder or a URI, such as s3://BUCKET/index")
         self._appending = threading.Lock()  # two appends must not get the same offset
         self._opened = uri

@@ -22,7 +22,8 @@ LOOKUP_FIELDS = frozenset(
     for name in request.DESCRIPTOR.fields_by_name
 )
 
-_LEAST = {"top_n": 1, "top_m": 1, "top_c": 1, "context_tokens": 200}  # as the keys of the section `retrieval` have it
+# Least values, which are those of the keys of the section `retrieval`.
+_LEAST = {"top_n": 1, "top_m": 1, "top_c": 1, "context_tokens": 200}
 _INT32_MAX = 2**31 - 1
 MAX_QUESTION_CHARACTERS = 32_768  # embedding a longer question would delay the other requests
 _MAX_LABELS = 64

@@ -105,7 +105,8 @@ DOMAIN = "hirag_dist"
 DETAILS_KEY = "grpc-status-details-bin"
 PUSHBACK_KEY = "grpc-retry-pushback-ms"
 REQUEST_ID_KEY = "x-request-id"
-OR_DEFAULT_KEY = "hirag-or-default-index"  # of a request: for a name that no index has, the default index is meant
+# Metadata of a request in which the default index is meant where no index has the name.
+OR_DEFAULT_KEY = "hirag-or-default-index"
 
 _MESSAGE_BYTES = 1024  # the message travels twice, once percent-encoded, and all metadata must fit in 8 KiB
 _MAX_ENCODED = 512  # statuses that are cached, a kilobyte each at most

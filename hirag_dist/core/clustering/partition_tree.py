@@ -121,7 +121,7 @@ def assign_cells(kernels: Kernels, rows: FloatMatrix, root: PartitionNode | None
 
     Args:
         rows: (n, d) float32, finite: one shard, since blocks are counted from its first row.
-        root: of the tree; None for a layer that is one cell.
+        root: root of the tree; None for a layer that is one cell.
     """
     n_rows = len(rows)
     everyone, whole = np.arange(n_rows), np.ones(n_rows, np.float32)

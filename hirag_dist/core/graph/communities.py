@@ -294,7 +294,7 @@ def _changed_inside(graph: CsrGraph, groups: IntVector, before: IntVector) -> ND
         return changed
     n_groups = int(groups.max()) + 1
     earlier_of = np.full(n_groups, -1, np.int64)
-    earlier_of[groups[members]] = before[members]  # of one member of each group
+    earlier_of[groups[members]] = before[members]  # the row before of one member of each group
     differs = np.zeros(n_groups, np.bool_)
     differs[groups[members[before[members] != earlier_of[groups[members]]]]] = True
     sizes = np.bincount(before[before >= 0], minlength=1)

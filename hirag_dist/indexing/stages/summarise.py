@@ -208,7 +208,7 @@ def _joined(replies: Sequence[SummaryReply], n_members: int) -> SummaryReply:
 ATTACHED = pa.schema([pa.field("n_attached", pa.int64(), nullable=False)])
 UNCOVERING = pa.schema([pa.field("n_uncovering", pa.int64(), nullable=False)])
 UNATTACHED = pa.schema([pa.field("n_unattached", pa.int64(), nullable=False)])
-_ROWS = 65_536  # of a task, a kilobyte each at most
+_ROWS = 65_536  # rows of a task, a kilobyte each at most
 _SHOWN = pa.schema([CLUSTER_MEMBERS.field(name) for name in ("cluster_id", "member_ids", "names", "descriptions")])
 _NAMED = pa.schema([ENTITIES.field(name) for name in ("entity_id", "layer", "name")])
 

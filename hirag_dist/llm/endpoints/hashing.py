@@ -68,7 +68,7 @@ class _Vocabulary:
 
     def _clear(self) -> None:
         self._ids: dict[str, int] = {}
-        self._starts = array("q", [0])  # of each word's features, and their end
+        self._starts = array("q", [0])  # start of each word's features, and the end of the last
         self._hashes = array("Q")
         self._damping = array("q")
         self._columns = array("i")

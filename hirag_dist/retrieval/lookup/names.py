@@ -38,7 +38,7 @@ def find_entity(
         wanted: id, or a name that the caller may see. Of several entities with the name, the one of the lowest layer
             is returned: the one whose name is spelled so before others, and an alias last. Without one, the only
             extracted entity whose name has these words is returned.
-        argument: of the caller that has the id or name, for the message of an error.
+        argument: name of the caller's argument with the id or name, for the message of an error.
 
     Raises:
         NotFound: the caller may see no such entity.

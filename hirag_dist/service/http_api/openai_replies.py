@@ -312,7 +312,7 @@ def _usage(answer: pb.FinalAnswer) -> dict[str, int]:
 
 
 def _finish(answer: pb.FinalAnswer) -> str:
-    if answer.finish_reason == REPETITION:  # which the API has no word for
+    if answer.finish_reason == REPETITION:  # a reason for which the API has no word
         return "length"
     return answer.finish_reason or "stop"  # empty of an earlier service
 

@@ -239,7 +239,8 @@ _CODES = {
     grpc.StatusCode.RESOURCE_EXHAUSTED: (_RATE, "rate_limit_exceeded"),
     grpc.StatusCode.DEADLINE_EXCEEDED: (_SERVER, "timeout"),
 }
-_PARAMS = {"": None, "question": "messages", "mode": "model", "index": "model"}  # of fields of the service
+# Field of the service → parameter of the API.
+_PARAMS = {"": None, "question": "messages", "mode": "model", "index": "model"}
 _REFUSED_BEFORE_WORK = ("OVERLOADED", "QUOTA_EXCEEDED", "NOT_READY")  # reasons of errors
 _TOO_LARGE = "REQUEST_TOO_LARGE"  # reason of a reply that is larger than a message
 
